@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from profiler.table.annotation import annotate_with
+from profiler.table.drawing import draw_with
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,5 +95,12 @@ def _annotated(run: Run) -> pl.DataFrame:
     return annotated_commands(run)
 
 
+def _drawn(analysis: Analysis, name: str, **options: Any) -> Any:
+    from profiler.report.figures import figure
+
+    return figure(analysis, name, **options)
+
+
 annotate_with(_annotated)
+draw_with(_drawn)
 _show_in_notebooks()

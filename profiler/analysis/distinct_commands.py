@@ -28,6 +28,7 @@ KIND = pl.Schema(
         "kind": pl.Int32(),
         "submodule": pl.String(),
         "layer": pl.String(),
+        "module": pl.String(),
         "place": pl.String(),
         "op_type": pl.String(),
         "category": CATEGORY,
@@ -37,10 +38,10 @@ KIND = pl.Schema(
         "total_ns": pl.Int64(),
     }
 )
-"""The columns of `Kinds.table`. Null: `submodule` for work of no call, `op_type` and `shapes`
-where the trace has none. `place` says where in the model the layer lies (`table.places`). `host`
-says whether its commands are the host's, no device's (`host_side`). `total_ns` sums durations; a
-command that never closed counts as 0."""
+"""The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type` and
+`shapes` where the trace has none. `place` says where in the model the layer lies (`table.places`).
+`host` says whether its commands are the host's, no device's (`host_side`). `total_ns` sums
+durations; a command that never closed counts as 0."""
 
 _OWN = ("layer", "op_type", "category", "shapes")  # columns of commands
 _NAMED = ("submodule", *_OWN, "host")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -25,6 +25,7 @@ from profiler.errors import InputError
 from profiler.events import Drop
 from profiler.notes import Note
 from profiler.table.columns import COMMANDS
+from profiler.table.drawing import drawn
 from profiler.table.pandas_frames import to_pandas
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -145,6 +146,14 @@ class Analysis:
             names = ", ".join(self.frames)
             raise InputError(f"an analysis has no table {table!r}: there is {names}")
         return to_pandas(self.frames[table])
+
+    def figure(self, name: str, **options: Any) -> Any:
+        """A plotly figure of the report, for notebooks: `icicle`, `steps`, … as
+        `profiler.report.figures` has them; `theme` is `light` or `dark`.
+
+        Raises InputError where there is no such figure.
+        """
+        return drawn(self, name, **options)
 
     @staticmethod
     def describe(table: str) -> pl.DataFrame:

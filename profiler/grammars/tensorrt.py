@@ -11,10 +11,11 @@ __myl_MulMeaAddSqrtDiv_myl0_12                          ... one kernel of it
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from profiler.grammars.parsed import ParsedName
 
-__all__ = ["TensorRtLayer"]
+__all__ = ["EngineLayer", "TensorRtLayer", "engine_layer"]
 
 _COPY = re.compile(r"Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (.+)", re.DOTALL)
 _FOREIGN = re.compile(r"\{ForeignNode\[(.+?)\.\.\.(.+?)\]\}", re.DOTALL)
@@ -23,6 +24,38 @@ _WORD = re.compile(r"[A-Z][a-z0-9]*")
 _POINTWISE = re.compile(r"PWN\(|\)|,")
 _NODE = re.compile(r"(?:/?(?:[^/\s]+/)*)?([A-Z]\w*?)(?:_\d+)*")
 _SEVERAL = re.compile(r" \+ |\s*,\s*|\s+")
+_HELPER = re.compile(
+    r"(?:copied_)?(?:reshape|squeeze|unsqueeze|shuffle)_(?:node_)?(?:before|after)_(?=.)"
+)
+_BESIDE = " || "  # layers that run as one, side by side
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLayer:
+    """The ONNX nodes that a layer runs, or prepares the tensors of (`helps`); `last` where all from
+    the only one of `nodes` to that one are in it."""
+
+    nodes: tuple[str, ...]
+    last: str = ""
+    helps: bool = False
+
+
+def engine_layer(name: str) -> EngineLayer:
+    """The nodes that a layer of an engine stands for; none for a kernel that Myelin wrote, whose
+    name does not tell."""
+    copy = _COPY.fullmatch(name)
+    if copy is not None:
+        whole = engine_layer(copy[1])
+        return EngineLayer(whole.nodes, whole.last, helps=True)
+    foreign = _FOREIGN.fullmatch(name)
+    if foreign is not None:
+        return EngineLayer((foreign[1],), foreign[2])
+    if _MYELIN.fullmatch(name):
+        return EngineLayer(())
+    helper = _HELPER.match(name)
+    if helper is not None:
+        return EngineLayer((name[helper.end() :],), helps=True)
+    return EngineLayer(tuple(node for part in name.split(_BESIDE) for node in _nodes(part)))
 
 
 class TensorRtLayer:

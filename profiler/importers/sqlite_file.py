@@ -11,9 +11,9 @@ import gzip
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, NamedTuple
@@ -34,6 +34,7 @@ _SIZE_LIMIT = 16 << 30  # bytes of an unpacked file
 _TEXT_LIMIT = 1 << 16  # characters
 _CHUNK = 1 << 20
 _ASKED = 500  # ids in one question
+_BATCH = 1 << 15  # rows that are Python objects at once
 _BROKEN = (  # the last is SQLite's own message, with what it could not read in it
     *(sqlite3.DatabaseError, sqlite3.DataError, OverflowError, MemoryError),
     UnicodeDecodeError,
@@ -106,14 +107,35 @@ class SqliteFile:
         ]
         asked = ", ".join((*own, *others))
         rows = self._ask(f'SELECT {asked} FROM "{table}" AS r {" ".join(joins)}')  # noqa: S608
-        matrix = self._flat(rows).reshape(-1, len(there) + len(led))
-        names = enumerate((*there, *led))
-        found = {name: np.ascontiguousarray(matrix[:, at]) for at, name in names}
+        found = dict(zip((*there, *led), self._columns_of(rows, len(own) + len(led)), strict=True))
         missing = {**columns, **{name: lead.missing for name, lead in leads.items()}}
+        count = len(found[there[0]])
         return {
-            name: found.get(name, np.full(len(matrix), default, dtype=np.int64))
+            name: found[name] if name in found else np.full(count, default, dtype=np.int64)
             for name, default in missing.items()
         }
+
+    def batches(
+        self, table: str, columns: Mapping[str, int], text: str
+    ) -> Iterator[tuple[dict[str, Int64s], Sequence[str | None]]]:
+        """Columns of numbers as `numbers` has them, and one of texts, some rows at a time: None
+        where there is no text."""
+        there = self.columns_of(table)
+        if not there:
+            return
+        asked = [
+            f'CAST(ifnull("{name}", {missing}) AS INTEGER)' if name in there else str(missing)
+            for name, missing in columns.items()
+        ]
+        asked.append(_text(text) if text in there else "NULL")
+        rows = self._ask(f'SELECT {", ".join(asked)} FROM "{table}"')  # noqa: S608
+        try:
+            while some := rows.fetchmany(_BATCH):
+                *numbers, texts = zip(*some, strict=True)
+                found = (np.array(one, dtype=np.int64) for one in numbers)
+                yield dict(zip(columns, found, strict=True)), texts
+        except _BROKEN as error:
+            raise self._broken(error) from error
 
     def rows(self, table: str, columns: Iterable[str]) -> Iterator[tuple[object, ...]]:
         """The rows of a table, with None for a column that is not there; none without the table."""
@@ -172,16 +194,33 @@ class SqliteFile:
         except _BROKEN as error:
             raise self._broken(error) from error
 
-    def _flat(self, rows: sqlite3.Cursor) -> Int64s:
+    def _columns_of(self, rows: sqlite3.Cursor, width: int) -> list[Int64s]:
+        """Rows of `width` numbers as columns; what is in memory beside them is one column."""
+        parts: list[list[Int64s]] = [[] for _ in range(width)]
         try:
-            return np.fromiter(chain.from_iterable(rows), dtype=np.int64)
+            while len(flat := np.fromiter(_some(rows), dtype=np.int64)):
+                for at, column in enumerate(parts):
+                    column.append(flat[at::width].copy())
         except _BROKEN as error:
             raise self._broken(error) from error
+        parts.reverse()
+        nothing: Int64s = np.zeros(0, dtype=np.int64)
+        return [np.concatenate((nothing, *parts.pop())) for _ in range(width)]
 
     def _broken(self, error: BaseException) -> InputError:
         return InputError(
             f"{self.path} is damaged or was cut ({error}): write it again with {self._again}"
         )
+
+
+def _some(rows: sqlite3.Cursor) -> Iterator[int]:
+    """The numbers of the next rows, one after the other."""
+    return chain.from_iterable(islice(rows, _BATCH))
+
+
+def _text(column: str) -> str:
+    """What is asked for a column of texts: nothing of other kinds."""
+    return f'CASE typeof("{column}") WHEN \'text\' THEN substr("{column}", 1, {_TEXT_LIMIT}) END'
 
 
 def _value(column: str) -> str:

@@ -9,8 +9,6 @@ from profiler.kineto.events import Scalar
 
 __all__ = ["CollectiveArgs", "collective_args"]
 
-_KEYS = (b'"Collective name"', b'"Process Group Name"')
-
 
 class CollectiveArgs(
     msgspec.Struct,
@@ -48,10 +46,8 @@ class _Events(msgspec.Struct):
 
 
 def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
-    """What the kernels among `traceEvents` tell, by their place there; nothing where no event
-    has such keys, or one has them in another form than Kineto's."""
-    if not any(key in data for key in _KEYS):
-        return {}
+    """What the kernels among `traceEvents` tell, by their place there; nothing where one has such
+    keys in another form than Kineto's."""
     try:
         events = msgspec.json.Decoder(_Events, strict=False).decode(data).traceEvents
     except msgspec.MsgspecError:

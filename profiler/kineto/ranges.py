@@ -11,6 +11,8 @@ from profiler.trace.columns import Int32s, Int64s
 
 __all__ = ["Bools", "Ranges"]
 
+_BATCH = 1 << 15  # ranges that are Python objects at once
+_NEVER = 1 << 63
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -88,16 +90,22 @@ class Ranges(Struct, frozen=True, eq=False):
 
 
 def _parents(thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    parents: list[int] = []
-    stack: list[int] = []
+    parents = np.empty(len(thread), dtype=np.int64)
+    stack, ends = [-1], [_NEVER]
     current = -1
-    ends = end_ns.tolist()
-    for index, (code, start) in enumerate(zip(thread.tolist(), start_ns.tolist(), strict=True)):
-        if code != current:
-            stack.clear()
-            current = code
-        while stack and ends[stack[-1]] <= start:
-            stack.pop()
-        parents.append(stack[-1] if stack else -1)
-        stack.append(index)
-    return np.array(parents, dtype=np.int64)
+    for first in range(0, len(thread), _BATCH):
+        some = slice(first, first + _BATCH)
+        columns = (one[some].tolist() for one in (thread, start_ns, end_ns))
+        found: list[int] = []
+        for index, (code, start, end) in enumerate(zip(*columns, strict=True), first):
+            if code != current:
+                stack, ends = [-1], [_NEVER]
+                current = code
+            while ends[-1] <= start:
+                stack.pop()
+                ends.pop()
+            found.append(stack[-1])
+            stack.append(index)
+            ends.append(end)
+        parents[some] = found
+    return parents

@@ -8,7 +8,8 @@ Rows that exceed noise stand out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -17,6 +18,7 @@ from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.report.changed_rows import largest, of_whole, only_in, with_blocks_together
+from profiler.report.changed_tables import operations_view, waterfall_view, what
 from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
 from profiler.report.sentences.changes import (
     CALLED,
@@ -34,7 +36,7 @@ from profiler.report.views import renamed, table
 from profiler.resampling import CONFIDENCE
 from profiler.table.columns import Column
 
-__all__ = ["comparison_report", "verdicts", "what"]
+__all__ = ["TITLES", "comparison_report", "verdicts"]
 
 _TEXT = pl.String()
 _CHANGES = (
@@ -53,9 +55,19 @@ _ALONE = (
 )
 
 
-def what(name: str) -> Column:
-    """The column that says what a row is of, under that name."""
-    return Column(name, _TEXT, "", "what the times are of", kind="layer")
+TITLES: Mapping[str, str] = {
+    "notes": "What else differs, and what intervals do not know",
+    "waterfall": "From one end-to-end time to the other",
+    "times": f"Times, and {CONFIDENCE:.0%} intervals of the change",
+    "steps": "Single steps beyond noise, by difference",
+    "roles": "Roles, by difference",
+    "modules": "Modules, by difference",
+    "nodes": "ONNX nodes, by difference",
+    "shapes": "Shapes, by difference",
+    "kernels": "Kernels, by difference",
+    "alone": "What only one side has",
+}
+"""The sections of a comparison, in their order."""
 
 
 def comparison_report(
@@ -64,10 +76,30 @@ def comparison_report(
     """How the new runs differ from the base: the `top` roles and modules, and the gates."""
     facts = tuple(Fact(side.value, side_text(comparison, side)) for side in Side)
     notes = Part(notes=tuple(map(worded, comparison.notes)), always=bool(comparison.notes))
-    parts = (notes, *_changed(comparison.metrics, top), *_alone(comparison.metrics, top))
-    shown = tuple(part for part in parts if part.shows_something)
-    summary = Summary(headline(comparison), facts=facts)
-    return Report(summary, (Section("comparison", parts=shown),), verdicts(gates))
+    waterfall = waterfall_view(comparison.waterfall)
+    sections = (
+        Section("notes", parts=(notes,) if notes.shows_something else ()),
+        Section("waterfall", parts=(Part(TITLES["waterfall"], table=waterfall),)),
+        *_changed(comparison.metrics, top),
+        *_operations(comparison, top),
+        Section("alone", parts=tuple(_alone(comparison.metrics, top))),
+    )
+    shown = tuple(
+        replace(section, parts=tuple(part for part in section.parts if part.shows_something))
+        for section in sections
+    )
+    return Report(
+        Summary(headline(comparison), facts=facts),
+        tuple(section for section in shown if section.parts),
+        verdicts(gates),
+    )
+
+
+def _operations(comparison: Comparison, top: int) -> Iterator[Section]:
+    """What both sides did by node, shape and kernel."""
+    for key in ("nodes", "shapes", "kernels"):
+        made = operations_view(key, getattr(comparison, key), top)
+        yield Section(key, parts=(Part(TITLES[key], table=made),))
 
 
 def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
@@ -78,21 +110,22 @@ def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
     )
 
 
-def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
+def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Section]:
     """What both sides have."""
     both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
     whole = both.filter(of_whole())
-    title = f"Times, and {CONFIDENCE:.0%} intervals of the change"
-    yield _part(title, whole, whole["metric"].to_list(), "metric", len(whole))
+    times = _part(TITLES["times"], whole, whole["metric"].to_list(), "metric", len(whole))
+    yield Section("times", parts=(times,))
     steps = both.filter(pl.col("step").is_not_null() & pl.col("verdict").is_in(CALLED))
     roles = both.filter(pl.col("level") == "role")
-    for title, found in (
-        ("Single steps beyond noise, by difference", steps),
-        ("Roles, by difference", roles),
-        ("Modules, by difference", with_blocks_together(both)),
+    for key, found in (
+        ("steps", steps),
+        ("roles", roles),
+        ("modules", with_blocks_together(both)),
     ):
         rows = largest(found)
-        yield _part(title, rows, [*map(row_name, rows.iter_rows(named=True))], "what", top)
+        named = [*map(row_name, rows.iter_rows(named=True))]
+        yield Section(key, parts=(_part(TITLES[key], rows, named, "what", top),))
 
 
 def _part(title: str, rows: pl.DataFrame, names: Sequence[str], name: str, shown: int) -> Part:

@@ -52,11 +52,16 @@ def _method() -> dict[str, Any]:
 def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
     return {
         "runs": comparison.runs.to_dicts(),
+        "level": comparison.level.value,
         "corrected": [*comparison.corrected],
         "notes": [str(worded(note)) for note in comparison.notes],
         "note_codes": [note.as_json() for note in comparison.notes],
         "gates": [asdict(gate) for gate in gates],
         "metrics": comparison.metrics.to_dicts(),
+        "waterfall": comparison.waterfall.to_dicts(),
+        "shapes": comparison.shapes.to_dicts(),
+        "kernels": comparison.kernels.to_dicts(),
+        "nodes": comparison.nodes.to_dicts(),
     }
 
 

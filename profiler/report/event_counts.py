@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.model import Fact
 from profiler.report.nouns import noun_of
 from profiler.report.sentences.nouns import Noun
 from profiler.report.units import count, counted
+from profiler.trace.manifest import RunInfo
 
 __all__ = ["events_fact"]
 
@@ -55,10 +57,19 @@ def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
     if noun == Noun.KERNELS:
         one = numbers["copies"] == 1
         copies = said("{number} copies and fills", number=count(numbers["copies"]))
-        others.append(said("1 copy or fill") if one else copies)
-        launches = said("{number} launches and others of the host", number=count(numbers["host"]))
-        one = numbers["host"] == 1
-        others.append(said("1 launch or other of the host") if one else launches)
+        info = analysis.inputs.run.info
+        if numbers["copies"] or times_recorded(info):  # averages are of layers alone
+            others.append(said("1 copy or fill") if one else copies)
+        others.append(_launches(numbers["host"], info))
     elif numbers["host"]:
         others.append(said("beside {number} of the host", number=count(numbers["host"])))
     return Fact(label, count(numbers["own"]), joined(", ", others))
+
+
+def _launches(number: int, info: RunInfo) -> str:
+    """What the host did, as far as anybody recorded it."""
+    if not number and info.capabilities and "launches" not in info.capabilities:
+        return said("launches not recorded")
+    if number == 1:
+        return said("1 launch or other of the host")
+    return said("{number} launches and others of the host", number=count(number))

@@ -46,7 +46,7 @@ from profiler.report.palette import (
 from profiler.report.units import count, duration
 from profiler.table.run import Run
 
-__all__ = ["TIMELINE_LIMIT", "comparison", "prediction", "timeline"]
+__all__ = ["TIMELINE_LIMIT", "comparison", "figure", "prediction", "timeline"]
 
 TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the longest are kept
 
@@ -65,6 +65,17 @@ def __getattr__(name: str) -> Callable[..., go.Figure]:
 
     figure.__name__, figure.__doc__ = name, make.__doc__
     return figure
+
+
+def figure(analysis: Analysis, name: str, theme: Theme = "light", **options: Any) -> go.Figure:
+    """The figure of an analysis of that name (`Analysis.figure`). Raises InputError where there is
+    none."""
+    make = _made().get(name)
+    if make is None:
+        raise InputError(
+            f"an analysis has no figure {name!r}: there is {', '.join(sorted(_made()))}"
+        )
+    return _figure(make(analysis, **options).draw(theme))
 
 
 def __dir__() -> list[str]:

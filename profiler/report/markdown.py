@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import polars as pl
 
@@ -83,7 +84,7 @@ def _pairs(rows: Iterable[tuple[str, str]]) -> str:
 
 def _table(view: TableView) -> Iterator[str]:
     """The first rows, those of each variant by itself, and how many there are of them."""
-    for label, frame in ((view.label, view.frame), *view.variants):
+    for label, frame in ((view.label, view.printed), *view.variants):
         if view.variants:
             yield from ("", escaped(f"One row per {label}:"))
         yield from ("", *_rows(view, frame))
@@ -92,7 +93,8 @@ def _table(view: TableView) -> Iterator[str]:
 
 
 def _rows(view: TableView, frame: pl.DataFrame) -> Iterator[str]:
-    columns = drawn(view, frame)
+    below = () if view.below is None else (view.below,)
+    columns = drawn(replace(view, columns=(*view.columns, *below)), frame)
     yield _row(column.header for column in columns)
     yield "|" + "|".join("---:" if column.right else "---" for column in columns) + "|"
     yield from map(_row, zip(*(column.cells for column in columns), strict=True))

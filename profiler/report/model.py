@@ -125,7 +125,10 @@ class TableView:
     `selected` says how it follows what a reader selects; None keeps the rows that match. `opens`
     is what a row of it leads to in a page. `strong` is a column of flags, shown or not: its rows
     stand out. Where not all columns have room, those behind the first `repeated` ones are never
-    left out: they stand in further tables, each behind the `repeated` ones.
+    left out: they stand in further tables, each behind the `repeated` ones. Rows of a `nested` one
+    are a tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are other rows,
+    for where nothing unfolds. `below` is a column of texts that a terminal prints below each row,
+    as much as a line holds, and a document behind it.
     """
 
     key: str
@@ -144,6 +147,14 @@ class TableView:
     opens: Opens | None = None
     strong: str = ""
     repeated: int = 0
+    nested: bool = False
+    paper: pl.DataFrame | None = None
+    below: Column | None = None
+
+    @property
+    def printed(self) -> pl.DataFrame:
+        """The rows of a terminal and of a document."""
+        return self.frame if self.paper is None else self.paper
 
     @property
     def rows(self) -> pl.DataFrame:

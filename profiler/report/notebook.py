@@ -61,8 +61,8 @@ def _part(part: Part) -> Iterator[str]:
 def _table(view: TableView) -> str:
     """The most important columns of a table, and its first rows."""
     kept = tuple(column for column in view.columns if column.importance <= _IMPORTANCE)
-    cells = drawn(replace(view, columns=kept, shown=_ROWS, totals=None), view.frame)
-    return _grid(cells) + _more(len(view.frame) - _ROWS)
+    cells = drawn(replace(view, columns=kept, shown=_ROWS, totals=None), view.printed)
+    return _grid(cells) + _more(len(view.printed) - _ROWS)
 
 
 def _findings(findings: Sequence[Finding]) -> str:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
+    "BOUND_COLOURS",
     "CATEGORY_COLOURS",
     "HOST",
     "IDLE",
     "LINE",
     "MUTED",
     "PAGE",
+    "PEAK_COLOURS",
     "ROLE_COLOURS",
     "SERIES",
     "SURFACE",
@@ -99,6 +101,16 @@ CATEGORY_COLOURS = {
     "sync": _RUST,
     "other": _VIOLET,
 }
+
+BOUND_COLOURS = {"compute": _BLUE, "memory": _OCHRE, "launch": _RUST, "host": HOST}
+
+PEAK_COLOURS = (  # from little of the peak to much of it, apart by lightness alone
+    Colour("#d5e0f5", "#26344d"),
+    Colour("#a5bfec", "#365480"),
+    Colour("#6b93dc", "#4a78ba"),
+    Colour("#2b63c4", "#70a8fe"),
+    Colour("#173c7c", "#bdd7ff"),
+)
 
 ROLE_COLOURS = {
     "attention": _BLUE,

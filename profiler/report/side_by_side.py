@@ -16,7 +16,8 @@ from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.side_by_side import Compared
 from profiler.report.changed_rows import of_whole, with_blocks_together
-from profiler.report.comparing import verdicts, what
+from profiler.report.changed_tables import what
+from profiler.report.comparing import TITLES, verdicts
 from profiler.report.model import TOP, Fact, Part, Report, Section, Summary, TableView
 from profiler.report.sentences.changes import (
     CALLED,
@@ -32,6 +33,7 @@ from profiler.table.columns import Column, schema
 __all__ = ["columns_report"]
 
 _TEXT = pl.String()
+_KEYS = {"Times": "times", **{title: key for key, title in TITLES.items()}}
 _PLACES = ("metric", "level", "submodule", "branch", "step", "role", "module")
 
 
@@ -47,7 +49,8 @@ def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) ->
     shown = tuple(part for part in parts if part.shows_something)
     found = tuple(one for column in columns for one in verdicts(column.gates, column.name))
     summary = Summary(f"{counted(len(columns), 'run')} beside {base}", facts=facts)
-    return Report(summary, (Section("comparison", parts=shown),), found)
+    sections = tuple(Section(_KEYS.get(part.title, "notes"), parts=(part,)) for part in shown)
+    return Report(summary, sections, found)
 
 
 def _notes(columns: Sequence[Compared]) -> Iterator[str]:
@@ -63,13 +66,15 @@ def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
     metrics = _metrics(columns)
     whole = metrics.filter(of_whole())
     names = [base, *(column.name for column in columns)]
-    yield Part("Times", table=_table(names, whole, whole["metric"].to_list(), "metric", len(whole)))
+    yield Part(
+        TITLES["times"], table=_table(names, whole, whole["metric"].to_list(), "metric", len(whole))
+    )
     steps = metrics.filter(pl.col("step").is_not_null() & pl.col("beyond"))
     roles = metrics.filter(pl.col("level") == "role")
     for title, found in (
-        ("Single steps beyond noise, by difference", steps),
-        ("Roles, by difference", roles),
-        ("Modules, by difference", with_blocks_together(metrics)),
+        (TITLES["steps"], steps),
+        (TITLES["roles"], roles),
+        (TITLES["modules"], with_blocks_together(metrics)),
     ):
         rows = found.sort(("beyond", "apart_ns"), descending=True, maintain_order=True)
         named = [*map(row_name, rows.iter_rows(named=True))]

@@ -40,6 +40,9 @@ class _Options(TypedDict, total=False):
     folded: bool
     opens: Opens | None
     strong: str
+    nested: bool
+    paper: pl.DataFrame | None
+    below: Column | None
 
 
 def table(

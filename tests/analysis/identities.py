@@ -40,6 +40,7 @@ def check_all(run: Run, analysis: Analysis) -> None:
         idle,
         critical_path,
         device_transitions,
+        module_tree,
     ):
         check(run, analysis)
 
@@ -408,3 +409,41 @@ def device_transitions(run: Run, analysis: Analysis) -> None:
     table = analysis.device_transitions
     all_at_least(table, 0, "calls", "switches", "copies", "bytes", "copy_ns", "gap_ns")
     assert analysis.cpu_fallback["nodes"].sum() <= len(run.commands)
+
+
+def module_tree(run: Run, analysis: Analysis) -> None:
+    """Every node is itself and what is in it; submodules, the run and the device work are those of
+    other tables."""
+    tree = analysis.module_tree
+    assert tree.is_empty() == run.calls.is_empty()
+    if tree.is_empty():
+        return
+    inner = tree.group_by(node="parent").agg(pl.col("elapsed_ns").sum().alias("inner_ns"))
+    joined = tree.join(inner.cast({"node": pl.Int32}), on="node", how="left")
+    whole = pl.col("self_ns") + pl.col("inner_ns").fill_null(0)
+    assert joined.select((pl.col("elapsed_ns") == whole).all()).item()
+    assert tree["node"].to_list() == list(range(len(tree)))
+    assert (tree["parent"] < tree["node"]).all()
+    kinds = {kind: rows for (kind,), rows in tree.group_by("kind")}
+    of_submodules = kinds["submodule"].group_by("submodule").agg(pl.col("elapsed_ns").sum())
+    expected = analysis.submodules.select("submodule", "elapsed_ns")
+    assert sorted(of_submodules.rows()) == sorted(expected.rows())
+    root = tree.row(0, named=True)
+    if analysis.accounting.possible:
+        beside = analysis.submodules["elapsed_ns"].sum() - (analysis.stages["calls_ns"].sum() or 0)
+        assert root["elapsed_ns"] == analysis.accounting.end_to_end_ns + beside
+    worked = durations(run, *(name for name in DEVICE_WORK if name != "sync"))
+    worked = worked.filter((pl.col("call") >= 0) & ~of_the_host(run))
+    operators = kinds.get("operator", tree.clear())
+    for of in (root, operators):
+        for name, known in (("total_ns", worked["took"].sum()), ("commands", len(worked))):
+            assert (of[name] if of is root else of[name].sum()) == known
+    all_at_least(tree, 0, "total_ns", "commands", "executions", "min_ns", "flops_of_peak")
+    all_at_least(operators, 0, "self_ns")
+    blocks = tree.filter(pl.col("min_ns").is_not_null())
+    sums = blocks.filter(
+        (pl.col("count") * pl.col("min_ns") > pl.col("elapsed_ns"))
+        | (pl.col("count") * pl.col("max_ns") < pl.col("elapsed_ns"))
+        | ~pl.col("median_ns").is_between("min_ns", "max_ns")
+    )
+    assert sums.is_empty()

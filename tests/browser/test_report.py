@@ -157,10 +157,10 @@ def test_keys_do_what_the_mouse_does(report):
 
 
 def test_every_control_can_be_reached_by_keyboard(report):
-    """Tab goes through all controls of the timeline, each with a name."""
+    """Tab goes through all controls of the first screen and the timeline, each with a name."""
     names = set()
     report.page.locator("#theme").focus()
-    for _ in range(24):
+    for _ in range(60):
         report.page.keyboard.press("Tab")
         names.add(
             report.page.evaluate(
@@ -465,7 +465,11 @@ def test_drops_are_seen_first(chromium, tmp_path):
     with opened(chromium, page_of(tiny_run(drops=drops), tmp_path)) as report:
         box = report.page.get_by_role("alert").bounding_box()
         assert box["y"] + box["height"] < 500
-        assert "cut: copy it again" in report.page.get_by_role("alert").inner_text()
+        assert "1 record" in report.page.get_by_role("alert").inner_text()
+        told = report.page.get_by_text("cut: copy it again").first
+        assert told.is_hidden()
+        report.page.locator(".bookkeeping > summary").click()
+        assert told.is_visible()
 
 
 def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):

@@ -95,7 +95,7 @@ def test_other_kinds_of_runs(diff, tmp_path, base):
     """A Parquet run and a single .pb are runs as a bundle is."""
     parquet = tmp_path / "parquet"
     write_parquet(load(base), parquet)
-    assert "within noise" in diff(base, parquet)[1]
+    assert "within noise" in " ".join(diff(base, parquet)[1].split())
     assert diff(base, base / "merged.pb")[0] == 0
 
 
@@ -231,3 +231,25 @@ def test_a_damaged_run_is_refused(diff, tmp_path, base):
     file = damaged / "001_transformer.step000.pb"
     file.write_bytes(file.read_bytes()[:-20])
     refused(diff(base, damaged), "is not whole", file.name)
+
+
+def test_forty_lines_unless_asked_for_more(diff, base, slower):
+    """Everything with `--full` and with `--top`, sections by name; gates in each."""
+    gate = ("--fail-over", "5%", "--metric", "denoise.step")
+    brief, full = diff(base, slower, *gate)[1], diff(base, slower, "--full", *gate)[1]
+    assert brief.count("\n") <= 40
+    assert "Times, and 95% intervals" in full
+    assert "Times, and 95% intervals" not in brief
+    assert "Times, and 95% intervals" in diff(base, slower, "--top", "3")[1]
+    text = diff(base, slower, "--section", "waterfall,steps", *gate)[1]
+    assert "From one end-to-end time" in text
+    assert "intervals of the change" not in text
+    assert all("FAILED" in one for one in (brief, full, text))
+
+
+def test_sections_have_names(diff, base, slower):
+    """They are listed; another name, and `--full` beside one, are refused."""
+    listed = diff("--list-sections")[1]
+    assert [line.split()[0] for line in listed.splitlines()][:2] == ["notes", "waterfall"]
+    assert "there is no section 'idle'" in refused(diff(base, slower, "--section", "idle"))
+    refused(diff(base, slower, "--section", "shapes", "--full"))

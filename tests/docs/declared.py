@@ -18,6 +18,8 @@ ELSEWHERE = {
     "$ pip install": "needs a package index: .ci/run installs the same extras",
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
     "$ nsys ": _NSYS,
+    "$ profile-sd3 diff qwen_h100.json.gz ": "of two GPUs: tests/report/test_brief_comparison.py",
+    "$ profile-sd3 diff resnet.profile.json ": "of an engine: tests/analysis/comparison",
     "$ trtexec ": "needs a GPU and NVIDIA's TensorRT",
     "$ rocprofv3 ": "needs a GPU and AMD's rocprofv3",
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",

@@ -101,7 +101,10 @@ def evidence_name(key: str) -> str:
 def table_templates() -> Iterator[tuple[str, str]]:
     """Labels and meanings of the columns that the page shows, and names of its tables."""
     folder = PACKAGE / "report"
-    for path in (*sorted((folder / "sections").glob("*.py")), folder / "html" / "card_columns.py"):
+    of_page = [
+        folder / "html" / f"{name}.py" for name in ("card_columns", "devices_strip", "icicle")
+    ]
+    for path in (*sorted((folder / "sections").glob("*.py")), *of_page):
         names = vars(importlib.import_module(f"profiler.report.{path.parent.name}.{path.stem}"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "columns_of"):

@@ -110,9 +110,10 @@ def test_markdown_has_tables_of_even_rows(slower):
     assert text.startswith("**")
     assert "- FAILED: denoise.step" in text
     assert "blocks.0.ff" in text
-    tables = [line for line in text.splitlines() if line.startswith("|")]
     assert "### Roles, by difference" in text
-    assert len({line.count("|") for line in tables}) == 1
+    tables = [block for block in text.split("\n\n") if block.startswith("|")]
+    for table in tables:
+        assert len({line.count("|") for line in table.splitlines() if line[:1] == "|"}) == 1
     starred = markdown(comparison_report(compared(*[steps_run(BASE, parts=_two())] * 2)))
     assert r"blocks.\*.ff" in starred
 
@@ -126,8 +127,9 @@ def test_json_has_every_column(slower):
     document = json.loads(diff_to_json(slower, [check_gate(slower, "denoise.step", 0.05)]))
     assert document["version"] == 1
     assert document["gates"][0]["failed"] is True
+    assert document["level"] == "module"
+    assert all(document[name] for name in ("runs", "metrics", "waterfall"))
     for name, columns in TABLES.items():
-        assert document[name]
         for each in document[name]:
             assert [*each] == [column.name for column in columns]
 

@@ -30,7 +30,7 @@ def plain(text):
 
 
 def header(run):
-    return header_html(report_of(analyze(run)).summary)
+    return header_html(report_of(analyze(run)))
 
 
 def provenance(analysis, source=None):
@@ -39,7 +39,7 @@ def provenance(analysis, source=None):
 
 
 def columns(run):
-    text = header(run)["facts"]
+    text = header(run)["bookkeeping"]
     return int(re.search(r"--columns:(\d+)", text)[1]), text.count('class="value"')
 
 
@@ -57,7 +57,7 @@ def test_no_key_figure_stands_alone():
 
 def test_the_accounting_stands_below_the_key_figures():
     """The identity with all its terms is in the header."""
-    text = plain(header(tiny_run())["facts"])
+    text = plain(header(tiny_run())["bookkeeping"])
     assert text.index("End to end 1.00 µs = calls 670 ns") > text.index("Unaccounted")
 
 
@@ -88,7 +88,7 @@ def test_drops_are_in_the_provenance_too():
     run = tiny_run(drops=drops)
     below = plain(provenance(analyze(run)))
     kind, told = "dropped events", "vae: unknown events. the &lt;buffer&gt; was full"
-    assert f"{kind} in {told}" in header(run)["drops"]
+    assert f"{kind} in {told}" in header(run)["bookkeeping"]
     assert re.search(rf"{kind}\s+{re.escape(told)}", below)
     assert "all that was executed" not in below
 

@@ -66,7 +66,9 @@ def test_sections_go_from_the_whole_to_its_parts(everything):
         "time",
         "findings",
         "shapes",
+        "modules",
         "roofline",
+        "kernels",
         "idle",
         "ranks",
         "memory",
@@ -109,8 +111,8 @@ def test_a_run_without_anything_has_no_sections():
     """What has nothing to show is not there, and the header says why there is no accounting."""
     page = page_of(analyze(make_run()), EPOCH)
     assert sections(page) == ["findings", "provenance"]
-    header = header_html(report_of(analyze(make_run())).summary)
-    assert "No accounting of the whole time" in header["facts"]
+    header = header_html(report_of(analyze(make_run())))
+    assert "No accounting of the whole time" in header["bookkeeping"]
     assert page.tables == {}
     assert page.figures == {"light": {}, "dark": {}}
     assert re.search(r"None: \d+ rules found no evidence", page.sections)

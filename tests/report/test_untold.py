@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.report.sentences.capabilities import CONSEQUENCES
+from profiler.report.sentences.capabilities import CONSEQUENCES, FINDINGS
 from profiler.report.untold import untold_parts
 from tests.runs import TINY_INFO, Command, make_call, make_run, tiny_run
 
@@ -22,7 +22,7 @@ def _on(device, *capabilities, producer="nsys"):
 def _said(run):
     """The lines, by section."""
     analysis = analyze(run)
-    sections = {section for section, _ in CONSEQUENCES.values()}
+    sections = {"findings", *(section for section, _ in CONSEQUENCES.values())}
     found = {
         section: [part.lead for part in untold_parts(section, analysis)] for section in sections
     }
@@ -36,11 +36,13 @@ def test_a_captured_run_says_nothing():
 
 @pytest.mark.parametrize("code", CONSEQUENCES)
 def test_what_is_lacking_is_said_once(code):
-    """In one section, in one line; the others' capabilities are there."""
+    """In one section, in one line, and in one of those that rules cannot look for; the others'
+    capabilities are there."""
     section, sentence = CONSEQUENCES[code]
-    there = {"timeline", *CONSEQUENCES} - {code}
-    (lines,) = _said(_on("cuda:0", *there, producer="toy")).items()
-    assert lines == (section, [sentence])
+    there = {*CONSEQUENCES} - {code}
+    lacking = f"Rules cannot look at what the trace lacks: {FINDINGS[code]}."
+    found = _said(_on("cuda:0", *there, producer="toy"))
+    assert found == {section: [sentence], "findings": [lacking]}
 
 
 def test_the_line_says_how_to_record_it():
@@ -52,4 +54,4 @@ def test_the_line_says_how_to_record_it():
 
 def test_launches_are_of_devices_apart_from_the_host():
     """A CPU, whose nodes the host runs itself, lacks neither launches nor an allocator."""
-    assert set(_said(_on("cpu:0", "timeline", producer="onnxruntime"))) == {"shapes"}
+    assert set(_said(_on("cpu:0", "timeline", producer="onnxruntime"))) == {"shapes", "findings"}

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from profiler.notes import NoteCode
 
-__all__ = ["ComparisonNote", "Resampled", "RunTrait", "Side", "Verdict"]
+__all__ = ["ComparisonNote", "Level", "Resampled", "RunTrait", "Side", "Step", "Verdict"]
 
 
 class Side(StrEnum):
@@ -47,6 +47,28 @@ class Resampled(StrEnum):
     CALLS = "calls"
 
 
+class Level(StrEnum):
+    """By what two sides are compared, from the finest: what both know."""
+
+    NODE = "node"
+    MODULE = "module"
+    SHAPE = "shape"
+    ROLE = "role"
+    KERNEL = "kernel"
+    SORT = "sort"
+    SUBMODULE = "submodule"
+
+
+class Step(StrEnum):
+    """What a line of a waterfall from one end-to-end time to the other is of."""
+
+    END_TO_END = "end_to_end"
+    SUBMODULE = "submodule"
+    ROLE = "role"
+    IDLE = "idle"
+    BETWEEN = "between"
+
+
 class RunTrait(StrEnum):
     """What runs that are compared should have in common."""
 
@@ -72,3 +94,11 @@ class ComparisonNote(NoteCode):
     SETTINGS_DIFFER = "settings_differ"
     VERSIONS_DIFFER = "versions_differ"
     CHANGED_VALUE = "changed_value"
+    COMPARED_BY = "compared_by"
+    COMPARED_BY_FINEST = "compared_by_finest"
+    NOT_IN = "not_in"
+    NEITHER = "neither"
+    NONE_IN_COMMON = "none_in_common"
+    FEW_IN_COMMON = "few_in_common"
+    PAIRED = "paired"
+    TOGETHER = "together"

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from profiler.analysis.comparison.align import align_modules
-from profiler.analysis.comparison.codes import Side, Verdict
+from profiler.analysis.comparison.codes import Level, Side, Verdict
 from profiler.analysis.comparison.columns import LEVELS, METRICS, RUNS, TABLES
 from profiler.analysis.comparison.measure import Measurement, measure
+from profiler.analysis.comparison.meeting import meeting
 from profiler.analysis.comparison.notes import notes_on
 from profiler.analysis.comparison.samples import KEYS, samples_of
 from profiler.analysis.comparison.units import units_of
+from profiler.analysis.comparison.waterfall import waterfall
 from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.resampling import Bootstrap, Interval
@@ -37,12 +38,20 @@ class Comparison:
 
     `runs` has a row a run, `metrics` a row a metric, from the whole to the finest
     (`columns.LEVELS`), submodules in the order of their calls, roles and modules longest first.
-    `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
-    else differs.
+    `level` is the finest that both sides know: roles are what kernels do where it is `SORT`, and
+    there are modules only where it is `MODULE`. `shapes`, `kernels` and `nodes` are empty where
+    the sides have too little in common there. `waterfall` leads from one end-to-end time to the
+    other. `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes`
+    say what else differs.
     """
 
     runs: pl.DataFrame
     metrics: pl.DataFrame
+    shapes: pl.DataFrame
+    kernels: pl.DataFrame
+    nodes: pl.DataFrame
+    waterfall: pl.DataFrame
+    level: Level
     corrected: tuple[str, ...]
     notes: tuple[Note, ...]
 
@@ -69,9 +78,11 @@ def compare(
     """
     if not base or not new:
         raise InputError("a comparison needs a run on each side: give at least one of each")
-    corrected, within_noise = _corrected(among or [*base, *new])
+    met = meeting(base, new)
+    base, new = met.base, met.new
+    corrected, within_noise = _corrected((not met.renamed and among) or [*base, *new])
     sides = []
-    for side, modules in zip((base, new), align_modules(base, new), strict=True):
+    for side, modules in zip((base, new), met.modules, strict=True):
         samples = [
             samples_of(measured, corrected, modules).with_columns(run=pl.lit(number))
             for number, measured in enumerate(side)
@@ -81,11 +92,15 @@ def compare(
         units_of(sides[0], sides[1]), _corrected_stages([*base, *new], corrected), corrected
     )
     metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
+    whole = metrics.filter(pl.col("metric") == "end_to_end").drop_nulls(["base_ns", "new_ns"])
     return Comparison(
         runs=_runs(base, new),
         metrics=_in_order(_without_lone_branches(metrics), [*base, *new]),
+        **met.tables,
+        waterfall=waterfall(sides[0], sides[1], whole["calls"][0] if len(whole) else None),
+        level=met.level,
         corrected=corrected,
-        notes=tuple(notes_on(base, new, corrected, within_noise)),
+        notes=(*met.notes, *notes_on(base, new, corrected, within_noise)),
     )
 
 

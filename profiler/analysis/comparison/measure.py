@@ -12,7 +12,15 @@ import polars as pl
 from profiler.analysis.accounting.account import stage_times
 from profiler.analysis.arrays import CommandArrays, dense_codes
 from profiler.analysis.axis import Axis
+from profiler.analysis.comparison.details import Details, details_of
+from profiler.analysis.comparison.inferences import (
+    AVERAGED,
+    are_inferences,
+    whole_calls,
+    with_layers,
+)
 from profiler.analysis.comparison.paths import module_path
+from profiler.analysis.comparison.sorts import sort_by_kernel, sort_by_operator
 from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.first_calls import unsteady_calls
 from profiler.analysis.pipelines import PipelineCalls
@@ -62,10 +70,13 @@ WORK = pl.Schema(
         "submodule": pl.String(),
         "role": pl.String(),
         "module": pl.String(),
+        "by_kernel": pl.String(),  # what it does (`sorts`), "" where no kernel tells
+        "by_operator": pl.String(),
         **_PLACE,
         "total_ns": pl.Float64(),
     }
 )
+_KEYS = ("role", "module", "by_kernel", "by_operator")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +87,7 @@ class Measurement:
     elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
     itself. `devices` are those that its calls are placed on; `overhead_ratio` is untraced over
     traced time by submodule, 1 where noise hides it, `modules` the class by module path of each
-    submodule, where they are known.
+    submodule, where they are known. `details` sums its layers and operations.
     """
 
     run_id: str
@@ -87,6 +98,7 @@ class Measurement:
     work: pl.DataFrame
     overhead_ratio: Mapping[str, float]
     modules: Mapping[str, Mapping[str, str]]
+    details: Details
 
 
 def measure(run: Run) -> Measurement:
@@ -96,8 +108,11 @@ def measure(run: Run) -> Measurement:
     calls = run.calls
     pipelines = PipelineCalls.of(run)
     modules = {name: known.modules for name, known in run.info.submodules.items()}
-    places = _places(calls, pipelines)
-    work, busy = _work(run, calls, modules)
+    apart = are_inferences(run.info.producer, calls)
+    places = -1 - np.arange(len(calls)) if apart else _places(calls, pipelines)
+    rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
+    kinds = kinds_of(calls, run.commands, rows)
+    work, busy = _work(run, kinds, rows, modules)
     placed = calls.select(
         "call",
         "step",
@@ -109,20 +124,28 @@ def measure(run: Run) -> Measurement:
         first=pl.col("call").is_in(unsteady_calls(run).to_list()),
     )
     found = _of_schema(placed, CALL)
+    summed = _of_schema(
+        work.with_columns(found[name].gather(work["row"]) for name in ("submodule", *_PLACE))
+        .group_by("submodule", *_KEYS, *_PLACE)
+        .agg(pl.col("total_ns").sum()),
+        WORK,
+    )
+    details = details_of(found, run.commands, kinds, rows)
+    timed, spans = found, _spans(run, calls, pipelines)
+    if run.info.producer == AVERAGED:
+        timed, summed, details = with_layers(found, summed, details)
+    if apart:
+        spans = whole_calls(timed, spans)
     return Measurement(
         run_id=run.run_id,
         info=run.info,
         devices=tuple(calls["device"].cast(pl.String).unique().sort()),
-        spans=_spans(run, calls, pipelines),
-        calls=found,
-        work=_of_schema(
-            work.with_columns(found[name].gather(work["row"]) for name in ("submodule", *_PLACE))
-            .group_by("submodule", "role", "module", *_PLACE)
-            .agg(pl.col("total_ns").sum()),
-            WORK,
-        ),
+        spans=spans,
+        calls=timed,
+        work=summed,
         overhead_ratio=_overhead_ratio(run.info.submodules, found),
         modules=modules,
+        details=details,
     )
 
 
@@ -175,31 +198,46 @@ def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFr
 
 
 def _work(
-    run: Run, calls: pl.DataFrame, modules: Mapping[str, Mapping[str, str]]
+    run: Run, kinds: Kinds, rows: Codes, modules: Mapping[str, Mapping[str, str]]
 ) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """Sums of durations by row of `calls`, role and module, of device commands; and by call."""
-    rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
-    kinds = kinds_of(calls, run.commands, rows)
+    """Sums of durations by row of calls, role, module and what was done (`_KEYS`), of device
+    commands; and by call."""
     roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])["role"]
-    table = kinds.table.with_columns(role=roles.cast(pl.String))
-    named: dict[tuple[str, str], int] = {}
+    table = kinds.table.with_columns(
+        role=roles.cast(pl.String), kernel=_kernels(kinds, run.commands["kernel"])
+    )
+    named: dict[tuple[str, ...], int] = {}
     groups = np.full(len(kinds), -1, dtype=np.int64)
-    columns = table.select("kind", "submodule", "place", "role").iter_rows()
-    for kind, submodule, place, role in columns:
+    columns = ("kind", "submodule", "place", "role", "kernel", "op_type", "layer", "category")
+    for kind, submodule, place, role, kernel, op_type, layer, category in table.select(
+        columns
+    ).iter_rows():
         if submodule is not None and role is not None:
             path = module_path(place, modules.get(submodule, {}).get("", ""))
-            groups[kind] = named.setdefault((role, path), len(named))
+            by_kernel = sort_by_kernel(kernel or "", category)
+            by_operator = sort_by_operator(op_type or layer, category)
+            key = (role, path, by_kernel, by_operator)
+            groups[kind] = named.setdefault(key, len(named))
     sums = _sums(rows, kinds, groups, len(named), run.commands["duration_ns"].to_numpy())
-    found = pl.DataFrame([*named], schema={"role": pl.String, "module": pl.String}, orient="row")
+    found = pl.DataFrame([*named], schema=dict.fromkeys(_KEYS, pl.String), orient="row")
     work = sums.select(
         pl.col("code") // max(len(named), 1),
         pl.col("total_ns"),
         group=pl.col("code") % max(len(named), 1),
     ).rename({"code": "row"})
     work = work.with_columns(found[name].gather(work["group"]) for name in found.columns)
-    busy = np.zeros(len(calls))
+    busy = np.zeros(len(run.calls))
     np.add.at(busy, work["row"].to_numpy(), work["total_ns"].to_numpy())
     return work, busy
+
+
+def _kernels(kinds: Kinds, kernel: pl.Series) -> pl.Series:
+    """A kernel of each kind."""
+    first = np.zeros(len(kinds), dtype=np.int64)
+    for batch in reversed([*batches(len(kernel))]):
+        codes = kinds.of_command[batch][::-1]
+        first[codes] = np.arange(batch.start + len(codes) - 1, batch.start - 1, -1)
+    return kernel.gather(first).cast(pl.String) if len(kernel) else pl.Series([], dtype=pl.String)
 
 
 def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times) -> pl.DataFrame:

@@ -48,11 +48,15 @@ def notes_on(
 
 
 def _same(base: _Side, new: _Side) -> Iterator[Note]:
-    """Runs that are on both sides."""
-    ids = {run.run_id for run in new} - {""}
-    both = [run_id for run_id in dict.fromkeys(run.run_id for run in base) if run_id in ids]
+    """Runs that are on both sides: others may have the same name."""
+    both = [
+        run.run_id
+        for run in base
+        if run.run_id
+        and any(run.run_id == other.run_id and run.calls.equals(other.calls) for other in new)
+    ]
     if both:
-        yield Note.of(ComparisonNote.SAME_RUN, runs=tuple(both))
+        yield Note.of(ComparisonNote.SAME_RUN, runs=tuple(dict.fromkeys(both)))
 
 
 def _repetition(base: _Side, new: _Side) -> Iterator[Note]:
@@ -100,7 +104,8 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
     for name, side in ((Side.BASE, base), (Side.NEW, new)):
         late: dict[str, None] = {}
         for run in side:
-            traced = run.calls.filter("traced").group_by("submodule", maintain_order=True)
+            timed = run.calls.drop_nulls("value_ns")
+            traced = timed.filter("traced").group_by("submodule", maintain_order=True)
             sums = traced.agg(pl.col("total_ns", "value_ns").sum())
             rows = sums.filter(pl.col("total_ns") > _LATE * pl.col("value_ns"))
             late |= dict.fromkeys(rows["submodule"])

@@ -105,6 +105,7 @@ def _span_metric(level: str) -> pl.Expr:
 
 def _call_samples(calls: pl.DataFrame) -> list[pl.DataFrame]:
     """Submodules, and their branches."""
+    calls = calls.drop_nulls("value_ns")  # averages of layers are no call's time
     value = (pl.col("value_ns") - pl.col("excess_ns")).sum()
     together = {"first": pl.col("first").any(), "stage": _STAGE, "value_ns": value}
     submodules = calls.group_by(*_OF).agg(**together)

@@ -13,6 +13,7 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.device_spans import extent
 from profiler.analysis.devices.columns import DEVICES
+from profiler.analysis.recorded_times import times_recorded
 from profiler.events import CATEGORIES, NO_RANK, rank_of_device
 from profiler.table.batches import Codes, Times, counts
 from profiler.table.columns import schema
@@ -46,7 +47,7 @@ def device_table(
     `RunInfo.devices`, `weights` are bytes by device (`device_weights`). Commands on no device are
     left out. How idle a device was is known where it executed something but host work, and every
     call placed there (of a device without any: every call) was traced: else `idle_ns`,
-    `idle_share` and `utilization` are null.
+    `idle_share` and `utilization` are null, as they are where nobody recorded when commands ran.
     """
     commands = ran.commands
     codes, placed = text_codes(calls["device"])
@@ -67,6 +68,7 @@ def device_table(
     lost = _unrecorded(run.tiles, missing, ran, names, (first, first + span))
     span = span - _profilers(run.tiles, axis, ran, names, (first, first + span))
     known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
+    known_idle &= times_recorded(run.info)
     ranks = _ranks(run)
     table = pl.DataFrame(
         {

@@ -1,4 +1,5 @@
-"""Counters of memory in use, as a run has them: arenas of ONNX Runtime, torch's allocators."""
+"""Counters of memory in use, as a run has them: arenas of ONNX Runtime, allocators of torch
+and CUDA."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ __all__ = ["CHANGES", "MemoryCounter", "memory_counters", "summed"]
 CHANGES = "since the pipeline began"
 """In the name of a counter that counts changes alone."""
 
-_ARENA, _TORCH = " arena in use", "torch allocated"
+_ARENA = " arena in use"
+_ALLOCATED = r"^(torch|CUDA) allocated"
 
 
 class MemoryCounter(Struct, frozen=True, eq=False):
     """What one counter held: `values[i]` bytes from `times[i]` on, `before` until then. `owner` is
-    the submodule whose arena it is, None for torch's allocator."""
+    the submodule whose arena it is, None for an allocator."""
 
     name: str
     owner: str | None
@@ -49,7 +51,7 @@ class MemoryCounter(Struct, frozen=True, eq=False):
 def memory_counters(run: Run) -> dict[str, list[MemoryCounter]]:
     """The counters of memory in use, by device."""
     name = pl.col("name").cast(pl.String)
-    known = name.str.ends_with(_ARENA) | name.str.starts_with(_TORCH)
+    known = name.str.ends_with(_ARENA) | name.str.contains(_ALLOCATED)
     rows = run.counters.filter(known, pl.col("unit").cast(pl.String) == "bytes")
     found: dict[str, list[MemoryCounter]] = {}
     texts = [pl.col("device").cast(pl.String), name]

@@ -69,20 +69,21 @@ _WORDS: Mapping[Sort, str] = {
         packed_attention packed_multi_head_attention decoder_masked_multi_head_attention sdpa
         paged_attn paged_attn_prefill paged_attention dynamic_window_softmax
         bias_softmax cuda_soft_max soft_max sage_attn flash_fwd fmha_fwd flex_attention q_attention
-        sparse_attention relative_position_bias gated_relative_position_bias""",
+        sparse_attention relative_position_bias gated_relative_position_bias q_linear_softmax""",
     Sort.RESAMPLE: """resize upsample upsample_nearest1d upsample_nearest2d upsample_nearest3d
         upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d
         _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
         _upsample_bilinear2d_aa _upsample_bicubic2d_aa interpolate grid_sample grid_sampler
         grid_sampler_2d avg_pool2d max_pool2d average_pool max_pool adaptive_avg_pool2d
         global_average_pool pixel_shuffle pixel_unshuffle depth_to_space space_to_depth
-        pooling cask_pooling cuda_pooling cudnn_pooling tiled_pooling""",
+        pooling cask_pooling cuda_pooling cudnn_pooling tiled_pooling q_linear_average_pool
+        q_linear_global_average_pool""",
     Sort.EMBEDDING: "embedding embedding_bag embed_layer_normalization",
     Sort.ROPE: "rotary_embedding apply_rotary_pos_emb rope fused_rope",
     Sort.ACTIVATION: """gelu silu relu leaky_relu elu selu tanh sigmoid erf mish hardswish
         hard_swish quick_gelu fast_gelu bias_gelu bias_split_gelu softplus glu swish prelu celu
         hard_sigmoid log_sigmoid relu6 hardtanh silu_and_mul gelu_and_mul geglu swiglu
-        bias_add_gelu""",
+        bias_add_gelu q_linear_sigmoid q_linear_leaky_relu""",
     Sort.ARITHMETIC: """add sub mul div neg abs pow sqrt rsqrt reciprocal exp log sin cos mean sum
         reduce_mean reduce_sum reduce_max reduce_min square square_difference maximum minimum min
         max where equal eq ne gt lt ge le greater less greater_or_equal less_or_equal not and or xor
@@ -92,7 +93,8 @@ _WORDS: Mapping[Sort, str] = {
         linalg_vector_norm norm lerp addcmul addcdiv lift_fresh is_nonzero empty sign atan2 polar
         complex reduce_l2 bias_add scale bias_dropout any all index_put masked_fill constant
         constant_of_shape trilu triu tril item _local_scalar_dense bitwise_not logical_not
-        logical_and bitwise_and detach empty_like new_zeros new_ones new_full""",
+        logical_and bitwise_and detach empty_like new_zeros new_ones new_full q_linear_add
+        q_linear_mul""",
     Sort.LAYOUT: """to _to_copy cast type_as view reshape _reshape_alias _unsafe_view flatten
         unflatten permute transpose t contiguous clone copy cat concat concatenate split
         split_with_sizes chunk slice select narrow unsqueeze squeeze expand expand_as repeat
@@ -101,7 +103,7 @@ _WORDS: Mapping[Sort, str] = {
         sym_size as_strided real imag view_as_complex view_as_real movedim swapaxes rearrange
         constant_pad_nd unfold fold hstack vstack take dynamic_slice dynamic_concat dynamic_insert
         dynamic_transpose dynamic_reshape copy_from copy_to reflection_pad2d replication_pad2d
-        col2im im2col lift shuffle padding no_op""",
+        col2im im2col lift shuffle padding no_op q_linear_concat""",
     Sort.REORDER: """reorder_input reorder_output reformat memcpy_to_host memcpy_from_host memcpy
         memset quantize_linear dequantize_linear dynamic_quantize_linear quantize_affine
         dequantize_affine choose_qparams_affine quantize_per_tensor quantize_per_tensor_dynamic

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from profiler.grammars.names import parse_name
 
-__all__ = ["Place", "Places", "Purpose"]
+__all__ = ["Place", "Places", "Purpose", "class_in", "module_path"]
 
 
 class Purpose(Enum):
@@ -121,6 +121,22 @@ class Place(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=1 << 14)
+def module_path(layer: str, root: str) -> str:
+    """The module path that a layer names, "" for the submodule itself, whose class is `root`, and
+    where it has none: a word that no grammar knows is the path of a module directly in it."""
+    parsed = parse_name(layer)
+    path = parsed.module_path if parsed is not None else layer
+    if path == root or _NO_PATH.search(path) or path.count(".") > _DEEPEST:
+        return ""
+    return path
+
+
+def class_in(name: str) -> str:
+    """The class that the name of a module is, as importers of torch's traces have them, or ""."""
+    return _CLASS_NUMBER.sub("", name) if _CLASS_LIKE.fullmatch(name) else ""
+
+
 class Places:
     """The places of the layers of one submodule.
 
@@ -157,13 +173,7 @@ class Places:
         return place
 
     def _path(self, layer: str) -> str:
-        """The module path that a layer names, "" for the submodule itself and where it has none:
-        a word that no grammar knows is the path of a module directly in the submodule."""
-        parsed = parse_name(layer)
-        path = parsed.module_path if parsed is not None else layer
-        if path == self._root or _NO_PATH.search(path) or path.count(".") > _DEEPEST:
-            return ""
-        return path
+        return module_path(layer, self._root)
 
     def _read(self, path: str) -> Place:
         names = tuple(path.split(".")) if path else ()
@@ -199,10 +209,7 @@ class Places:
         )
 
     def _class(self, path: str, name: str) -> str:
-        known = self._classes.get(path, "")
-        if not known and _CLASS_LIKE.fullmatch(name):
-            known = _CLASS_NUMBER.sub("", name)  # importers of torch traces have classes for names
-        return known
+        return self._classes.get(path, "") or class_in(name)
 
     def _purpose(self, path: str, name: str, class_name: str) -> tuple[Purpose | None, str]:
         if class_name and _name_purpose(name) is not Purpose.ADAPTER:

@@ -12,7 +12,7 @@ from profiler.analysis.work.attention import heads_first, sequence_first
 from profiler.analysis.work.registry import Family, Work, formula_of
 from profiler.analysis.work.shapes import Shapes, Tensor
 
-__all__ = ["dtype_of", "label_of"]
+__all__ = ["dtype_of", "label_of", "short_type", "untyped_label"]
 
 _SHOWN = 3  # inputs of an operator that no other rule names
 _SHORT = {
@@ -34,13 +34,18 @@ def dtype_of(shapes: Shapes | None, work: Work | None) -> str | None:
 
 def label_of(op_type: str, shapes: Shapes | None, work: Work | None) -> str:
     """What an operation of that type and these shapes is called."""
-    dtype = dtype_of(shapes, work)
+    words = untyped_label(op_type, shapes, work)
+    return " ".join(filter(None, (words, short_type(dtype_of(shapes, work)))))
+
+
+def untyped_label(op_type: str, shapes: Shapes | None, work: Work | None) -> str:
+    """The same without the type of its arithmetic."""
     named = {Family.MATMUL: _product, Family.ATTENTION: _attention, Family.CONVOLUTION: _conv}
     special = named.get(work.family) if work else None
     words = special(op_type, shapes, work) if special and shapes and work else None
     if words is None:
         words = (op_type.removeprefix("aten::"), _inputs(shapes))
-    return " ".join(filter(None, (*words, _short(dtype))))
+    return " ".join(filter(None, words))
 
 
 def _product(op_type: str, shapes: Shapes, work: Work) -> tuple[str, ...] | None:
@@ -98,7 +103,8 @@ def _times(sizes: tuple[int, ...]) -> str:
     return "×".join(map(str, sizes))
 
 
-def _short(dtype: str | None) -> str:
+def short_type(dtype: str | None) -> str:
+    """`bf16`, `fp32`, `i8`; the type itself where it has no short name."""
     if not dtype:
         return ""
     if dtype.startswith("float8"):

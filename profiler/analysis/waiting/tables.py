@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, device_axes, shared
+from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.table import FigureSpec, Table
 from profiler.analysis.waiting.busy_timeline import busy_timeline
 from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
@@ -19,6 +22,7 @@ from profiler.analysis.waiting.gaps import gap_table
 from profiler.analysis.waiting.idle import idle_table
 from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
 from profiler.analysis.waiting.run_timeline import RunTimeline
+from profiler.table.columns import Column, empty
 from profiler.table.tiles.device_axis import Busy
 
 __all__ = ["TABLES", "busy_of", "device_works", "gaps_of", "kernels_of", "timeline_of"]
@@ -61,13 +65,24 @@ def _transitions(of: Inputs) -> tuple[pl.DataFrame, pl.DataFrame]:
     return transition_tables(of.calls, of.frame, of.commands)
 
 
+def _where_recorded(
+    columns: tuple[Column, ...], make: Callable[[Inputs], pl.DataFrame]
+) -> Callable[[Inputs], pl.DataFrame]:
+    """The table of runs whose commands have times of their own; of others it is empty."""
+
+    def made(of: Inputs) -> pl.DataFrame:
+        return make(of) if times_recorded(of.run.info) else empty(columns)
+
+    return made
+
+
 TABLES = (
     Table(
         name="idle",
         row="one device, and what it waited for",
         section="idle",
         columns=IDLE,
-        make=lambda of: idle_table(gaps_of(of), of.everything),
+        make=_where_recorded(IDLE, lambda of: idle_table(gaps_of(of), of.everything)),
         title="What devices waited for, whole run",
         about="There is one for each device that computed or transferred, by name, of the whole "
         "run: what it waited for while nothing ran on it. [idle.md](idle.md) has the rules.",
@@ -86,7 +101,7 @@ TABLES = (
         row="one of 200 intervals of the run on a device",
         section="idle",
         columns=BUSY_TIMELINE,
-        make=lambda of: busy_timeline(gaps_of(of), of.axis),
+        make=_where_recorded(BUSY_TIMELINE, lambda of: busy_timeline(gaps_of(of), of.axis)),
         title="Busy share over time",
         about="There are the devices of the idle table, each in 200 intervals of equal length from "
         "the begin of the first pipeline call to the end of the last.",
@@ -99,7 +114,9 @@ TABLES = (
         row="one of the longest gaps of a device",
         section="idle",
         columns=GAPS,
-        make=lambda of: gap_table(gaps_of(of), of.run, of.everything, kernels_of(of)),
+        make=_where_recorded(
+            GAPS, lambda of: gap_table(gaps_of(of), of.run, of.everything, kernels_of(of))
+        ),
         title="Longest gaps, whole run",
         about="The 20 longest of each device in the end-to-end time, with time that was not "
         "recorded, which is no idle time. What the host did is known of what it launched and "
@@ -112,7 +129,7 @@ TABLES = (
         row="one part of a pipeline call's critical path",
         section="idle",
         columns=CRITICAL_PATH,
-        make=lambda of: critical_path_table(timeline_of(of)),
+        make=_where_recorded(CRITICAL_PATH, lambda of: critical_path_table(timeline_of(of))),
         title="Critical path",
         about="It is of the whole run, the longest of each pipeline call first; [idle.md](idle.md) "
         "says what a path is and what its parts are.",

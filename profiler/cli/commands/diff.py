@@ -12,6 +12,7 @@ import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
 from profiler.cli.options import ImportOptions, KeptImport
+from profiler.cli.printed_diff import PrintedDiff, print_names
 from profiler.cli.progress import progress
 from profiler.cli.runs import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.comparison.measure import Measurement
     from profiler.analysis.comparison.side_by_side import Compared
-    from profiler.report.model import Report
     from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
 
@@ -58,7 +58,29 @@ _Metric = Annotated[
         "[default: end_to_end]",
     ),
 ]
-_Top = Annotated[int, typer.Option(metavar="N", min=0, help="Roles and modules to show; 0: none.")]
+_Top = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Roles, modules, shapes of --full, which it stands for; 0: none.  [default: 15]",
+    ),
+]
+_Full = Annotated[bool, typer.Option("--full", help="Print everything, not 40 lines.")]
+_Sections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--section",
+        metavar="NAME",
+        help="Print these sections alone, with commas: shapes,modules; may be repeated.",
+    ),
+]
+_ListSections = Annotated[
+    bool,
+    typer.Option(
+        "--list-sections", callback=print_names, is_eager=True, help="Name the sections, and end."
+    ),
+]
 _JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write all metrics as JSON; -: to stdout."),
@@ -76,7 +98,10 @@ def diff(
     metric: _Metric = None,
     importing: ImportOptions = None,
     out: KeptImport = None,
-    top: _Top = 15,
+    top: _Top = None,
+    full: _Full = False,
+    sections: _Sections = None,
+    list_sections: _ListSections = False,  # noqa: ARG001 (its callback ends the command)
     json_file: _JsonFile = None,
     markdown_file: _MarkdownFile = None,
 ) -> None:
@@ -84,23 +109,29 @@ def diff(
 
     A difference is called one where it exceeds noise.
     """
-    from profiler.analysis.comparison.gate import parse_limit
-
     sides = _sides(runs, against or [])
     check_documents({"--json": json_file, "--markdown": markdown_file})
-    if metric and fail_over is None:
-        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
-    limit = None if fail_over is None else parse_limit(fail_over)
+    printed = PrintedDiff.of(sections or [], full=full, top=top)
+    limit = _limit(fail_over, metric)
     compared, lines = _compared([*sides.values()], importing, out, gated=limit is not None)
     base, *names = sides
     columns = _columns(names, compared, metric or ["end_to_end"], limit)
-    _write(base, columns, json_file, markdown_file, top)
+    _write(base, columns, json_file, markdown_file, printed)
     if STDOUT not in (json_file, markdown_file):
-        _print(base, columns, top)
+        printed.print(base, columns)
     for line in lines:
         tell(line, err=True)
     if any(gate.failed for column in columns for gate in column.gates):
         raise typer.Exit(1)
+
+
+def _limit(fail_over: str | None, metric: list[str] | None) -> float | None:
+    """What `--fail-over` allows; None without a gate."""
+    from profiler.analysis.comparison.gate import parse_limit
+
+    if metric and fail_over is None:
+        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
+    return None if fail_over is None else parse_limit(fail_over)
 
 
 def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
@@ -167,7 +198,11 @@ def _measured(
 
 
 def _write(
-    base: str, columns: list[Compared], json_file: Path | None, markdown_file: Path | None, top: int
+    base: str,
+    columns: list[Compared],
+    json_file: Path | None,
+    markdown_file: Path | None,
+    printed: PrintedDiff,
 ) -> None:
     from profiler.report import diff_document
     from profiler.report.markdown import markdown
@@ -182,23 +217,7 @@ def _write(
         )
         write_json(json_file, text)
     if markdown_file is not None:
-        write_text(markdown_file, markdown(_report(base, columns, top)))
-
-
-def _print(base: str, columns: list[Compared], top: int) -> None:
-    from profiler.cli.terminal import terminal
-    from profiler.report.terminal.report import print_report
-
-    print_report(terminal(), _report(base, columns, top))
-
-
-def _report(base: str, columns: list[Compared], top: int) -> Report:
-    from profiler.report.comparing import comparison_report
-    from profiler.report.side_by_side import columns_report
-
-    if len(columns) == 1:
-        return comparison_report(columns[0].comparison, columns[0].gates, top=top)
-    return columns_report(base, columns, top=top)
+        write_text(markdown_file, markdown(printed.report(base, columns)))
 
 
 SUBCOMMAND = Subcommand(diff, place=50, about_runs=True)

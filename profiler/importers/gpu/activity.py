@@ -70,11 +70,8 @@ class Work:
 
     def timed(self) -> Work:
         """The rows that have a begin, and an end that is not before it."""
-        return self.select(in_time(self.start, self.end))
-
-    def moved(self, base_ns: int) -> Work:
-        """The same `base_ns` later."""
-        return replace(self, start=self.start + base_ns, end=self.end + base_ns)
+        kept = in_time(self.start, self.end)
+        return self if kept.all() else self.select(kept)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,11 +97,8 @@ class Api:
 
     def timed(self) -> Api:
         """The rows that have a begin, and an end that is not before it."""
-        return self.select(in_time(self.start, self.end))
-
-    def moved(self, base_ns: int) -> Api:
-        """The same `base_ns` later."""
-        return replace(self, start=self.start + base_ns, end=self.end + base_ns)
+        kept = in_time(self.start, self.end)
+        return self if kept.all() else self.select(kept)
 
 
 def in_time(start: Int64s, end: Int64s) -> Bools:

@@ -13,7 +13,7 @@ import numpy as np
 from profiler.events import NO_CALL, NO_ITERATION, NO_STEP, RUN_STAGE
 from profiler.importers.components import stages
 from profiler.importers.gpu.activity import Api, Bools, Work
-from profiler.importers.gpu.marks import Marks
+from profiler.importers.gpu.marks import Marks, threads_of
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int64s
 
@@ -47,7 +47,7 @@ class Placing:
 def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
     """The calls of a recording; `launch` is the row in `api` that launched each piece of work."""
     marked = np.array([bool(name) for name in marks.submodules], dtype=np.bool_)
-    threads = np.unique(np.concatenate((marks.thread, api.thread)))
+    threads = threads_of(marks, api)
     ranges = marks.ranges(marked, threads).outermost()
     if not len(ranges):
         return _by_process(work, api, launch)
@@ -88,7 +88,7 @@ def _asked(work: Work, api: Api, own: Bools, launching: Bools) -> tuple[int, int
 
 
 def _by_range(api: Api, launch: Int64s, marks: Marks, ranges: Ranges) -> Placing:
-    threads = np.unique(np.concatenate((marks.thread, api.thread)))
+    threads = threads_of(marks, api)
     code = np.searchsorted(threads, api.thread).astype(np.int32)
     of_api = ranges.innermost(code, api.start)
     _lend(api, ranges, threads, of_api)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.importers.gpu.activity import KINDS, Api, Work
+from profiler.importers.gpu.activity import KINDS, Api, Bools, Work
 from profiler.importers.gpu.distinct import distinct
-from profiler.importers.gpu.marks import Marks
+from profiler.importers.gpu.marks import Marks, threads_of
 from profiler.kineto.names import kernel_name, queue
 from profiler.trace.columns import CommandColumns, Int32s, Int64s, number_within
 
@@ -48,19 +48,19 @@ class _Texts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Commands:
-    """All k commands of a recording, the work before the host's calls, int64 [k] each; texts index
-    `strings`, `track` `tracks`. `source` is the launch of each command, -1 for none, `call` the
-    position of its call."""
+    """All k commands of a recording by number, the work before the host's calls; texts index
+    `strings`, tracks `tracks`. `sorts` has a row of texts for each sort of command, `sort` is that
+    of each piece of work; `functions` has the text of each of the host's functions."""
 
+    work: Work
+    api: Api
+    launch: Int64s
     tracks: tuple[Track, ...]
     strings: tuple[str, ...]
-    texts: dict[str, Int64s]
-    track: Int64s
-    start: Int64s
-    end: Int64s
-    read: Int64s
-    written: Int64s
-    source: Int64s
+    sorts: Int64s
+    sort: Int32s
+    functions: Int64s
+    track: Int32s
     call: Int64s
     order: Int64s  # by call, then begin
 
@@ -76,38 +76,42 @@ class Commands:
     ) -> Commands:
         """`launch` is the row in `api` of each piece of work, `call` the call of each command."""
         texts = _Texts()
-        columns = _texts_of(work, api, marks, launch, texts)
+        sorts, sort = _sorts(work, api, marks, launch, texts)
+        functions = np.array([texts.of(name) for name in api.names], dtype=np.int64)
         of_work, tracks = _work_tracks(work, devices)
         of_api, host_tracks = _host_tracks(api, len(tracks))
-        unknown = np.full(len(api), UNKNOWN, dtype=np.int64)
-        start = np.concatenate((work.start, api.start))
-        copied = np.where(work.kind == _COPY, work.bytes, UNKNOWN)
         return cls(
+            work=work,
+            api=api,
+            launch=launch,
             tracks=(*tracks, *host_tracks),
             strings=tuple(texts.codes),
-            texts=columns,
-            track=np.concatenate((of_work, of_api)),
-            start=start,
-            end=np.concatenate((work.end, api.end)),
-            read=np.concatenate((copied, unknown)),
-            written=np.concatenate((work.bytes, unknown)),
-            source=np.concatenate((np.where(launch >= 0, launch + len(work), -1), unknown)),
+            sorts=sorts,
+            sort=sort,
+            functions=functions,
+            track=np.concatenate((of_work, of_api)).astype(np.int32),
             call=call,
-            order=np.lexsort((start, call)),
+            order=np.lexsort((np.concatenate((work.start, api.start)), call)),
         )
 
     def columns(self, call: int) -> CommandColumns:
         """The commands of a call, those of none for `NO_CALL`."""
-        first, last = np.searchsorted(self.call, (call, call + 1), sorter=self.order)
-        rows = self.order[first:last]
-        found = {name: self.texts[name][rows] for name in _TEXTS}
-        used, place = np.unique(
-            np.concatenate([np.zeros(1, dtype=np.int64), *found.values()]), return_inverse=True
-        )
-        codes = np.split(place.reshape(-1)[1:].astype(np.int32), len(_TEXTS))
+        rows = self._rows(call)
+        did = rows < len(self.work)
+        work, api = rows[did], rows[~did] - len(self.work)
+        texts = np.zeros((len(_TEXTS), len(rows)), dtype=np.int32)
+        texts[:, did] = self.sorts[self.sort[work]].T
+        if len(api):
+            texts[0, ~did] = self.functions[self.api.name[api]]
+        used, codes = _used(texts, len(self.strings))
         text = dict(zip(_TEXTS, codes, strict=True))
         tracks, track = np.unique(self.track[rows], return_inverse=True)
         none: Int32s = np.zeros(len(rows), dtype=np.int32)
+        start = _of_both(did, self.work.start[work], self.api.start[api])
+        end = _of_both(did, self.work.end[work], self.api.end[api])
+        size = self.work.bytes[work]
+        copied = np.where(self.work.kind[work] == _COPY, size, UNKNOWN)
+        unknown = np.full(len(api), UNKNOWN, dtype=np.int64)
         return CommandColumns(
             tracks=tuple(self.tracks[code] for code in tracks.tolist()),
             strings=tuple(self.strings[code] for code in used.tolist()),
@@ -116,22 +120,51 @@ class Commands:
             role=none,
             stage=none,
             step=np.full(len(rows), NO_STEP, dtype=np.int32),
-            start_ns=self.start[rows],
-            duration_ns=self.end[rows] - self.start[rows],
-            bytes_read=self.read[rows],
-            bytes_written=self.written[rows],
+            start_ns=start,
+            duration_ns=end - start,
+            bytes_read=_of_both(did, copied, unknown),
+            bytes_written=_of_both(did, size, unknown),
             flops=np.full(len(rows), UNKNOWN, dtype=np.int64),
-            flows=self._flows(rows),
+            flows=self._flows(did, work, api),
             **text,
         )
 
-    def _flows(self, rows: Int64s) -> Int64s:
-        """From each launch to what it launched, where both are in `rows`."""
-        position = np.full(len(self.start) + 1, -1, dtype=np.int64)
-        position[rows] = np.arange(len(rows))
-        source = position[self.source[rows]]
-        there = np.flatnonzero((self.source[rows] >= 0) & (source >= 0))
-        return np.stack((source[there], there), axis=1)
+    def device_codes(self, call: int, devices: Devices) -> Int64s:
+        """The device of each piece of work in a call."""
+        rows = self._rows(call)
+        return devices.code[rows[rows < len(self.work)]]
+
+    def _rows(self, call: int) -> Int64s:
+        first, last = np.searchsorted(self.call, (call, call + 1), sorter=self.order)
+        return self.order[first:last]
+
+    def _flows(self, did: Bools, work: Int64s, api: Int64s) -> Int64s:
+        """From each launch to what it launched, where both are in a call: positions in it, where
+        `did` says which of its commands are work."""
+        launch = self.launch[work]
+        order = np.argsort(api)
+        at = np.minimum(np.searchsorted(api, launch, sorter=order), max(len(api) - 1, 0))
+        if not len(api):
+            return np.zeros((0, 2), dtype=np.int64)
+        found = (launch >= 0) & (api[order[at]] == launch)
+        source = np.flatnonzero(~did)[order[at[found]]]
+        return np.stack((source, np.flatnonzero(did)[found]), axis=1)
+
+
+def _used(texts: Int32s, count: int) -> tuple[Int64s, Int32s]:
+    """Which of `count` strings are used, the first one always, and their numbers among these."""
+    there = np.zeros(count, dtype=np.bool_)
+    there[0] = True
+    there[texts] = True
+    numbers: Int32s = (np.cumsum(there) - 1).astype(np.int32)
+    return np.flatnonzero(there), numbers[texts]
+
+
+def _of_both(did: Bools, work: Int64s, api: Int64s) -> Int64s:
+    """A column of work and host calls in the order in which `did` has them."""
+    column = np.empty(len(did), dtype=np.int64)
+    column[did], column[~did] = work, api
+    return column
 
 
 def _work_tracks(work: Work, devices: Devices) -> tuple[Int64s, list[Track]]:
@@ -176,10 +209,10 @@ def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
     return track + before, tracks
 
 
-def _texts_of(
+def _sorts(
     work: Work, api: Api, marks: Marks, launch: Int64s, texts: _Texts
-) -> dict[str, Int64s]:
-    """The columns of text of all commands."""
+) -> tuple[Int64s, Int32s]:
+    """The texts of each sort of work, int64 [sorts, texts], and which sort each piece of it is."""
     operator, shapes, module = _around(api, marks)
     at = (
         np.append(operator, -1)[launch],
@@ -188,15 +221,7 @@ def _texts_of(
     )
     found, place = distinct(work.kind, work.name, *at)
     rows = [_command(work, marks, texts, row) for row in found]
-    table = np.array(rows, dtype=np.int64).reshape(-1, len(_TEXTS))[place]
-    names = np.array([texts.of(name) for name in api.names], dtype=np.int64)
-    functions = names[api.name] if len(api) else api.name
-    nothing = np.zeros(len(api), dtype=np.int64)
-    host = {"layer": functions}
-    return {
-        name: np.concatenate((table[:, column], host.get(name, nothing)))
-        for column, name in enumerate(_TEXTS)
-    }
+    return np.array(rows, dtype=np.int64).reshape(-1, len(_TEXTS)), place.astype(np.int32)
 
 
 def _command(work: Work, marks: Marks, texts: _Texts, row: tuple[int, ...]) -> tuple[int, ...]:
@@ -215,15 +240,17 @@ def _command(work: Work, marks: Marks, texts: _Texts, row: tuple[int, ...]) -> t
 def _around(api: Api, marks: Marks) -> tuple[Int64s, Int64s, Int64s]:
     """The texts of the innermost operator with its shapes, and of the innermost module, around the
     begin of each host call; -1, 0 and -1 for none."""
-    threads = np.unique(np.concatenate((marks.thread, api.thread)))
-    code = np.searchsorted(threads, api.thread).astype(np.int32)
-    operators = marks.ranges(marks.operators, threads)
-    inner = operators.innermost(code, api.start)
-    row = np.append(operators.row, -1)[inner]
+    threads = threads_of(marks, api)
+    row = _innermost(api, marks, threads, marks.operators)
     operator = np.append(marks.text, -1)[row]
     shapes = np.append(marks.sizes, 0)[row]
     marked = np.array([bool(path) for path in marks.modules], dtype=np.bool_)
-    modules = marks.ranges(marked, threads)
-    inside = modules.innermost(code, api.start)
-    module = np.append(marks.text, -1)[np.append(modules.row, -1)[inside]]
+    module = np.append(marks.text, -1)[_innermost(api, marks, threads, marked)]
     return operator, shapes, module
+
+
+def _innermost(api: Api, marks: Marks, threads: Int64s, texts: Bools) -> Int64s:
+    """The innermost range with a marked text around the begin of each host call, -1 for none."""
+    code = np.searchsorted(threads, api.thread).astype(np.int32)
+    ranges = marks.ranges(texts, threads)
+    return np.append(ranges.row, -1)[ranges.innermost(code, api.start)]

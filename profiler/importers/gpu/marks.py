@@ -14,18 +14,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.components import component
-from profiler.importers.gpu.activity import Bools
+from profiler.importers.gpu.activity import Api, Bools
 from profiler.kineto.ranges import Ranges
-from profiler.trace.columns import Int64s
+from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["Marks", "asked_for"]
+__all__ = ["MarkTexts", "Marks", "asked_for", "threads_of"]
 
 _TAILS = (", seq = ", ", op_id = ", ", sizes = ")
 _SIZES = re.compile(r", sizes = (\[[\[\], \d-]*\])")
@@ -37,18 +37,36 @@ _PASS = re.compile(
 )
 
 
+class MarkTexts:
+    """Texts of ranges as numbers: of what names a range in `names`, of its shapes in `shapes`."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.shapes = {"": 0}
+
+    def of(self, texts: Sequence[str]) -> tuple[Int32s, Int32s]:
+        """The numbers of the names and of the shapes of some texts, int32 each."""
+        names, shapes = self.names, self.shapes
+        code = [names.setdefault(_name(text), len(names)) for text in texts]
+        sizes = [
+            shapes.setdefault(_shapes(text), len(shapes)) if ", sizes = " in text else 0
+            for text in texts
+        ]
+        return np.array(code, dtype=np.int32), np.array(sizes, dtype=np.int32)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """n ranges, all int64 [n]: begin and end in ns, global id of the thread, and positions in
-    `texts` and `shapes` ("in: tensor[2,3] …", "" first). By text: `operators`, `modules` (the path,
-    "" for none), `passes` (the number, -1 for none), `submodules` ("" for none). `unclosed` ranges
-    have no end and are left out."""
+    """n ranges: begin and end in ns and global id of the thread, int64 [n], and positions in
+    `texts` and `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. By text: `operators`, `modules`
+    (the path, "" for none), `passes` (the number, -1 for none), `submodules` ("" for none).
+    `unclosed` ranges have no end and are left out."""
 
     start: Int64s
     end: Int64s
     thread: Int64s
-    text: Int64s
-    sizes: Int64s
+    text: Int32s
+    sizes: Int32s
     texts: tuple[str, ...]
     shapes: tuple[str, ...]
     operators: Bools
@@ -69,23 +87,34 @@ class Marks:
     ) -> Marks:
         """Ranges with their texts. `submodules` are the texts of those that are calls, instead of
         the names of components."""
-        names: dict[str, int] = {}
-        shapes = {"": 0}
-        code = [names.setdefault(_name(text), len(names)) for text in texts]
-        sizes = [
-            shapes.setdefault(_shapes(text), len(shapes)) if ", sizes = " in text else 0
-            for text in texts
-        ]
+        known = MarkTexts()
+        text, sizes = known.of(texts)
+        return cls.known(start, end, thread, text, sizes, known, submodules, unclosed)
+
+    @classmethod
+    def known(  # what ranges are
+        cls,
+        start: Int64s,
+        end: Int64s,
+        thread: Int64s,
+        text: Int32s,
+        sizes: Int32s,
+        known: MarkTexts,
+        submodules: Collection[str] = (),
+        unclosed: int = 0,
+    ) -> Marks:
+        """Ranges whose texts are numbers of `known`."""
+        names = known.names
         passes = [_PASS.fullmatch(name) for name in names]
         modules = [_MODULE.match(name) for name in names]
         return cls(
             start=start,
             end=end,
             thread=thread,
-            text=np.array(code, dtype=np.int64),
-            sizes=np.array(sizes, dtype=np.int64),
+            text=text,
+            sizes=sizes,
             texts=tuple(names),
-            shapes=tuple(shapes),
+            shapes=tuple(known.shapes),
             operators=np.array([bool(_OPERATOR.fullmatch(name)) for name in names], dtype=np.bool_),
             modules=tuple(one[1] if one else "" for one in modules),
             passes=np.array([int(one[1]) if one else -1 for one in passes], dtype=np.int64),
@@ -104,10 +133,6 @@ class Marks:
                 f"{path} has no {what} {missing[0]!r}: give names of ranges that are there"
             )
 
-    def moved(self, base_ns: int) -> Marks:
-        """The same `base_ns` later."""
-        return replace(self, start=self.start + base_ns, end=self.end + base_ns)
-
     def ranges(self, texts: Bools, codes: Int64s) -> Ranges:
         """The ranges whose text is marked, nested by thread: `row` is that of the range, the
         thread its position in the sorted global ids `codes`."""
@@ -117,6 +142,11 @@ class Marks:
         return Ranges.of(rows, thread, self.start[rows], self.end[rows])
 
 
+def threads_of(marks: Marks, api: Api) -> Int64s:
+    """The global ids of the threads that have ranges or call the runtime, ascending."""
+    return np.union1d(np.unique(marks.thread), np.unique(api.thread))
+
+
 def asked_for(submodules: str) -> tuple[str, ...]:
     """The texts in an option: with commas."""
     return tuple(name.strip() for name in submodules.split(",") if name.strip())
@@ -124,6 +154,9 @@ def asked_for(submodules: str) -> tuple[str, ...]:
 
 def _name(text: str) -> str:
     """A range's text without what torch writes behind an operator."""
+    first = text.find(", ")
+    if first < 0 or text.startswith(_TAILS, first):
+        return text if first < 0 else text[:first]
     for key in _TAILS:
         text = text.partition(key)[0]
     return text

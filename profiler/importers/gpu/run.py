@@ -24,7 +24,7 @@ from profiler.importers.gpu.marks import Marks
 from profiler.importers.spans import spans
 from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import Counter, Int64s
+from profiler.trace.columns import Counter, Int32s, Int64s
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     AttributedTo,
@@ -80,6 +80,12 @@ class Recorded:
             found.append(Drop(DropKind.UNCLOSED_SLICE, where, unclosed, "events", note))
         return Recorded(work, api, self.marks, (*self.drops, *found))
 
+    def move(self, base_ns: int) -> None:
+        """Put the times `base_ns` later, in place: a second copy of a large file's is too much."""
+        for part in (self.work, self.api, self.marks):
+            np.add(part.start, base_ns, out=part.start)
+            np.add(part.end, base_ns, out=part.end)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
@@ -101,21 +107,25 @@ class GpuRun:
     source: Source
     machine: Machine
     work: Work
-    api: Api
-    marks: Marks
+    shapes: bool  # whether ranges tell any
     launch: Int64s
     placing: Placing
+    commands: Commands
+    ranges: tuple[tuple[str, ...], Int32s, Int64s]  # their texts, the code and begin of each
     drops: tuple[Drop, ...]
 
     @classmethod
     def of(cls, source: Source, recorded: Recorded, machine: Machine) -> GpuRun:
-        """`recorded` is timed; it holds work."""
-        base = machine.base_ns
-        work, api = recorded.work.moved(base), recorded.api.moved(base)
-        marks = recorded.marks.moved(base)
+        """`recorded` is timed, and the run's from now on; it holds work."""
+        recorded.move(machine.base_ns)
+        work, api, marks = recorded.work, recorded.api, recorded.marks
         launch = launches(work, api)
         placing = place(work, api, launch, marks)
-        return cls(source, machine, work, api, marks, launch, placing, recorded.drops)
+        call = np.concatenate((placing.work, placing.api))
+        commands = Commands.of(work, api, marks, machine.placed, launch, call)
+        shapes, ranges = len(marks.shapes) > 1, (marks.texts, marks.text, marks.start)
+        drops = recorded.drops
+        return cls(source, machine, work, shapes, launch, placing, commands, ranges, drops)
 
     @property
     def name(self) -> str:
@@ -124,38 +134,34 @@ class GpuRun:
 
     def landmarks(self) -> Iterator[tuple[str, int]]:
         """The ranges that the program named, with their begins."""
-        marks = self.marks
-        for text, start in zip(marks.text.tolist(), marks.start.tolist(), strict=True):
-            yield marks.texts[text], start
+        texts, text, start = self.ranges
+        for code, begin in zip(text.tolist(), start.tolist(), strict=True):
+            yield texts[code], begin
 
     @property
     def capabilities(self) -> set[str]:
         """The timeline, and what else was recorded."""
         known = {
             "launches": bool((self.launch >= 0).any()),
-            "shapes": len(self.marks.shapes) > 1,
+            "shapes": self.shapes,
             "bytes": bool((self.work.bytes >= 0).any()),
-            "metrics": bool(self.machine.counters),
+            "metrics": any(one.unit != "bytes" for one in self.machine.counters),
+            "memory": any(one.unit == "bytes" for one in self.machine.counters),
         }
         return {"timeline", *(name for name, there in known.items() if there)}
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, and what ran in none as host work."""
-        call = np.concatenate((self.placing.work, self.placing.api))
-        devices = self.machine.placed
-        commands = Commands.of(self.work, self.api, self.marks, devices, self.launch, call)
         placed = enumerate(self.placing.calls)
-        calls = [self._write_call(bundle, commands, number, one) for number, one in placed]
+        calls = [self._write_call(bundle, number, one) for number, one in placed]
         last = int(self.work.end[self.placing.work >= 0].max(initial=0))
         told = spans(self.name, self.placing.calls, last)
-        outside = commands.columns(NO_CALL)
+        outside = self.commands.columns(NO_CALL)
         bundle.write_host(told, outside, ROOT_DEVICE, self.machine.counters)
         return self._info(calls)
 
-    def _write_call(
-        self, bundle: BundleWriter, commands: Commands, number: int, placed: PlacedCall
-    ) -> Call:
-        columns = commands.columns(number)
+    def _write_call(self, bundle: BundleWriter, number: int, placed: PlacedCall) -> Call:
+        columns = self.commands.columns(number)
         call = Call(
             index=number,
             submodule=placed.submodule,
@@ -174,7 +180,7 @@ class GpuRun:
     def _device_of(self, number: int) -> str:
         """The device that most of a call's work ran on, the root device where none did."""
         devices = self.machine.placed
-        codes = devices.code[self.placing.work == number]
+        codes = self.commands.device_codes(number, devices)
         return devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
 
     def _info(self, calls: list[Call]) -> RunInfo:

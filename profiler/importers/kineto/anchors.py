@@ -71,8 +71,8 @@ class _Host(Struct, frozen=True):
 def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
     """The calls in order of time; none where nothing decodes an image."""
     rows = trace.rows_of("cpu_op")
-    convolving = [row for row in rows.tolist() if trace.events[row].name == "aten::convolution"]
-    for thread in np.unique(trace.thread[np.array(convolving, dtype=np.int64)]).tolist():
+    convolving = rows[trace.events.named(rows, "aten::convolution".__eq__)]
+    for thread in np.unique(trace.thread[convolving]).tolist():
         host = _host(trace, thread)
         decoders = _decoders(host)
         if decoders:
@@ -102,7 +102,7 @@ def _host(trace: KinetoTrace, thread: int) -> _Host:
     outer = nested.outermost()
     launches = _kernel_launches(trace)
     busy = np.searchsorted(launches, outer.start_ns) < np.searchsorted(launches, outer.end_ns)
-    outer = outer.select(busy & [is_operator(trace.events[row].name) for row in outer.row.tolist()])
+    outer = outer.select(busy & trace.events.named(outer.row, is_operator))
     host = _Host(thread, outer.start_ns.tolist(), outer.end_ns.tolist(), [], [], [], [])
     for row, start, end in zip(
         nested.row.tolist(), nested.start_ns.tolist(), nested.end_ns.tolist(), strict=True
@@ -121,7 +121,7 @@ def _host(trace: KinetoTrace, thread: int) -> _Host:
             host.regions.append((start, end))
     runtime = trace.rows_of("cuda_runtime")
     runtime = runtime[trace.thread[runtime] == thread]
-    blocking = [row for row in runtime.tolist() if trace.events[row].name in _BLOCKING]
+    blocking = [row for row in runtime.tolist() if trace.events.name_of(row) in _BLOCKING]
     host.blocking.extend(sorted(trace.start_ns[np.array(blocking, dtype=np.int64)].tolist()))
     return host
 
@@ -129,7 +129,7 @@ def _host(trace: KinetoTrace, thread: int) -> _Host:
 def _kernel_launches(trace: KinetoTrace) -> Int64s:
     """When each kernel was launched, ascending."""
     work, launch = launched_work(trace)
-    kernels = np.array([trace.events[row].cat == "kernel" for row in work.tolist()], dtype=bool)
+    kernels = trace.events.of_category(work, "kernel")
     return np.sort(trace.start_ns[launch[kernels & (launch >= 0)]])
 
 

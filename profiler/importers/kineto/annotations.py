@@ -30,7 +30,7 @@ _WRAPPERS = 8  # ranges around all others, at most
 def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
     """The ranges that the script named, in order of time; none where one holds all it named."""
     rows = trace.rows_of("user_annotation")
-    named = [row for row in rows.tolist() if not _OWN.match(trace.events[row].name)]
+    named = [row for row in rows.tolist() if not _OWN.match(trace.events.name_of(row))]
     ranges = _ranges(trace, np.array(named, dtype=np.int64))
     for _ in range(_WRAPPERS):
         outer = np.flatnonzero(ranges.parent < 0)
@@ -43,7 +43,7 @@ def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
 def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
     """The steps of torch.profiler's schedule as calls of one submodule."""
     rows = trace.rows_of("user_annotation")
-    steps = [row for row in rows.tolist() if _STEP.fullmatch(trace.events[row].name)]
+    steps = [row for row in rows.tolist() if _STEP.fullmatch(trace.events.name_of(row))]
     return _calls(trace, _ranges(trace, np.array(steps, dtype=np.int64)).outermost())
 
 
@@ -53,7 +53,7 @@ def _ranges(trace: KinetoTrace, rows: Int64s) -> Ranges:
 
 def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
     calls = [
-        _call(trace.events[row].name, int(thread), int(start), int(end))
+        _call(trace.events.name_of(row), int(thread), int(start), int(end))
         for row, thread, start, end in zip(
             ranges.row.tolist(), ranges.thread, ranges.start_ns, ranges.end_ns, strict=True
         )

@@ -235,7 +235,7 @@ def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
     """One section for each profiler step, where several of them hold scheduler steps."""
     sections = []
     for row in trace.rows_of("user_annotation").tolist():
-        name = trace.events[row].name
+        name = trace.events.name_of(row)
         start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
         if (
             _STEP_MARK.fullmatch(name)
@@ -254,7 +254,7 @@ def _whole(trace: KinetoTrace, calls: list[CallRange], steps: Ranges) -> Section
     smallest = _FOREVER_NS
     for row in trace.rows_of("user_annotation").tolist():
         begin, length = int(trace.start_ns[row]), int(trace.duration_ns[row])
-        name = trace.events[row].name
+        name = trace.events.name_of(row)
         around = begin <= start and end <= begin + length and not _STEP_MARK.fullmatch(name)
         if around and length < smallest:
             smallest = length

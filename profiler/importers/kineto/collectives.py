@@ -64,7 +64,7 @@ def collectives_of(trace: KinetoTrace) -> list[RankCollective]:
     rows = [
         row
         for row in trace.rows_of("kernel").tolist()
-        if queue("kernel", trace.events[row].name)[1] == "collective"
+        if queue("kernel", trace.events.name_of(row))[1] == "collective"
     ]
     rows.sort(key=lambda row: (int(trace.start_ns[row]), row))
     counted: Counter[Among] = Counter()

@@ -53,7 +53,7 @@ def device_kind(trace: KinetoTrace) -> str:
     header = trace.header
     if header.hip_runtime_version is not None or header.roctracer_version is not None:
         return "rocm"
-    names = {trace.events[row].name[:3] for row in trace.rows_of("cuda_runtime")[:1000].tolist()}
+    names = {trace.events.name_of(row)[:3] for row in trace.rows_of("cuda_runtime")[:1000].tolist()}
     if "hip" in names:
         return "rocm"
     return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"
@@ -82,6 +82,7 @@ class CommandWriter:
     phases: bool = False  # whether layers begin with the phase of training
     replayed: Mapping[int, Entry] = field(default_factory=dict)  # by place among the launches
     prefix: str = ""  # of devices' names: that of a rank
+    _names: dict[str, str] = field(default_factory=dict)  # of devices
     _kernels: dict[str, str] = field(default_factory=dict)
     _shapes: dict[tuple[str, bytes, bytes, bytes], str] = field(default_factory=dict)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
@@ -92,10 +93,7 @@ class CommandWriter:
     devices: tuple[str, ...] = field(init=False)  # of each launch
 
     def __post_init__(self) -> None:
-        events = [self.trace.events[row] for row in self.launches.row.tolist()]
-        self.devices = tuple(
-            self._device(event) if event.cat in DEVICE_WORK else self.root for event in events
-        )
+        self.devices = tuple(map(self._device_at, self.launches.row.tolist()))
         counts = Counter(self.launches.launch.tolist())
         counts.pop(-1, None)
         self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
@@ -110,16 +108,21 @@ class CommandWriter:
         """The device of the host."""
         return f"{self.prefix}{ROOT_DEVICE}"
 
+    def _device_at(self, row: int) -> str:
+        """The device of the event in a row; those of one device share its name."""
+        event = self.trace.events[row]
+        name = self._device(event) if event.cat in DEVICE_WORK else self.root
+        return self._names.setdefault(name, name)
+
     def _device(self, event: Event) -> str:
         return f"{self.prefix}{device_name(self.kind, event)}"
 
     def _parts_of_operators(self) -> dict[int, str]:
         """Which of its operator's kernels each kernel is, where there are several."""
-        events, rows = self.trace.events, self.launches.row.tolist()
+        kernels = self.trace.events.of_category(self.launches.row, "kernel")
         of_operator: dict[int, list[int]] = {}
-        for member, operator in enumerate(self.launches.operator.tolist()):
-            if operator >= 0 and events[rows[member]].cat == "kernel":
-                of_operator.setdefault(operator, []).append(member)
+        for member in np.flatnonzero(kernels & (self.launches.operator >= 0)).tolist():
+            of_operator.setdefault(self.launches.operator.item(member), []).append(member)
         several = (members for members in of_operator.values() if len(members) > 1)
         return {
             member: f" part {number}/{len(members)}"
@@ -135,7 +138,7 @@ class CommandWriter:
             if place_at is not None:
                 stage, step = place_at(int(self.launches.time_ns[member]))
             target = self._work(member, builder, stage, step)
-            launch = int(self.launches.launch[member])
+            launch = self.launches.launch.item(member)
             if launch < 0:
                 continue
             if launch not in commands:
@@ -146,7 +149,7 @@ class CommandWriter:
             if place_at is not None:
                 stage, step = place_at(int(self.trace.start_ns[row]))
             track = self._track(("waits", int(self.trace.thread[row])), row)
-            name = self.trace.events[row].name
+            name = self.trace.events.name_of(row)
             builder.add(track, name, "", *self._times(row), stage=stage, step=step)
 
     def device_of(self, call: int) -> str:
@@ -162,20 +165,20 @@ class CommandWriter:
         return members
 
     def _times(self, row: int) -> tuple[int, int]:
-        return int(self.trace.start_ns[row]), int(self.trace.duration_ns[row])
+        return self.trace.start_ns.item(row), self.trace.duration_ns.item(row)
 
     def _launch(self, row: int, builder: CommandBuilder, stage: str, step: int) -> int:
-        track = self._track(("host", int(self.trace.thread[row])), row)
-        name = self.trace.events[row].name
+        track = self._track(("host", self.trace.thread.item(row)), row)
+        name = self.trace.events.name_of(row)
         return builder.add(track, name, "", *self._times(row), stage=stage, step=step)
 
     def _work(self, member: int, builder: CommandBuilder, stage: str, step: int) -> int:
-        row = int(self.launches.row[member])
+        row = self.launches.row.item(member)
         event = self.trace.events[row]
-        source = int(self.launches.operator[member])
+        source = self.launches.operator.item(member)
         operator = self.trace.events[source] if source >= 0 else None
         told = self.replayed.get(member)
-        launch = int(self.launches.launch[member])
+        launch = self.launches.launch.item(member)
         if told is not None:
             operator, launch = told.operator, -1
         op_type = self._op_type(event, operator, launch)
@@ -183,7 +186,7 @@ class CommandWriter:
         if operator is not None and event.cat != "kernel":
             label = operator.name
         size = whole(event.args.bytes) if event.args and event.cat.startswith("gpu_") else UNKNOWN
-        module = int(self.launches.module[member])
+        module = self.launches.module.item(member)
         paths = self.paths
         if told is not None:
             module, paths = told.module, told.paths

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -62,10 +61,9 @@ class Frames(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, trace: KinetoTrace) -> Frames:
         rows = trace.rows_of(PYTHON)
-        events, kind_of = trace.events, cache(lambda name: _kind(name).value)
-        kinds = np.array([kind_of(events[row].name) for row in rows.tolist()], dtype=np.int8)
+        kinds = trace.events.named(rows, _kind).astype(np.int8)
         modules = _ranges(trace, rows[kinds == Kind.MODULE])
-        instances = tuple(events[row].name[len(_MODULE) :] for row in modules.row.tolist())
+        instances = tuple(name[len(_MODULE) :] for name in trace.events.names_of(modules.row))
         return cls(trace, rows, kinds, modules, instances)
 
     def of_kind(self, kind: Kind) -> Ranges:
@@ -81,7 +79,7 @@ class Frames(Struct, frozen=True, eq=False):
 
     def name(self, row: int) -> str:
         """The recorded name of the event in `row`."""
-        return self.trace.events[row].name
+        return self.trace.events.name_of(row)
 
 
 def class_of(instance: str) -> tuple[str, int]:

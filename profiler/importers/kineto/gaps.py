@@ -112,6 +112,6 @@ class _Host(Struct, frozen=True, eq=False):
 
     def _repeated(self, there: Int64s) -> tuple[str, int]:
         """The name that most of some ranges have, and how many; "" and 0 for few."""
-        names = Counter(self.trace.events[row].name for row in self.rows[there].tolist())
+        names = Counter(self.trace.events.name_of(row) for row in self.rows[there].tolist())
         name, times = max(names.items(), key=lambda one: (one[1], one[0]), default=("", 0))
         return (plain_name(name), times) if times >= _REPEATED else ("", 0)

@@ -14,6 +14,6 @@ _REPLAYED = "GraphLaunch"
 def only_captures_graphs(trace: KinetoTrace) -> bool:
     """Whether a graph was captured and none was launched: between begin and end of a capture,
     launches become nodes of the graph, and nothing runs."""
-    names = [trace.events[row].name for row in trace.rows_of(*RUNTIME).tolist()]
-    captured = any(_CAPTURED in name for name in names)
-    return captured and not any(_REPLAYED in name for name in names)
+    rows = trace.rows_of(*RUNTIME)
+    captured = bool(trace.events.named(rows, lambda name: _CAPTURED in name).any())
+    return captured and not trace.events.named(rows, lambda name: _REPLAYED in name).any()

@@ -129,16 +129,10 @@ def graph_launches(trace: KinetoTrace) -> Int64s:
 
 def _named(trace: KinetoTrace, pattern: re.Pattern[str]) -> Int64s:
     """The rows of the runtime calls whose name has a pattern, asked once for each name."""
-    known: dict[str, bool] = {}
-    found = []
-    for row in trace.rows_of(*RUNTIME).tolist():
-        name = trace.events[row].name
-        has = known.get(name)
-        if has is None:
-            has = known[name] = pattern.search(name) is not None
-        if has:
-            found.append(row)
-    return np.array(found, dtype=np.int64)
+    rows = trace.rows_of(*RUNTIME)
+    has = trace.events.named(rows, lambda name: pattern.search(name) is not None)
+    found: Int64s = rows[has]
+    return found
 
 
 def captured_launches(trace: KinetoTrace) -> list[Int64s]:
@@ -150,7 +144,7 @@ def captured_launches(trace: KinetoTrace) -> list[Int64s]:
     open_on: dict[int, list[int]] = {}
     found: list[Int64s] = []
     for row in rows.tolist():
-        name, thread = trace.events[row].name, int(trace.thread[row])
+        name, thread = trace.events.name_of(row), int(trace.thread[row])
         if _BEGIN.search(name):
             open_on[thread] = []
         elif _END.search(name) and thread in open_on:
@@ -179,7 +173,7 @@ def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
                 name=f"{name} {number + 1}" if len(launches) > 1 else name,
                 root=_root(calls, around.row[roots[roots >= 0]]),
                 kernels=tuple(_kernel(trace.events[row]) for row in rows.tolist()),
-                kinds=tuple(_kind(trace.events[row].name) for row in rows.tolist()),
+                kinds=tuple(_kind(trace.events.name_of(row)) for row in rows.tolist()),
                 entries=tuple(_entries(trace, operator, place, paths)),
             )
         )

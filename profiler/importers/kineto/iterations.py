@@ -32,7 +32,7 @@ def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[i
     steps = sorted(
         (int(trace.start_ns[row]), int(trace.end_ns[row]), int(match[1]))
         for row in trace.rows_of("user_annotation").tolist()
-        if (match := _STEP.fullmatch(trace.events[row].name))
+        if (match := _STEP.fullmatch(trace.events.name_of(row)))
     )
     if len(steps) < 2:
         return None

@@ -16,7 +16,7 @@ the correlation id.
 from __future__ import annotations
 
 import re
-from functools import cache
+from operator import attrgetter
 
 import numpy as np
 from msgspec import Struct, field
@@ -25,9 +25,9 @@ from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.layers import input_dims
 from profiler.importers.kineto.training import Training, training_of
-from profiler.kineto.events import Event
+from profiler.kineto.events import Scalar
 from profiler.kineto.names import is_operator
-from profiler.kineto.ranges import Ranges
+from profiler.kineto.ranges import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 
@@ -55,6 +55,7 @@ RUNTIME = (
 OPERATORS = "cpu_op"
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 _NO_ID = frozenset((None, 0, -1, "", "0", "-1"))
+_DIGITS = 19  # of an id
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
@@ -119,9 +120,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
 
 def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:
     """Operators, without the ranges of torch.compile and the profiler among them."""
-    events, is_real = trace.events, cache(is_operator)
-    real = np.array([is_real(events[row].name) for row in annotated.tolist()], dtype=bool)
-    return _ranges(trace, annotated[real])
+    return _ranges(trace, annotated[trace.events.named(annotated, is_operator)])
 
 
 def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
@@ -134,7 +133,7 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
 def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
     """The row of the innermost operator with input dims around each launch, else of the innermost;
     -1 for none."""
-    shaped = np.array([_has_dims(trace.events[row]) for row in operators.row.tolist()], dtype=bool)
+    shaped = _has_dims(trace, operators.row)
     innermost = _at(operators.row, _around(trace, operators, launch))
     if shaped.all() or not shaped.any():
         return innermost
@@ -143,24 +142,26 @@ def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> I
     return np.where(found >= 0, found, innermost)
 
 
-def _has_dims(event: Event) -> bool:
-    dims = bytes(event.args.dims) if event.args else b""
-    return dims.strip() not in (b"", b"[]")
+def _has_dims(trace: KinetoTrace, rows: Int64s) -> Bools:
+    """Which operators tell the dims of their inputs; dims that are equal are one object."""
+    args = trace.events.args
+    dims = [one.dims if (one := args[row]) else None for row in rows.tolist()]
+    without = {id(one) for one in dims if one is None or bytes(one).strip() in (b"", b"[]")}
+    return np.array([id(one) not in without for one in dims], dtype=np.bool_)
 
 
 def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, Int64s]:
     """Runtime calls that launched nothing and wait, and the call in which each was made."""
     runtime = trace.rows_of(*RUNTIME)
-    events, is_wait = trace.events, cache(_WAIT.search)
-    waits = [row for row in runtime.tolist() if is_wait(events[row].name)]
-    rows = np.setdiff1d(np.array(waits, dtype=np.int64), launch)
+    waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]
+    rows = np.setdiff1d(waits, launch)
     return rows, _at(around.row, _around(trace, around, rows))
 
 
 def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
     """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
     where recorders wrote the correlation id there."""
-    args = [trace.events[row].args for row in work.tolist()]
+    args = [trace.events.args[row] for row in work.tolist()]
     told = [a for a in args if a is not None and a.external_id is not None]
     same = sum(a.external_id == a.correlation for a in told)
     if 2 * same > len(told):
@@ -197,7 +198,7 @@ def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> 
     lost = (launch < 0) & (call < 0)
     if not lost.any():
         return
-    args = [trace.events[row].args for row in work.tolist()]
+    args = [trace.events.args[row] for row in work.tolist()]
     device = np.array([str(a.device if a else None) for a in args])
     for name in np.unique(device[lost]).tolist():
         here = np.flatnonzero(device == name)
@@ -259,11 +260,18 @@ def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int
     return np.array([rows.get(key, -1) for key in _ids(trace, work, name)], dtype=np.int64)
 
 
-def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[str | None]:
-    """Ids as strings, because files mix numbers and strings; None for none (0, -1)."""
-    events = trace.events
-    values = (getattr(events[row].args, name, None) for row in rows.tolist())
-    return [None if value in _NO_ID else str(value) for value in values]
+def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[Scalar]:
+    """Ids, which files write as numbers and as strings; None for none (0, -1)."""
+    args, told = trace.events.args, attrgetter(name)
+    values = [told(one) if (one := args[row]) else None for row in rows.tolist()]
+    return [value if type(value) is int and value > 0 else _id(value) for value in values]
+
+
+def _id(value: Scalar) -> Scalar:
+    if value in _NO_ID:
+        return None
+    plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS
+    return int(value) if plain and value is not None else value
 
 
 def _ranges(trace: KinetoTrace, rows: Int64s) -> Ranges:

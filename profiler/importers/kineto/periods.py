@@ -27,13 +27,11 @@ _TRIED = 8  # distances, the most frequent first
 def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[CallRange]:
     """A call for each period of the kernels in `work`, whose launches `launch` has; none without
     a period, or where launches are not known."""
-    known = np.array([trace.events[row].cat == "kernel" for row in work.tolist()], dtype=bool)
+    known = trace.events.of_category(work, "kernel")
     known &= launch >= 0
     order = np.argsort(trace.start_ns[launch[known]], kind="stable")
     rows, launches = work[known][order], launch[known][order]
-    codes: dict[str, int] = {}
-    names = [codes.setdefault(trace.events[row].name, len(codes)) for row in rows.tolist()]
-    found = period_of(np.array(names, dtype=np.int64))
+    found = period_of(trace.events.name[rows].astype(np.int64))
     if found is None:
         return []
     begins = [*range(found[0], len(rows), found[1])]

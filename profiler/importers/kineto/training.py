@@ -36,15 +36,16 @@ class Training(Struct, frozen=True, eq=False):
 def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
     """What the launches in the rows `origin` (-1: unknown) are of; None where nothing trains."""
     rows = trace.rows_of("cpu_op")
-    events = [trace.events[row] for row in rows.tolist()]
-    if not any(event.args is not None and event.args.forward_thread for event in events):
+    args = [trace.events.args[row] for row in rows.tolist()]
+    if not any(one is not None and one.forward_thread for one in args):
         return None
+    events = [trace.events[row] for row in rows.tolist()]
     numbered = np.array([_number(event) >= 0 for event in events], dtype=np.bool_)
     behind = np.array([_is_backward(event) for event in events], dtype=np.bool_)
     if not behind.any():
         return None
     named = trace.rows_of("user_annotation")
-    steps = [row for row in named.tolist() if trace.events[row].name.startswith(_OPTIMIZER)]
+    steps = [row for row in named.tolist() if trace.events.name_of(row).startswith(_OPTIMIZER)]
     optimizing = _found(trace, np.array(steps, dtype=np.int64), origin) >= 0
     backward = _found(trace, rows[behind], origin)
     forward = _found(trace, rows[numbered & ~behind], origin) >= 0

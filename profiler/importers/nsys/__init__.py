@@ -41,7 +41,7 @@ IMPORTER = Importer(
             "ranges with the names that diffusers gives to components where it is left out",
         ),
     ),
-    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics"}),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics", "memory"}),
     together=lambda paths: [[path] for path in paths],
     seen="2025.5 to 2026.2 (export schemas 3.24 and 3.25)",
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from profiler.importers.gpu.activity import LATEST, Api, Work
 from profiler.importers.gpu.commands import Devices
 from profiler.importers.gpu.distinct import distinct
 from profiler.importers.gpu.run import Machine
+from profiler.importers.nsys.memory import read_memory
 from profiler.importers.nsys.metrics import read_metrics
 from profiler.importers.sqlite_file import SqliteFile
 from profiler.trace.manifest_fields import ClockName, Device, quantity
@@ -26,13 +29,14 @@ def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
     begun = 0 if told.get(_NORMALIZED) == "true" else _session_begin(database)
     utc = begun is not None and first + begun >= 0
     base = begun if begun is not None and utc else max(-first, 0)
-    placed = _placed(database, work)
+    gpus = _gpus(database)
+    placed = _placed(work, gpus)
     return Machine(
         base_ns=base,
         clock=ClockName.REALTIME if utc else None,
         placed=placed,
         devices=_devices(database, placed.names),
-        counters=read_metrics(database, base),
+        counters=(*read_metrics(database, base), *read_memory(database, base, gpus)),
         versions={name: told[key][:_SHORT] for key, name in _VERSIONS.items() if told.get(key)},
     )
 
@@ -50,14 +54,18 @@ def _session_begin(database: SqliteFile) -> int | None:
     return next((value for (value,) in rows if type(value) is int and 0 < value < LATEST), None)
 
 
-def _placed(database: SqliteFile, work: Work) -> Devices:
-    """The device of each piece of work. `deviceId` counts what the process sees; the number of the
-    GPU itself is taken where the file has it."""
+def _gpus(database: SqliteFile) -> dict[tuple[int, int], int]:
+    """The numbers of GPUs by process and what it calls them, where the file has them."""
     known = database.numbers("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
-    gpus = {
+    return {
         (pid, cuda): gpu
         for gpu, cuda, pid in zip(*(known[name].tolist() for name in known), strict=True)
     }
+
+
+def _placed(work: Work, gpus: Mapping[tuple[int, int], int]) -> Devices:
+    """The device of each piece of work. `deviceId` counts what the process sees; the number of the
+    GPU itself is taken where it is known."""
     pairs, place = distinct(work.pid, work.device)
     numbers = [gpus.get((pid, device), device) for pid, device in pairs]
     order = sorted(set(numbers))

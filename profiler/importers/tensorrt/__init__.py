@@ -39,6 +39,6 @@ IMPORTER = Importer(
             "the summary beside them says where it is left out, else 200",
         ),
     ),
-    capabilities=frozenset({"timeline", "shapes", "bytes"}),
+    capabilities=frozenset({"timeline", "averages", "shapes", "bytes"}),
     seen="those of NVIDIA's trt-engine-explorer (A100 and RTX 3090)",
 )

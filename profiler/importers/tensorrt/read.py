@@ -97,13 +97,16 @@ class TensorRtRun:
 
     @property
     def capabilities(self) -> set[str]:
-        """The timeline, and tensors where the layer file was there."""
+        """The timeline where inferences were timed, which averages of layers have none of; tensors
+        where the layer file was there."""
         layers = [layer for engine in self.engines for layer in engine.layers]
         known = {
+            "timeline": any(engine.rows for engine in self.engines),
+            "averages": bool(layers),
             "shapes": any(layer.shapes for layer in layers),
             "bytes": any(layer.bytes_read >= 0 for layer in layers),
         }
-        return {"timeline", *(name for name, there in known.items() if there)}
+        return {name for name, there in known.items() if there}
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, and a pipeline's span around each timeline."""

@@ -22,9 +22,9 @@ _SEVERITIES: dict[Severity, Said] = {
 }
 
 
-def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS) -> str:
+def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "") -> str:
     """One finding; what it is about are buttons that `templates/findings.js` brings to life. `noun`
-    is what commands are called."""
+    is what commands are called, `anchor` what links to it name."""
     cost, said_of = finding.cost_ns, words(finding)
     saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
     if "gain_ns" in finding.evidence:
@@ -41,8 +41,10 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS) -> str:
         for name, value in evidence_pairs(finding, noun)
     )
     links = "".join(_links(finding.where))
+    named = f' id="{anchor}"' if anchor else ""
     return (
-        f'<article class="finding {escape(finding.severity)}" data-rule="{escape(finding.rule)}"'
+        f"<article{named} "
+        f'class="finding {escape(finding.severity)}" data-rule="{escape(finding.rule)}"'
         f"{_about(finding.where)}>"
         f'{head}<dl class="evidence">{evidence}</dl>'
         f'<p class="recommendation">{spoken(said_of.recommendation)}</p>'

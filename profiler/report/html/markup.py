@@ -11,7 +11,7 @@ from profiler.report.language import spoken
 from profiler.report.model import Group, Part, Section, TableView
 from profiler.report.units import count
 
-__all__ = ["contents", "of_whole", "sections_html"]
+__all__ = ["contents", "finding_id", "of_whole", "sections_html"]
 
 
 def contents(names: Iterable[tuple[str, str]]) -> str:
@@ -47,7 +47,10 @@ def _part(part: Part, heights: Mapping[str, int]) -> str:
     heading = f"<h3>{spoken(part.title)}</h3>" if part.title else ""
     pieces = [
         f'<p class="lead">{spoken(part.lead)}</p>{of_whole()}' if part.lead else "",
-        "".join(finding_html(finding, part.noun) for finding in part.findings),
+        "".join(
+            finding_html(finding, part.noun, finding_id(number))
+            for number, finding in enumerate(part.findings)
+        ),
         _figure(part, heights),
         _table(part.table),
         _groups(part.groups),
@@ -58,6 +61,11 @@ def _part(part: Part, heights: Mapping[str, int]) -> str:
     if part.folded:
         return f'<details class="part"{anchor}><summary>{heading}</summary>{body}</details>'
     return f'<div class="part"{anchor}>{heading}{body}</div>'
+
+
+def finding_id(number: int) -> str:
+    """What a link to the finding names."""
+    return f"finding-{number + 1}"
 
 
 def of_whole() -> str:

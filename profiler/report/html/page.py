@@ -27,7 +27,10 @@ from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import call_columns, command_columns, tally_columns
+from profiler.report.html.devices_strip import strip_json
+from profiler.report.html.first_screen import shapes_json
 from profiler.report.html.header import header_html
+from profiler.report.html.icicle import icicle_json
 from profiler.report.html.packing import Packing, script_hash
 from profiler.report.html.partials import packed_partials
 from profiler.report.html.timeline import timeline_of
@@ -40,11 +43,13 @@ from profiler.report.language import (
     translations,
 )
 from profiler.report.model import Report, ReportInput
-from profiler.report.pack import pack
+from profiler.report.pack import deflated, pack
 from profiler.report.palette import (
+    BOUND_COLOURS,
     CATEGORY_COLOURS,
     HOST,
     PAGE,
+    PEAK_COLOURS,
     ROLE_COLOURS,
     SURFACE,
     Colour,
@@ -65,10 +70,15 @@ _SCRIPTS = (
     "lanes.js",
     "paint.js",
     "marks.js",
+    "first_canvas.js",
+    "devices_strip.js",
+    "icicle.js",
+    "first_screen.js",
     "overview.js",
     "timeline.js",
     "columns.js",
     "tables.js",
+    "tree.js",
     "details.js",
     "explore.js",
     "contents.js",
@@ -131,15 +141,21 @@ def html_page(
     body, sentence = body_of(report), report.summary.headline
     trace, library = packing.trace, packing.library
     lanes = timeline.document["lanes"]
-    data = _data(run, analysis, body, lanes, trace) | {
+    first = {
+        "strip": strip_json(timeline),
+        "icicle": icicle_json(analysis),
+        "shapes": shapes_json(report.opening),
+    }
+    data = _data(run, analysis, body, [lanes, first], trace) | {
         "timeline": timeline.document,
         "tables": tables,
         "partials": partials,
         "language": language,
+        **first,
     }
     script, late = _scripts()
     return Template(spoken_template(_template("report.html"))).substitute(
-        header_html(report.summary),
+        header_html(report),
         headline=spoken(sentence),
         policy=_policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
         version=escape(__version__),
@@ -154,6 +170,7 @@ def html_page(
         columns=columns,
         trace=trace.packed if trace else "",
         script=script,
+        charts=_charts(body),
         plotly=library.packed,
         figures=late,
     )
@@ -163,7 +180,7 @@ def _data(
     run: Run,
     analysis: Analysis,
     body: Body,
-    lanes: list[dict[str, Any]],
+    shown: list[Any],
     trace: EmbeddedTrace | None,
 ) -> dict[str, Any]:
     """What the scripts read beside the timeline, as JSON has it."""
@@ -171,16 +188,21 @@ def _data(
     scripts = map(_template, (*_SCRIPTS, "figures.js"))
     return {
         "palette": _palette(run, analysis),
-        "figures": body.figures,
         "tables_shown": body.tables,
         "call_columns": of_call,
         "command_columns": of_command,
         "tally_columns": tally_columns(),
         "font": FONT,
-        "spoken": _spoken(body.figures["light"]),
-        "messages": page_messages(scripts, [body.tables, of_call, of_command, lanes]),
+        "messages": page_messages(scripts, [body.tables, of_call, of_command, *shown]),
         "trace": trace and _told(trace, analysis),
     }
+
+
+def _charts(body: Body) -> str:
+    """The figures by theme and their texts in other languages, packed: nobody needs them before a
+    figure is looked at."""
+    data = {"figures": body.figures, "spoken": _spoken(body.figures["light"])}
+    return deflated(embedded(data).encode())
 
 
 def _told(trace: EmbeddedTrace, analysis: Analysis) -> dict[str, Any]:
@@ -224,7 +246,7 @@ def _css() -> str:
         " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
         for theme in _THEMES
     )
-    sheet = _template("report.css") + _template("selection.css")
+    sheet = "".join(map(_template, ("report.css", "first_screen.css", "selection.css")))
     return Template(sheet).substitute(light=light, dark=dark, font=FONT)
 
 
@@ -234,6 +256,8 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
         "submodules": _pairs(submodule_colours(names)),
         "roles": _pairs(ROLE_COLOURS),
         "categories": _pairs(CATEGORY_COLOURS),
+        "bounds": _pairs(BOUND_COLOURS),
+        "peaks": [{"light": one.light, "dark": one.dark} for one in PEAK_COLOURS],
         "page": _pairs(PAGE),
         "surface": _pairs({"surface": SURFACE})["surface"],
         "host": _pairs({"host": HOST})["host"],

@@ -17,7 +17,7 @@ from profiler.report.views import worded
 from profiler.table.columns import MINOR, Column
 from profiler.table.combining import Key
 
-__all__ = ["described", "folding_json", "table_json"]
+__all__ = ["described", "folding_json", "plain_values", "table_json"]
 
 # Columns by which the page's choice filters rows, shown or not (`templates/selection.js`), of
 # tables that do not declare which columns are keys.
@@ -66,6 +66,9 @@ def table_json(view: TableView) -> dict[str, Any]:
         document["opens"] = view.opens.value
     if view.folded:
         document["folding"] = folding_json(view.columns)
+    if view.nested:
+        document["nested"] = True
+        document["values"] |= {name: frame[name].to_list() for name in ("depth", "name")}
     if view.variants:
         document["variants"] = [
             {"label": said(label), "values": _values(view, rows)}
@@ -96,7 +99,7 @@ def folding_json(columns: Sequence[Column]) -> dict[str, Any]:
 
 
 def _values(view: TableView, frame: pl.DataFrame) -> dict[str, list[Any]]:
-    return {column.name: _plain(column, frame[column.name]) for column in view.columns}
+    return {column.name: plain_values(column, frame[column.name]) for column in view.columns}
 
 
 def _words(view: TableView, frame: pl.DataFrame) -> list[str]:
@@ -106,7 +109,7 @@ def _words(view: TableView, frame: pl.DataFrame) -> list[str]:
     return sorted(text for text in said_once if text)
 
 
-def _plain(column: Column, values: pl.Series) -> list[Any]:
+def plain_values(column: Column, values: pl.Series) -> list[Any]:
     """Values as JSON has them: what is no number is null; reals with five digits."""
     if values.dtype.is_nested():
         return [_listed(value) for value in values.to_list()]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from profiler.analysis.host_side import has_accelerators, is_accelerator
+from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
 from profiler.messages import Said, joined, said
 from profiler.report.model import Fact
@@ -28,7 +29,10 @@ _CAUSES: Mapping[str, Said] = {
 
 def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
     """For each device the share of the end-to-end time in which it was busy, and why it was idle
-    in the rest; of more than a few devices the range, and the idlest one."""
+    in the rest; of more than a few devices the range, and the idlest one. Nothing where nobody
+    recorded when commands ran."""
+    if not times_recorded(analysis.inputs.run.info):
+        return ()
     rows = analysis.devices.rows(named=True)
     driven = has_accelerators(row["device"] for row in rows)
     known = [row for row in rows if row["idle_share"] is not None]

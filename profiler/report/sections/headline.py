@@ -14,6 +14,7 @@ import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.host_side import has_accelerators, is_accelerator
+from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
 from profiler.events import GRAPH_CAPTURE
 from profiler.messages import joined, said
@@ -136,8 +137,9 @@ def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
 def _idle(analysis: Analysis) -> str:
     """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. Where calls of a
     device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`; a CPU that
-    drives accelerators is no such device. "" where the tables are of a selection."""
-    if analysis.run.selection:
+    drives accelerators is no such device. "" where the tables are of a selection, and where nobody
+    recorded when commands ran."""
+    if analysis.run.selection or not times_recorded(analysis.inputs.run.info):
         return ""
     idle, without_call = [], []
     rows = analysis.devices.select("device", "calls", "idle_share", "calls_share").rows()

@@ -50,6 +50,9 @@ _RATES = (
     "unknown_ns",
     "commands",
 )
+_NO_SHAPES = said(
+    "Nothing stands against the roofline: the trace has no shapes of operators, and so no FLOPs."
+)
 _ROLES = ("role", "submodule", *_RATES)
 _OPERATORS = (
     "layer",
@@ -74,9 +77,10 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     """Operators, roles, and bounds where any FLOP or byte of the run is known."""
     yield from operator_parts(of)
     yield from role_parts(of)
-    rows = of.analysis.roofline
-    if (rows["flops"].is_not_null() | rows["bytes"].is_not_null()).any():
+    if _known(of.analysis):
         yield from _bounds(of)
+    elif _without_shapes(of.analysis):
+        yield Part(lead=_NO_SHAPES, always=True)
     yield Part(
         said("What fusing would save at most, by bytes"),
         table=table(
@@ -91,6 +95,21 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         ),
         folded=True,
     )
+
+
+def _known(analysis: Analysis) -> bool:
+    """Whether FLOPs or bytes of the run are known; of a trace without shapes, which has those of
+    copies alone, for most of its time."""
+    rows = analysis.roofline
+    known = rows["flops"].is_not_null() | rows["bytes"].is_not_null()
+    if not _without_shapes(analysis) or (rows["flops"] > 0).any():
+        return bool(known.any())
+    return bool(known.any() and rows.filter(known)["total_ns"].sum() >= rows["total_ns"].sum() / 2)
+
+
+def _without_shapes(analysis: Analysis) -> bool:
+    told = analysis.inputs.run.info.capabilities
+    return bool(told) and "shapes" not in told
 
 
 def _bounds(of: ReportInput) -> Iterator[Part]:

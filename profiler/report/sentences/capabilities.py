@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping
 from profiler.events import GRAPH_CAPTURE
 from profiler.messages import said
 
-__all__ = ["ADVICE", "CONSEQUENCES", "told", "untold"]
+__all__ = ["ADVICE", "CONSEQUENCES", "FINDINGS", "told", "untold"]
 
 _MEANINGS = {
     "timeline": said("when each command ran, and where"),
+    "averages": said("how long each command takes, on average"),
     "launches": said("which launch of the host each command of a device had"),
     "shapes": said("shapes of operators, and with them FLOPs, efficiency and the roofline"),
     "bytes": said("bytes that copies and operators moved"),
@@ -23,9 +24,15 @@ _MEANINGS = {
     GRAPH_CAPTURE: said("kernels of a graph's capture, to name those of its replays"),
 }
 
-CONSEQUENCES: Mapping[
-    str, tuple[str, str]
-] = {  # code → the section that lacks it, and what it says
+CONSEQUENCES: Mapping[str, tuple[str, str]] = {
+    # code → the section that lacks it, and what it says
+    "timeline": (
+        "idle",
+        said(
+            "The trace does not say when its commands ran: idle time, the critical path and use "
+            "over time are unknown."
+        ),
+    ),
     "shapes": (
         "shapes",
         said("The trace has no shapes of operators: no FLOPs, no efficiency, no roofline."),
@@ -40,12 +47,20 @@ CONSEQUENCES: Mapping[
     "memory": ("memory", said("The trace has no allocations: memory over time is unknown.")),
 }
 
+FINDINGS: Mapping[str, str] = {  # code → what no rule can find without it
+    "timeline": said("idle time"),
+    "shapes": said("FLOPs and the roofline"),
+    "launches": said("launches"),
+    "memory": said("memory over time"),
+}
+
 ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record it
     ("shapes", "kineto"): said("Record with record_shapes=True."),
     ("memory", "kineto"): said("Record with profile_memory=True."),
     ("launches", "kineto"): said("Record with ProfilerActivity.CPU, too."),
     ("shapes", "nsys"): said("Record with torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
     ("launches", "rocprofv3"): said("Record with --hip-trace, too."),
+    ("timeline", "tensorrt"): said("Give what --exportTimes writes beside the profile."),
     ("shapes", "tensorrt"): said("Give what --exportLayerInfo writes beside the profile."),
 }
 
@@ -57,6 +72,7 @@ def told(codes: Collection[str]) -> list[str]:
 
 
 def untold(codes: Collection[str]) -> list[str]:
-    """What other producers tell and these never do; not graphs' captures, of torch alone."""
-    lacking = _MEANINGS.keys() - set(codes) - {GRAPH_CAPTURE}
+    """What other producers tell and these never do; not graphs' captures, of torch alone, nor
+    averages, of what has no times."""
+    lacking = _MEANINGS.keys() - set(codes) - {GRAPH_CAPTURE, "averages"}
     return [meaning for code, meaning in _MEANINGS.items() if code in lacking]

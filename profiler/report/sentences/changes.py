@@ -17,6 +17,7 @@ from profiler.report.units import counted, duration
 __all__ = [
     "CALLED",
     "change_text",
+    "difference_text",
     "gate_text",
     "gate_words",
     "headline",
@@ -104,6 +105,11 @@ def change_text(change: float) -> str:
     if change + 1 >= _RATIO:
         return f"{change + 1:,.2f}{_NO_BREAK}times"
     return f"{_signed(change)}{_NO_BREAK}%"
+
+
+def difference_text(ns: int) -> str:
+    """`"+1.29 ms"`."""
+    return f"{'+' if ns > 0 else ''}{duration(ns)}"
 
 
 def interval_text(low: float, high: float, change: float) -> str:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from profiler.analysis.comparison.codes import ComparisonNote, Resampled, RunTrait, Side, Verdict
+from profiler.analysis.comparison.codes import (
+    ComparisonNote,
+    Level,
+    Resampled,
+    RunTrait,
+    Side,
+    Step,
+    Verdict,
+)
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
@@ -24,6 +32,22 @@ SENTENCES: Sentences = {
         Resampled.PIPELINE_CALLS: said("pipeline calls"),
         Resampled.STEPS: said("steps"),
         Resampled.CALLS: said("calls"),
+    },
+    Level: {
+        Level.NODE: said("ONNX node"),
+        Level.MODULE: said("module"),
+        Level.SHAPE: said("shape"),
+        Level.ROLE: said("role"),
+        Level.KERNEL: said("kernel"),
+        Level.SORT: said("kind of work"),
+        Level.SUBMODULE: said("submodule"),
+    },
+    Step: {
+        Step.END_TO_END: said("end to end"),
+        Step.SUBMODULE: said("submodule"),
+        Step.ROLE: said("role"),
+        Step.IDLE: said("not executing"),
+        Step.BETWEEN: said("between calls"),
     },
     RunTrait: {
         RunTrait.PIPELINE: said("pipeline"),
@@ -63,6 +87,19 @@ SENTENCES: Sentences = {
         ComparisonNote.OTHER_TRAIT: said("not the same {what}: {left} → {right}"),
         ComparisonNote.SETTINGS_DIFFER: said("settings differ: {pairs}"),
         ComparisonNote.VERSIONS_DIFFER: said("versions differ: {pairs}"),
+        ComparisonNote.COMPARED_BY: said("compared by {level}: {why}"),
+        ComparisonNote.COMPARED_BY_FINEST: said("compared by {level}"),
+        ComparisonNote.NOT_IN: said("no {level} in {side}"),
+        ComparisonNote.NEITHER: said("no {level} on either side"),
+        ComparisonNote.NONE_IN_COMMON: said("no {level} in common"),
+        ComparisonNote.FEW_IN_COMMON: said(
+            "the same {level} in {base_share} of base and {new_share} of new"
+        ),
+        ComparisonNote.PAIRED: said("{left} of base is compared with {right} of new"),
+        ComparisonNote.TOGETHER: said(
+            "no submodule is on both sides: {left} of base together are compared with {right} of "
+            "new together"
+        ),
         ComparisonNote.CHANGED_VALUE: said("{name} {left} → {right}"),
     },
 }

@@ -57,12 +57,14 @@ class Drawn:
 @dataclass(frozen=True, slots=True, eq=False)
 class Grid:
     """A table that fits: its columns with the width of each, the `strong` rows, which are bold, and
-    the headers of columns that had to go, named below it. Lines end where their text does."""
+    the headers of columns that had to go, named below it. Lines end where their text does. `below`
+    has a text to stand below each of the first rows."""
 
     columns: tuple[Drawn, ...]
     widths: tuple[int, ...]
     strong: frozenset[int] = frozenset()
     gone: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
 
     @property
     def row_count(self) -> int:
@@ -79,18 +81,28 @@ class Grid:
             style = dim if number < 0 else bold if number in self.strong else None
             yield Segment((" " * _GAP).join(cells).rstrip(), style)
             yield Segment.line()
+            if 0 <= number < len(self.below) and self.below[number]:
+                room = max(options.max_width - _GAP, _NARROWEST)
+                yield Segment(" " * _GAP + shorten(self.below[number], room), dim)
+                yield Segment.line()
         if self.gone:
             names = ", ".join(shorten(name, _HEADER) for name in self.gone if name)
             yield Text(f"not shown: {names}", style="dim")
 
 
-def table(columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = ()) -> Grid:
-    """The columns as a table of at most `width` characters; `strong` rows bold. Columns that had to
-    go are named below it."""
+def table(
+    columns: Sequence[Drawn],
+    width: int,
+    *,
+    strong: Iterable[int] = (),
+    below: Iterable[str] = (),
+) -> Grid:
+    """The columns as a table of at most `width` characters; `strong` rows bold, a text `below` each
+    of the first ones. Columns that had to go are named below it."""
     drawn, limits = _fit(list(columns), width)
     widths = tuple(min(limit, one.width) for limit, one in zip(limits, drawn, strict=True))
     gone = tuple(column.header for column in columns if column not in drawn)
-    return Grid(tuple(drawn), widths, frozenset(strong), gone)
+    return Grid(tuple(drawn), widths, frozenset(strong), gone, tuple(below))
 
 
 def continued(columns: Sequence[Drawn], repeated: int, width: int) -> Iterator[list[Drawn]]:

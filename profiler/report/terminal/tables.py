@@ -23,7 +23,7 @@ from profiler.report.terminal.columns import (
     texts,
     times,
 )
-from profiler.report.terminal.layout import Drawn, continued, table
+from profiler.report.terminal.layout import Drawn, clean, continued, table
 from profiler.report.units import RATES, RateUnits, count
 from profiler.report.views import worded
 from profiler.table.columns import Column
@@ -35,7 +35,7 @@ _SHRUNK = {"layer": 30, "text": 12, "list": 12, "word": 24}  # characters that a
 
 def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
     """The first rows, those of each variant by itself, and how many there are of them."""
-    for label, frame in ((view.label, view.frame), *view.variants):
+    for label, frame in ((view.label, view.printed), *view.variants):
         if view.variants:
             yield Text(f"One row per {label}:", style="dim")
         yield from _grids(view, frame, width)
@@ -48,8 +48,10 @@ def _grids(view: TableView, frame: pl.DataFrame, width: int) -> Iterator[Rendera
     columns = drawn(view, frame)
     sets = continued(columns, view.repeated, width) if view.repeated else [columns]
     strong = [*_strong(view, frame)]
+    below = [] if view.below is None else frame.head(view.shown)[view.below.name].to_list()
+    shown = [clean(text or "") for text in below]
     for some in sets:
-        yield table(some, width, strong=strong)
+        yield table(some, width, strong=strong, below=shown)
 
 
 def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:

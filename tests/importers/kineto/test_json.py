@@ -46,6 +46,16 @@ def test_times_since_the_epoch_are_exact_too(tmp_path):
     assert read.duration_ns.tolist() == [2001]
 
 
+def test_times_since_the_epoch_are_exact_in_a_file_with_faults(tmp_path):
+    """What is put right to be decoded is put right for exact times as well."""
+    text = (
+        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a\n", "ts": 1712867402348256.123,'
+        ' "dur": 2, "args": {"bandwidth": inf}}]}'
+    )
+    (tmp_path / "trace.json").write_text(text)
+    assert read_kineto(tmp_path / "trace.json").start_ns.tolist() == [1_712_867_402_348_256_123]
+
+
 def test_a_file_with_known_faults_of_kineto_is_read(tmp_path):
     """Infinite bandwidths, raw control characters and numbers as strings do not matter."""
     path = flux().write(tmp_path)

@@ -91,6 +91,18 @@ class Metric:
     metricId: int = 5
 
 
+@dataclass
+class Memory:
+    """A row of CUDA_GPU_MEMORY_USAGE_EVENTS: 0 allocates, 1 releases."""
+
+    start: int | None
+    bytes: int
+    memoryOperationType: int = 0
+    memKind: int = 2
+    deviceId: int = 0
+    globalPid: int = global_id()
+
+
 _TABLES = {
     Kernel: "CUPTI_ACTIVITY_KIND_KERNEL",
     Copy: "CUPTI_ACTIVITY_KIND_MEMCPY",
@@ -98,6 +110,7 @@ _TABLES = {
     Call: "CUPTI_ACTIVITY_KIND_RUNTIME",
     Range: "NVTX_EVENTS",
     Metric: "GPU_METRICS",
+    Memory: "CUDA_GPU_MEMORY_USAGE_EVENTS",
 }
 _IDS = {(Kernel, "name"): "demangledName", (Call, "name"): "nameId", (Range, "shared"): "textId"}
 

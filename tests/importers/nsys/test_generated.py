@@ -7,6 +7,7 @@ import gzip
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
@@ -14,7 +15,20 @@ from profiler.importers.nsys.database import open_nsys
 from profiler.importers.nsys.nvtx import read_nvtx
 from profiler.sources.load import load
 
-from .generated import PID, TID, UTC, Call, Copy, Graph, Kernel, Metric, Range, export, global_id
+from .generated import (
+    PID,
+    TID,
+    UTC,
+    Call,
+    Copy,
+    Graph,
+    Kernel,
+    Memory,
+    Metric,
+    Range,
+    export,
+    global_id,
+)
 
 OTHER = 777
 KERNEL = "void at::native::mul_kernel<float>(float*)"
@@ -319,3 +333,31 @@ def test_ranges_of_text(tmp_path):
     assert dict(zip(nvtx.texts, nvtx.passes.tolist(), strict=True))["Denoising step 7"] == 7
     assert nvtx.passes.tolist().count(-1) == len(texts) - 2
     assert [name for name in nvtx.submodules if name] == ["vae", "vae"]
+
+
+def test_memory_that_cuda_gave(tmp_path):
+    """Allocations of all processes on a GPU add up, releases count back; what is pinned on the
+    host, of an unknown kind or without a time is left out."""
+    other = global_id(OTHER)
+    rows = [
+        *(Kernel(100, 200, 1), Call(90, 95, 1)),
+        *(Memory(10, 1000), Memory(20, 500, deviceId=1, globalPid=other), Memory(30, 40)),
+        *(Memory(25, 7, memKind=1), Memory(26, 7, memoryOperationType=9), Memory(None, 7)),
+        *(Memory(40, 1000, 1), Memory(15, 300, deviceId=1)),
+    ]
+    run = imported(tmp_path, rows, devices=[(0, 1, OTHER), (0, 0, PID), (3, 1, PID)])
+    told = run.counters.select(pl.col("device", "name", "unit").cast(pl.String), "time_ns", "value")
+    name = "CUDA allocated since the pipeline began"
+    assert sorted(told.rows()) == [
+        ("cuda:0", name, "bytes", UTC + 10, 1000),
+        ("cuda:0", name, "bytes", UTC + 20, 1500),
+        ("cuda:0", name, "bytes", UTC + 30, 1540),
+        ("cuda:0", name, "bytes", UTC + 40, 540),
+        ("cuda:3", name, "bytes", UTC + 15, 300),
+    ]
+    assert run.info.capabilities == ("launches", "memory", "timeline")
+    devices = analyze(run).memory_devices
+    assert dict(devices.select(pl.col("device").cast(pl.String), "peak_bytes").rows()) == {
+        "cuda:0": 1540,
+        "cuda:3": 300,
+    }

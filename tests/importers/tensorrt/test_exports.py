@@ -218,7 +218,7 @@ def test_layers_lie_end_to_end_and_say_so(tmp_path):
     assert [one[4:6] for one in rows] == [(0, 2_000_000), (2_000_000, 500_000), (2_500_000, 0)]
     assert rows[0][6:] == (read, 2048)
     assert [drop.kind for drop in run.drops] == [DropKind.ESTIMATED_TIMES]
-    assert set(run.info.capabilities) == {"timeline", "shapes", "bytes"}
+    assert set(run.info.capabilities) == {"averages", "shapes", "bytes"}
     flops = run.to_pandas()["flops"].fillna(0).tolist()
     assert flops[0] == 2 * 1024 * 4 * 9
 

@@ -1,23 +1,19 @@
 // The plotly figures. Running the library takes a second, so it waits until a figure comes into
-// view, the page is about to be printed, or nobody has touched anything for a while. What of a
+// view or the page is printed; what it takes is inflated before, which another thread does. What of a
 // figure follows the choice is in linked.js.
 
-const QUIET = 1500; // ms without input
 const NARROW = 640; // pixels of a figure
 
+// Resolves when somebody wants figures: one is in the window or near it, or `report.wantFigures` is called.
 function whenWanted() {
   return new Promise((resolve) => {
-    let timer = setTimeout(resolve, QUIET);
-    const later = () => {
-      clearTimeout(timer);
-      timer = setTimeout(resolve, QUIET);
-    };
-    for (const kind of ["pointermove", "pointerdown", "wheel", "keydown"]) {
-      addEventListener(kind, later, { passive: true, capture: true });
-    }
     const seen = new IntersectionObserver((entries) => {
-      if (entries.some((entry) => entry.isIntersecting)) resolve();
-    }, { rootMargin: "150px" });
+      if (entries.some((entry) => entry.isIntersecting)) report.wantFigures();
+    }, { rootMargin: "100px" });
+    report.wantFigures = () => {
+      seen.disconnect();
+      resolve();
+    };
     for (const place of document.querySelectorAll("[data-figure]")) seen.observe(place);
   });
 }
@@ -37,11 +33,33 @@ async function drawing(work) {
   }
 }
 
+// Inflates the figures and the library; returns what runs it, once.
+async function figureLibrary() {
+  const [charts, library] = await Promise.all(["page-figures", "page-plotly"].map(inflated));
+  return () => {
+    if (window.Plotly) return;
+    const text = new TextDecoder();
+    Object.assign(page, JSON.parse(text.decode(charts)));
+    performance.mark("plotly");
+    document.head.append(element("script", {}, text.decode(library)));
+  };
+}
+
 async function startFigures() {
   await started;
-  await whenWanted();
-  const library = new TextDecoder().decode(await inflated("page-plotly"));
-  document.head.append(element("script", {}, library));
+  const wanted = whenWanted(), run = await (window.figuresInflated = figureLibrary());
+  // Paper does not wait: what a reader has not scrolled to is drawn at once.
+  addEventListener("beforeprint", () => {
+    run();
+    for (const place of document.querySelectorAll("[data-figure]")) {
+      if (!place.data) drawFigure(place, currentTheme());
+    }
+    report.wantFigures();
+  });
+  if (report.printing) report.wantFigures();
+  matchMedia("print").addEventListener("change", () => report.wantFigures());
+  await wanted;
+  run();
   report.themed.push(drawFigures);
   whenSpoken(() => drawFigures(currentTheme()));
   report.followers.push(redrawFigures);

@@ -7,7 +7,7 @@ function startFindings(explorer, tables, choice) {
   for (const button of document.querySelectorAll(".finding button")) {
     const { findLayer, findSubmodule, findCall } = button.dataset;
     button.addEventListener("click", () => {
-      if (findCall === undefined) return ofLayers?.find(findLayer ?? findSubmodule);
+      if (findCall === undefined) return findLayer === undefined ? ofLayers?.find(findSubmodule, "submodule") : ofLayers?.find(findLayer);
       const call = explorer.callNumbered(Number(findCall));
       if (!call) return;
       explorer.select(call, true);

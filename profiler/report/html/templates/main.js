@@ -31,7 +31,7 @@ function printed(printing) {
 
 // On paper nothing can be unfolded: what is closed opens for as long as it is printed.
 function unfoldParts(printing) {
-  const found = printing ? "details.part:not([open])" : "details.part[data-unfolded]";
+  const found = printing ? ":is(details.part, details.bookkeeping):not([open])" : "details[data-unfolded]";
   for (const part of document.querySelectorAll(found)) {
     part.open = printing;
     part.toggleAttribute("data-unfolded", printing);
@@ -67,7 +67,7 @@ function startTables(explorer, choice, combiner) {
     };
     const host = table.opens === "host_layers";
     const fold = (host || table.opens === "layers") && new Fold(explorer, { host, combiner });
-    tables[key] = new DataTable(holder, { ...table, action, fold, choice });
+    tables[key] = new (table.nested ? ModuleTree : DataTable)(holder, { ...table, action, fold, choice });
   }
   startCombining(tables, choice, combiner);
   return tables;
@@ -95,14 +95,23 @@ function startLegend(choice) {
   draw();
 }
 
+// The parser has read all of the file: the scripts run before the packed columns, behind what they draw first.
+function whenParsed() {
+  if (document.readyState !== "loading") return Promise.resolve();
+  return new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
+}
+
 async function start() {
   startTheme();
   startSpeech();
   startContents();
+  startFirstScreen();
+  await whenParsed();
   const packed = await packedTables();
   const tables = Object.fromEntries(page.timeline.tables.map((name) => [name, packed(name)]));
   report.timeline = new Timeline(tables, currentTheme());
   report.timeline.drawNow();
+  performance.mark("timeline");
   window.profileReady = performance.now();
   document.documentElement.dataset.timeline = "drawn";
   whenSpoken(() => report.timeline.arrange());
@@ -122,6 +131,7 @@ async function start() {
   startKeys(bar, explorer);
   explorer.address = new Address(choice, explorer);
   window.profileReport = { timeline: report.timeline, explorer, choice, tables: shown };
+  choosable();
   window.profileUsable = performance.now();
 }
 

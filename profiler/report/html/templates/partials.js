@@ -31,16 +31,26 @@ class Partials {
 
   book(...attributes) { return this.books.find((book) => attributes.every((name) => Object.hasOwn(book.attributes, name))); }
 
+  // Whether an attribute tells a dimension of the choice.
+  tells(attribute, dimension) {
+    return this.dimensionOf(attribute) === dimension || (dimension === "module" && tells(attribute, dimension));
+  }
+
+  // Whether the parts tell all dimensions of what was chosen.
+  tellsAll(chosen) {
+    const attributes = this.books.flatMap((book) => Object.keys(book.attributes));
+    return [...chosen.keys()].every((dimension) => attributes.some((name) => this.tells(name, dimension)));
+  }
+
   // What each part is of what was chosen (dimension -> values), among those with the values `where`:
   // at most cut where attributes do not tell a dimension.
   states(chosen, where) {
-    const told = new Set(this.books.flatMap(({ attributes }) => Object.keys(attributes).map((name) => this.dimensionOf(name))));
-    const states = new Uint8Array(this.rows).fill([...chosen.keys()].every((dimension) => told.has(dimension)) ? IN : CUT);
+    const states = new Uint8Array(this.rows).fill(this.tellsAll(chosen) ? IN : CUT);
     for (const { size, attributes, kinds, codes } of this.books) {
       const tests = Object.entries(attributes).flatMap(([name, values]) => {
-        const chosenHere = chosen.get(this.dimensionOf(name)), dimension = dimensionOf(name);
+        const chosenHere = [...chosen].filter(([dimension]) => this.tells(name, dimension));
         return [
-          chosenHere && ((i) => stateOf(dimension, values[i], chosenHere, kinds[name] === "any")),
+          ...chosenHere.map(([dimension, wanted]) => (i) => stateOf(dimension, values[i], wanted, kinds[name] === "any")),
           Object.hasOwn(where, name) && ((i) => (values[i] === where[name] ? IN : OUT)),
         ];
       }).filter(Boolean);
@@ -275,8 +285,7 @@ class Combiner {
 
   // Whether rows of a table can be told by all that was chosen.
   tells(table, chosen) {
-    const [part] = this.of(table), told = part.books.flatMap(({ attributes }) => Object.keys(attributes).map((name) => part.dimensionOf(name)));
-    return [...chosen.keys()].every((dimension) => told.includes(dimension));
+    return this.of(table)[0].tellsAll(chosen);
   }
 
   // {column: values} of the rows of `selected` (profiler/report/model.py) by what was chosen, with

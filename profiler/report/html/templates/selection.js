@@ -1,14 +1,15 @@
 // What the reader chose, for the whole page: values of dimensions, combined by AND; several values
 // of one dimension by OR. Views ask it what to mark and tell it what was clicked.
 
-const DIMENSIONS = ["stage", "submodule", "branch", "step", "device", "role", "operator", "call"];
+const DIMENSIONS = ["stage", "submodule", "module", "branch", "step", "device", "role", "operator", "call"];
 const NUMBERED = new Set(["step", "call"]); // whose values are numbers
-const OF_WORK = ["role", "operator"]; // tell commands of one call apart
+const OF_WORK = ["role", "operator", "module"]; // tell commands of one call apart
 
 // A value with the name of its dimension, as chips and sentences have it.
 const NAMED = {
   stage: (value) => say("stage {value}", { value }),
   submodule: (value) => say("submodule {value}", { value }),
+  module: (value) => say("module {value}", { value }),
   branch: (value) => say("branch {value}", { value }),
   step: (value) => say("step {value}", { value }),
   device: (value) => say("device {value}", { value }),
@@ -152,11 +153,20 @@ class Choice {
     return (row) => wanted.has(column[row]);
   }
 
-  // Which of the page's texts are chosen; an operator is a layer or its pattern.
+  // Which of the page's texts are chosen; an operator is a layer or its pattern, a module what lies in it.
   wantedTexts(dimension) {
-    const wanted = new Set(this.of(dimension)), folded = dimension === "operator";
+    const values = this.of(dimension), wanted = new Set(values), folded = dimension === "operator";
+    if (dimension === "module") {
+      return Uint8Array.from(this.timeline.text, (text) => Number(values.some((module) => liesIn(text, module))));
+    }
     return Uint8Array.from(this.timeline.text, (text) =>
       Number(wanted.has(text) || (folded && wanted.has(pattern(text)))));
+  }
+
+  // Which texts are layers that are chosen, by operator and by module; null where neither is.
+  wantedLayers() {
+    const found = ["operator", "module"].filter((name) => this.values.has(name)).map((name) => this.wantedTexts(name));
+    return found.length ? found.reduce((all, one) => all.map((flag, code) => flag & one[code])) : null;
   }
 
   // Commands match by their own step, stage, role and layer and by submodule, branch and number of
@@ -165,7 +175,7 @@ class Choice {
     const { tables, lanes } = this.timeline, { call, step, stage, role, layer } = tables.commands;
     const texts = (dimension) => (this.values.has(dimension) ? this.wantedTexts(dimension) : null);
     const steps = this.values.has("step") ? new Set(this.of("step")) : null;
-    const layers = texts("operator"), roles = texts("role"), stages = texts("stage");
+    const layers = this.wantedLayers(), roles = texts("role"), stages = texts("stage");
     const byCall = ["submodule", "branch", "call"].some((name) => this.values.has(name));
     for (const lane of lanes) {
       if (lane.kind !== "commands" || !this.allows(lane)) continue;
@@ -186,8 +196,8 @@ class Choice {
   matchModules({ calls, modules: flags }) {
     const { modules } = this.timeline.tables, { text } = this.timeline;
     let wanted = null;
-    if (this.values.has("operator")) {
-      const layers = this.wantedTexts("operator");
+    const layers = this.wantedLayers();
+    if (layers) {
       const prefixes = new Set(text.filter((_, code) => layers[code]).map((layer) => MODULE.exec(layer)?.[1]));
       wanted = text.map((name) => prefixes.has(name));
     }
@@ -260,8 +270,14 @@ function knownValues({ tables, lanes, text }) {
     stage: texts(calls.stage, commands.stage, spans.stage), submodule: texts(calls.submodule),
     branch: texts(calls.branch), step: new Set([...steps].sort((a, b) => a - b)),
     device: new Set(lanes.filter(({ kind }) => kind !== "spans").map(({ device }) => device).filter(Boolean)),
-    role: texts(commands.role), operator: operators, call: new Set([...calls.call].sort((a, b) => a - b)),
+    role: texts(commands.role), operator: operators, module: new Set(modulePaths()), call: new Set([...calls.call].sort((a, b) => a - b)),
   };
+}
+
+// Whether an attribute of rows tells a dimension of the choice: a layer says which operator it is and
+// which modules it lies in.
+function tells(attribute, dimension) {
+  return dimensionOf(attribute) === dimension || (dimension === "module" && attribute === "layer");
 }
 
 // The choice that a table's column of this name can follow, undefined for none.
@@ -274,6 +290,7 @@ function dimensionOf(column) {
 // Whether a value of a row stands for a chosen one: patterns for their layers and the other way round.
 function sameValue(dimension, value, chosen) {
   if (value === chosen) return true;
+  if (dimension === "module") return liesIn(value, chosen);
   if (dimension === "operator") return pattern(value) === chosen || value === pattern(chosen);
   return dimension === "device" && String(value).split(", ").includes(chosen);
 }

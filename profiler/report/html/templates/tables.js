@@ -100,8 +100,8 @@ class DataTable {
   telling(dimension) {
     if (!this.choice) return undefined;
     const declared = this.columns.some(({ combine }) => combine?.rule === "key");
-    const column = this.columns.find(({ name, combine }) => dimensionOf(name) === dimension && (!declared || ["key", "kept"].includes(combine?.rule)));
-    return column ? this.values[column.name] : this.keys?.[dimension];
+    const column = this.columns.find(({ name, combine }) => tells(name, dimension) && (!declared || ["key", "kept"].includes(combine?.rule)));
+    return column ? this.values[column.name] : this.keys?.[dimension === "module" ? "operator" : dimension];
   }
 
   // Whether row `i` is of what was chosen, as far as its columns tell.
@@ -151,9 +151,10 @@ class DataTable {
           : say("{count} of {all} rows as in the whole run, by {followed}.", values);
   }
 
-  // Search for a text from elsewhere on the page, among all variants, and go there.
-  find(text) {
-    this.query = this.searched.value = text;
+  // Search for a text from elsewhere on the page, or for a value of a column, among all variants, and
+  // go there.
+  find(text, column = "") {
+    this.query = this.searched.value = column && !/\s/.test(text) ? `${column}:${text}` : text;
     this.limit = this.step;
     for (let i = 0; !this.found().length && i < (this.variants?.length ?? 0); i++) {
       this.take(i);
@@ -200,12 +201,19 @@ class DataTable {
     this.head.querySelector(`[data-column="${name}"]`)?.focus();
   }
 
+  // Tests of rows, one for each word of the search: a part of any text, or with `submodule:` before
+  // it a column's value.
+  asked() {
+    return this.query.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
+      const at = word.indexOf(":"), values = at > 0 && Object.hasOwn(this.values, word.slice(0, at)) && this.values[word.slice(0, at)];
+      if (!values) return (i) => this.haystack[i].includes(word);
+      return (i) => String(values[i] ?? "").toLowerCase() === word.slice(at + 1);
+    });
+  }
+
   found() {
-    const words = this.query.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = [];
-    for (let i = 0; i < this.size; i++) {
-      if (this.kept(i) && words.every((word) => this.haystack[i].includes(word))) rows.push(i);
-    }
+    const asked = this.asked(), rows = [];
+    for (let i = 0; i < this.size; i++) if (this.kept(i) && asked.every((test) => test(i))) rows.push(i);
     const values = this.values[this.order.column], sign = this.order.down ? -1 : 1;
     if (!values) return rows;
     return rows.sort((a, b) => {

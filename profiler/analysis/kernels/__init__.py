@@ -1,0 +1,1 @@
+"""How long does each kernel take: its executions, one against the other."""

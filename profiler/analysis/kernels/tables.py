@@ -1,0 +1,60 @@
+"""The table of kernels."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.kernels.columns import KERNELS
+from profiler.analysis.table import Table
+from profiler.table.columns import schema
+
+__all__ = ["TABLES", "kernel_table"]
+
+_NO_WORK = ("host", "sync")
+
+
+def kernel_table(commands: pl.DataFrame) -> pl.DataFrame:
+    """One row a kernel and device (`KERNELS`), of commands whose producer tells their kernel. A
+    quantile is the time of an execution; a command that never closed took none."""
+    took = pl.col("duration_ns").clip(0)
+    work = commands.lazy().filter(~pl.col("category").is_in(_NO_WORK))
+    whole = work.group_by("device").agg(whole_ns=took.sum())
+    rows = (
+        work.filter(pl.col("kernel").is_not_null())
+        .group_by("device", "kernel")
+        .agg(
+            executions=pl.len(),
+            total_ns=took.sum(),
+            mean_ns=took.mean().round(),
+            p50_ns=took.quantile(0.5, "higher"),
+            p99_ns=took.quantile(0.99, "higher"),
+            min_ns=took.min(),
+            max_ns=took.max(),
+            layers=pl.col("layer").n_unique(),
+        )
+        .join(whole, on="device", how="left", nulls_equal=True)
+        .with_columns(
+            pl.col("device", "kernel").cast(pl.String),
+            share=pl.when(pl.col("whole_ns") > 0).then(pl.col("total_ns") / pl.col("whole_ns")),
+        )
+        .sort(["total_ns", "kernel", "device"], descending=[True, False, False], nulls_last=True)
+    )
+    declared = schema(KERNELS)
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in declared.items()).collect()
+
+
+TABLES = (
+    Table(
+        name="kernels",
+        row="one kernel on a device",
+        section="kernels",
+        columns=KERNELS,
+        make=lambda of: kernel_table(of.frame),
+        title="Kernels",
+        about="Kernels of every operator and submodule by their full names, longest `total_ns` "
+        "first, where the producer tells them: GPUs, and no nodes of ONNX Runtime. What they are "
+        "of is in [shapes](#shapes) and [operators](#operators).",
+        rank=("-total_ns",),
+        shown=15,
+    ),
+)

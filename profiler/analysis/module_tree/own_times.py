@@ -1,0 +1,74 @@
+"""How much of their calls' tiles commands have to themselves.
+
+Each moment of a tile belongs to the command that began first of those that ran, of those that
+began together to the one that ended first, so that the commands of a call have the union of their
+times in its tile, however many ran side by side and in whatever order they stand.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.analysis.arrays import CommandArrays
+from profiler.table.batches import Codes, Times, batches, is_sorted
+from profiler.table.intervals import reaches
+
+__all__ = ["own_times"]
+
+
+def own_times(
+    commands: CommandArrays,
+    kind: Codes,
+    kept: npt.NDArray[np.bool_],
+    tiles: tuple[Times, Times],
+    stage: Codes,
+    stages: int,
+) -> Times:
+    """What commands have of the tiles of their calls, by stage of the call and kind, int64
+    [stages, kinds] in ns.
+
+    `kind` is the kind of each command, `kept` are the kinds that work on a device; `tiles` are
+    begins and lengths, `stage` the stages, of the calls.
+    """
+    begin, length = tiles
+    found = np.zeros(stages * len(kept), dtype=np.int64)
+    # Tiles are laid one behind the other: a single running maximum serves all of them.
+    offset = np.cumsum(length) - length
+    first = _in_tiles(commands.call, commands.start, begin, length, offset)
+    order = _in_order(commands, kind, np.flatnonzero(kept[kind] & (commands.call >= 0)), first)
+    until = 0
+    for batch in batches(len(order)):
+        rows = order[batch]
+        call = commands.call[rows]
+        last = _in_tiles(call, commands.end[rows], begin, length, offset)
+        before, reach = reaches(last, until)
+        own = np.maximum(last - np.maximum(first[rows], before), 0)
+        code = stage[call] * np.int64(len(kept)) + kind[rows]
+        found += np.bincount(code, own, len(found)).astype(np.int64)  # exact to 2^53
+        until = int(reach[-1])
+    return found.reshape(stages, -1)
+
+
+def _in_order(commands: CommandArrays, kind: Codes, rows: Times, first: Times) -> Times:
+    """The rows by when they began in their tiles; of those that began together by end and kind."""
+    if not is_sorted(first[rows]):
+        rows = rows[np.argsort(first[rows], kind="stable")]
+    begun = first[rows]
+    same = begun[1:] == begun[:-1]
+    if same.any():
+        at = np.flatnonzero(np.append(same, [False]) | np.append([False], same))
+        tied = rows[at]
+        keys = (kind[tied], commands.end[tied], commands.start[tied], begun[at])
+        rows[at] = tied[np.lexsort(keys)]
+    return rows
+
+
+def _in_tiles(call: Codes, time: Times, begin: Times, length: Times, offset: Times) -> Times:
+    """Times in the tiles of their calls, behind all tiles before; of no call 0."""
+    found = np.empty(len(time), dtype=np.int64)
+    for rows in batches(len(time)):
+        of = call[rows]
+        inside = np.clip(time[rows] - begin[of], 0, length[of]) + offset[of]
+        found[rows] = np.where(of >= 0, inside, 0)
+    return found

@@ -1,0 +1,21 @@
+// The first screen is drawn from its own small tables as soon as the parser is past the sentence,
+// before the timeline is unpacked and long before a figure.
+
+// Resolves when something can be chosen.
+let choosable;
+const choosing = new Promise((resolve) => (choosable = resolve));
+
+function startFirstScreen() {
+  const found = {
+    strip: page.strip.devices.length ? new DevicesStrip(document.getElementById("first-strip")) : null,
+    icicle: page.icicle ? new Icicle(document.getElementById("first-icicle")) : null,
+  };
+  for (const [name, canvas] of Object.entries(found)) {
+    if (canvas) canvas.start();
+    else document.getElementById(`first-${name}`).hidden = true;
+  }
+  if (page.shapes) new DataTable(document.getElementById("first-shapes"), page.shapes);
+  window.profileFirst = found;
+  performance.mark("first-screen");
+  requestAnimationFrame(() => setTimeout(() => performance.mark("first-screen-painted")));
+}

@@ -1,0 +1,206 @@
+// The icicle on the first screen: run, stages, submodules, blocks, operators below each other, each as
+// wide as its time. Drawn from `page.icicle`, the largest nodes of the analysis's module tree.
+
+const ICICLE = { row: 22, rows: 7, gap: 1 }; // pixels, rows that are seen at once
+const PEAKS = [0.1, 0.25, 0.5, 0.75]; // of peak: where the colours change
+
+class Icicle extends FirstCanvas {
+  constructor(place) {
+    super(place);
+    const { values, parent } = page.icicle;
+    this.values = values;
+    this.parent = parent;
+    this.nodes = new Nodes({ ...page.icicle, kind: page.icicle.codes.kind, name: page.icicle.own, label: values.name });
+    this.children = parent.map(() => []);
+    parent.forEach((above, node) => above >= 0 && this.children[above].push(node));
+    this.root = this.zoomed = Math.max(parent.indexOf(-1), 0);
+    this.mode = "role";
+    this.lay(this.root, 0, 0);
+    this.show(this.root);
+    this.colour = place.querySelector("select");
+    this.back = place.querySelector("[data-icicle=back]");
+  }
+
+  get height() { return ICICLE.row * ICICLE.rows; }
+
+  // Where each node begins, ns from the root's left edge, and how deep it lies. Stages follow each
+  // other as they ran; what is in a submodule has the largest first.
+  lay(root) {
+    const { elapsed_ns: elapsed } = this.values, kinds = page.icicle.codes.kind;
+    this.begin = new Float64Array(elapsed.length);
+    this.depth = new Int32Array(elapsed.length);
+    const rest = [root];
+    while (rest.length) {
+      const node = rest.pop(), below = this.children[node];
+      if (kinds[node] !== "run") below.sort((a, b) => elapsed[b] - elapsed[a] || a - b);
+      let at = this.begin[node];
+      for (const child of below) {
+        this.begin[child] = at;
+        this.depth[child] = this.depth[node] + 1;
+        at += elapsed[child];
+        rest.push(child);
+      }
+    }
+  }
+
+  // Draw `node` over the whole width from now on, and what is in it.
+  show(node) {
+    this.zoomed = node;
+    this.items = [];
+    const rest = [node];
+    while (rest.length) {
+      const next = rest.pop();
+      if (this.depth[next] - this.depth[node] >= ICICLE.rows) continue;
+      this.items.push({ node: next });
+      rest.push(...this.children[next].toReversed());
+    }
+    this.at = 0;
+  }
+
+  box({ node }) {
+    const { elapsed_ns: elapsed } = this.values, scale = this.width / elapsed[this.zoomed];
+    return {
+      left: (this.begin[node] - this.begin[this.zoomed]) * scale,
+      top: (this.depth[node] - this.depth[this.zoomed]) * ICICLE.row,
+      width: elapsed[node] * scale, height: ICICLE.row - ICICLE.gap,
+    };
+  }
+
+  // Names of the trace are as they are; what has none is called by a word.
+  name(node) {
+    const name = this.values.name[node] ?? "";
+    return { run: name === "run", untraced: true }[page.icicle.codes.kind[node]] ? say(name) : name;
+  }
+
+  // What a node is of, as far as the choice can tell.
+  told({ node }) { return this.nodes.picks[node]; }
+
+  // That, or as much of it as the run has.
+  pick({ node }) {
+    const pick = Object.entries(this.told({ node })).filter(([, value]) => value !== undefined);
+    return Object.fromEntries(pick.filter(([dimension, value]) => !report.choice || report.choice.exists(dimension, value)));
+  }
+
+  sentence({ node }) {
+    const { elapsed_ns: elapsed, share, role, executions } = this.values, notes = [];
+    const names = [];
+    for (let at = node; at >= 0; at = this.parent[at]) names.unshift(this.name(at));
+    if (executions[node] !== null) notes.push(say("executions: {count}", { count: format.count(executions[node]) }));
+    if (role[node]) notes.push(say("role {value}", { value: role[node] }));
+    notes.push(this.peak(node), this.bound(node));
+    return [`${names.join(" › ")}: ${format.duration(elapsed[node])}`, format.percent(share[node] ?? 0), ...notes.filter(Boolean)].join(", ");
+  }
+
+  peak(node) {
+    const part = this.values.flops_of_peak[node];
+    return part === null ? "" : say("{share} of peak", { share: format.percent(part) });
+  }
+
+  bound(node) {
+    const word = this.values.bound[node];
+    return word ? say(word) : "";
+  }
+
+  pair(node) {
+    const { palette, icicle: { codes } } = page, plain = { light: palette.page.band.light, dark: palette.page.line.dark };
+    if (["run", "stage"].includes(codes.kind[node])) return plain;
+    if (this.mode === "bound") return palette.bounds[codes.bound[node]] ?? plain;
+    if (this.mode === "peak") {
+      const part = this.values.flops_of_peak[node];
+      return part === null ? plain : palette.peaks[PEAKS.filter((limit) => part >= limit).length];
+    }
+    return palette.roles[this.values.role[node]] ?? plain;
+  }
+
+  // The name with what the colour says, as far as there is room.
+  texts(node) {
+    const name = this.name(node), short = shortened(name, 24);
+    const more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
+    const time = format.duration(this.values.elapsed_ns[node]);
+    return [more && more !== name && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
+  }
+
+  paint(context) {
+    for (const item of this.items) {
+      const { left, top, width, height } = this.box(item);
+      if (width < 0.3) continue; // the table has it
+      const fill = this.fill(this.pair(item.node)[this.theme], item);
+      context.fillStyle = fill;
+      context.fillRect(left, top, Math.max(width - (width > 3 ? 1 : 0), 0.3), height);
+      const stripe = width > 8 && page.icicle.codes.kind[item.node] === "submodule" ? 5 : 0;
+      if (stripe) {
+        context.fillStyle = this.fill((page.palette.submodules[this.values.name[item.node]] ?? page.palette.host)[this.theme], item);
+        context.fillRect(left, top, stripe, height);
+      }
+      if (width > 26) this.label(context, this.texts(item.node), left + stripe, top, width - stripe, height, fill);
+    }
+    if (this.back) this.back.disabled = this.zoomed === this.root;
+  }
+
+  legend() {
+    const { palette } = page, nodes = this.items.map(({ node }) => node);
+    if (this.mode === "peak") {
+      const limits = [0, ...PEAKS, 1];
+      return palette.peaks.map((pair, i) => [pair, `${Math.round(limits[i] * 100)}–${Math.round(limits[i + 1] * 100)}${SPACE}%`]);
+    }
+    const bound = this.mode === "bound", [colours, used] = bound
+      ? [palette.bounds, new Map(nodes.map((node) => [page.icicle.codes.bound[node], this.bound(node)]))]
+      : [palette.roles, new Map(nodes.map((node) => [this.values.role[node], this.values.role[node]]))];
+    return Object.entries(colours).filter(([name]) => used.has(name)).map(([name, pair]) => [pair, used.get(name)]);
+  }
+
+  hint() { return say("Arrow keys move, Enter zooms in, Escape back; a click or Space chooses."); }
+
+  listen() {
+    super.listen();
+    this.canvas.addEventListener("dblclick", (event) => this.zoom(this.under(event)?.node));
+    this.back.addEventListener("click", () => this.out());
+    this.colour.addEventListener("change", () => {
+      this.mode = this.colour.value;
+      this.draw();
+    });
+  }
+
+  zoom(node) {
+    if (node === undefined || !this.children[node].length || node === this.zoomed) return;
+    this.hovered = null;
+    this.show(node);
+    this.say(this.items[0]);
+    this.draw();
+  }
+
+  out() {
+    const from = this.zoomed, above = this.parent[from];
+    if (above < 0) return false;
+    this.zoom(above);
+    this.at = this.items.findIndex(({ node }) => node === from);
+    this.draw();
+    return true;
+  }
+
+  pressed(event) {
+    if (event.key === "Enter") this.zoom(this.items[this.at].node);
+    else if (event.key !== "Escape" || !this.out()) return false;
+    event.preventDefault();
+    return true;
+  }
+
+  // Up to what a node is in, down to the first in it, along the row.
+  move(key) {
+    const { node } = this.items[this.at], number = (wanted) => this.items.findIndex((item) => item.node === wanted);
+    if (key === "ArrowUp") return node === this.zoomed ? this.at : number(this.parent[node]);
+    if (key === "ArrowDown") return this.children[node].length ? number(this.children[node][0]) : this.at;
+    const row = this.items.filter((item) => this.depth[item.node] === this.depth[node]).sort((a, b) => this.begin[a.node] - this.begin[b.node]);
+    const next = row[row.findIndex((item) => item.node === node) + (key === "ArrowLeft" ? -1 : 1)];
+    return next ? this.items.indexOf(next) : this.at;
+  }
+
+  table() {
+    const { values } = this, names = Object.keys(values);
+    const rows = this.parent.map((_, node) => ({
+      ...Object.fromEntries(names.map((name) => [name, values[name][node]])),
+      name: (SPACE + SPACE).repeat(this.depth[node]) + this.name(node),
+    }));
+    return { name: message("module tree"), columns: page.icicle.columns, rows };
+  }
+}

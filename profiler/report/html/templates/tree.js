@@ -1,0 +1,230 @@
+// The module tree: rows that unfold, told apart by how deep they lie; a row chooses what it stands for.
+
+const OF_NODE = ["stage", "submodule", "module", "role", "operator"]; // dimensions that a node chooses
+const OPEN_DEPTH = 2; // nodes above are open at first
+const MOST_OPEN = 400; // rows at once before a reader asks for more
+
+// `blocks.[0-22,24].attn` as a test of layers: `*` is any number, `[…]` one of these.
+const madeOfModules = new Map();
+function moduleTest(module) {
+  if (!madeOfModules.has(module)) {
+    const ranges = [];
+    const source = module.split(/(\*|\[[0-9,-]+\])/).map((part, at) => {
+      if (at % 2 === 0) return part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+      ranges.push(part === "*" ? null : part.slice(1, -1).split(",").map((range) => range.split("-").map(Number)));
+      return "([0-9]+|\\*)";
+    }).join("");
+    madeOfModules.set(module, { form: new RegExp(`^${source}(?:\\.|$)`), ranges });
+  }
+  return madeOfModules.get(module);
+}
+
+// Whether a layer lies in a module: `/` and `.` both part a path.
+function liesIn(layer, module) {
+  if (typeof layer !== "string") return false;
+  const { form, ranges } = moduleTest(module), found = form.exec(layer.replace(/^\//, "").replace(/\//g, "."));
+  return found !== null && ranges.every((wanted, at) => wanted === null || found[at + 1] === "*" ||
+    wanted.some(([first, last = first]) => first <= Number(found[at + 1]) && Number(found[at + 1]) <= last));
+}
+
+// The layer that an operator in a module has where the trace tells op types in it, numbers folded.
+function layerOf(path, name) { return path ? pattern(`${path.replace(/\[[0-9,-]+\]/g, "*")}/${name}`) : name; }
+
+// The tree that values of a table are: parents (-1 of the first), children, and what each node chooses.
+class Nodes {
+  constructor({ depth, name, kind, label }) {
+    Object.assign(this, { depth: [], parent: [], children: depth.map(() => []), picks: [], paths: [] });
+    const way = [];
+    depth.forEach((told, i) => {
+      const deep = Math.min(told, way.length); // a node lies in the one before it or around that
+      way.length = deep;
+      this.depth.push(deep);
+      this.parent.push(deep ? way[deep - 1] : -1);
+      if (deep) this.children[way[deep - 1]].push(i);
+      way.push(i);
+      this.place(i, kind[i], name[i] ?? label[i]);
+    });
+  }
+
+  place(i, kind, name) {
+    const up = this.parent[i], above = this.picks[up] ?? {}, path = this.paths[up] ?? "";
+    this.paths.push(kind === "module" ? (path ? `${path}.${name}` : name) : path);
+    const { stage, submodule, role } = above, module = path || undefined;
+    this.picks.push({
+      stage: { stage: name }, submodule: { stage, submodule: name }, module: { stage, submodule, module: this.paths[i] },
+      role: { stage, submodule, role: name }, operator: { stage, submodule, module, role, operator: layerOf(path, name) },
+    }[kind] ?? {});
+  }
+}
+
+// The paths of modules that trees of this page have.
+function modulePaths() {
+  const trees = Object.values(page.tables_shown).filter(({ nested }) => nested);
+  return trees.flatMap(({ values }) => new Nodes(values).paths).filter(Boolean);
+}
+
+class ModuleTree extends DataTable {
+  get nodes() { return this.made ??= new Nodes(this.values); }
+
+  // The nodes that are open: those around the longest way down to begin with.
+  get open() {
+    if (this.opened) return this.opened;
+    const { depth, children } = this.nodes, longest = (i) => children[i].reduce((most, child) => (this.values.elapsed_ns[child] > (this.values.elapsed_ns[most] ?? -1) ? child : most), -1);
+    this.opened = new Set(depth.flatMap((deep, i) => (deep < OPEN_DEPTH && children[i].length ? [i] : [])));
+    for (let i = longest(0); i >= 0 && children[i].length && this.opened.size < 12; i = longest(i)) this.opened.add(i);
+    return this.opened;
+  }
+
+  constructor(holder, table) {
+    super(holder, table);
+    this.rows.parentElement.setAttribute("role", "treegrid");
+    this.all = element("button", { type: "button", class: "quiet", onclick: () => this.unfold(true) });
+    this.none = element("button", { type: "button", class: "quiet", onclick: () => this.unfold(false) });
+    holder.querySelector(".tools")?.append(this.all, this.none);
+    this.rows.addEventListener("focusin", (event) => this.stop(event.target.closest("tr")));
+    this.speak();
+  }
+
+  speak() {
+    super.speak();
+    if (this.all) this.all.textContent = say("Expand all");
+    if (this.none) this.none.textContent = say("Collapse all");
+  }
+
+  // Nodes stand for the whole run: a choice marks them and hides none.
+  telling() { return undefined; }
+
+  kept() { return true; }
+
+  measure() {
+    super.measure();
+    this.haystack = this.haystack.map((text, i) => `${text}\n${this.nodes.paths[i].toLowerCase()}`);
+  }
+
+  // What is searched for with the nodes around it; else what is open. Nodes of one node by the column
+  // that sorts.
+  found() {
+    this.limit = Math.max(this.limit, MOST_OPEN);
+    const asked = this.asked(), { depth, parent, children } = this.nodes, shown = new Set();
+    if (asked.length) {
+      depth.forEach((_, i) => {
+        if (!asked.every((test) => test(i))) return;
+        for (let at = i; at >= 0 && !shown.has(at); at = parent[at]) shown.add(at);
+      });
+    }
+    this.searching = asked.length > 0;
+    const values = this.values[this.order.column], sign = this.order.down ? -1 : 1, rows = [];
+    const apart = (a, b) => {
+      const one = values[a] ?? null, other = values[b] ?? null;
+      if (one === null || other === null) return (one === null) - (other === null) || a - b;
+      return (one < other ? -1 : one > other ? 1 : 0) * sign || a - b;
+    };
+    const visit = (i) => {
+      if (this.searching && !shown.has(i)) return;
+      rows.push(i);
+      if (!this.searching && !this.open.has(i)) return;
+      const inner = values ? children[i].slice().sort(apart) : children[i];
+      for (const child of inner) visit(child);
+    };
+    depth.forEach((deep, i) => !deep && visit(i));
+    return rows;
+  }
+
+  // What a row chooses, as far as this run has it: of the stage only where its submodule is in several.
+  pickOf(i) {
+    const pick = Object.fromEntries(Object.entries(this.nodes.picks[i]).filter(([, value]) => value !== undefined));
+    const alone = pick.module !== undefined && this.nodes.children[this.nodes.parent[i]]?.length === 1;
+    if (alone && pick.operator !== undefined && !this.choice?.exists("operator", pick.operator)) delete pick.operator;
+    const told = Object.keys(pick).at(-1);
+    if (!told || !this.choice?.exists(told, pick[told])) return null;
+    if (pick.submodule !== undefined && this.stagesOf(pick.submodule) < 2) delete pick.stage;
+    return Object.fromEntries(Object.entries(pick).filter(([dimension, value]) => this.choice.exists(dimension, value)));
+  }
+
+  stagesOf(submodule) {
+    this.stages ??= this.nodes.picks.reduce((found, pick, i) => (this.values.kind[i] === "submodule" ? found.set(pick.submodule, (found.get(pick.submodule) ?? 0) + 1) : found), new Map());
+    return this.stages.get(submodule) ?? 0;
+  }
+
+  isChosen(pick) {
+    return OF_NODE.every((name) => (pick[name] === undefined ? !this.choice.of(name).length : this.choice.of(name).length === 1 && this.choice.has(name, pick[name])));
+  }
+
+  // Choose what a row stands for instead of what another one did; once more lets it go.
+  select(i) {
+    const pick = this.pickOf(i);
+    if (!pick) return;
+    const next = new Map([...this.choice.values].filter(([name]) => !OF_NODE.includes(name)));
+    if (!this.isChosen(pick)) for (const [name, value] of Object.entries(pick)) next.set(name, [value]);
+    inPlace(this.rows, () => this.choice.become(next));
+  }
+
+  toggle(i, open = !this.open.has(i)) {
+    if (!this.nodes.children[i].length || this.searching) return;
+    if (open) this.open.add(i); else this.open.delete(i);
+    this.draw();
+  }
+
+  unfold(all) {
+    const { depth, children } = this.nodes;
+    this.opened = new Set(depth.flatMap((deep, i) => (children[i].length && (all || deep < OPEN_DEPTH) ? [i] : [])));
+    this.draw();
+  }
+
+  pickable(name, value, content) { return content; }
+
+  row(i) {
+    const row = super.row(i), { depth, children } = this.nodes, first = row.cells[0], pick = this.pickOf(i);
+    const open = this.searching || this.open.has(i);
+    row.dataset.node = String(i);
+    row.tabIndex = -1;
+    row.setAttribute("aria-level", String(depth[i] + 1));
+    if (children[i].length) row.setAttribute("aria-expanded", String(open));
+    if (pick) row.setAttribute("aria-selected", String(this.isChosen(pick)));
+    const mark = element("span", { class: "unfold", "aria-hidden": "true" }, children[i].length ? (open ? "▾" : "▸") : "");
+    const label = element("span", { class: pick ? "node picks" : "node" });
+    label.append(...first.childNodes);
+    first.append(mark, label);
+    first.classList.add("nested");
+    first.style.setProperty("--depth", String(depth[i]));
+    mark.addEventListener("click", () => this.toggle(i));
+    label.addEventListener("click", () => (pick ? this.select(i) : this.toggle(i)));
+    return row;
+  }
+
+  // One row is a stop of Tab: the one that had the focus, else the first.
+  letIn() {
+    const rows = [...this.rows.rows], found = rows.find(({ dataset }) => dataset.node === this.at) ?? rows[0];
+    if (found) found.tabIndex = 0;
+    if (this.focused) found?.focus({ preventScroll: true });
+  }
+
+  draw() {
+    this.focused = this.rows.contains(document.activeElement);
+    super.draw();
+  }
+
+  stop(row) {
+    if (!row) return;
+    for (const other of this.rows.querySelectorAll("tr[tabindex='0']")) other.tabIndex = -1;
+    row.tabIndex = 0;
+    this.at = row.dataset.node;
+  }
+
+  walk(event) {
+    const row = event.target.closest?.("tr");
+    if (!row || event.altKey || event.ctrlKey || event.metaKey) return;
+    const rows = [...this.rows.rows], at = rows.indexOf(row), i = Number(row.dataset.node), open = row.getAttribute("aria-expanded");
+    const to = (other) => other?.focus();
+    const keys = {
+      ArrowDown: () => to(rows[at + 1]), ArrowUp: () => to(rows[at - 1]), Home: () => to(rows[0]), End: () => to(rows.at(-1)),
+      ArrowRight: () => (open === "false" ? this.toggle(i, true) : open && to(rows[at + 1])),
+      ArrowLeft: () => (open === "true" && !this.searching ? this.toggle(i, false) : to(rows.find(({ dataset }) => Number(dataset.node) === this.nodes.parent[i]))),
+      Enter: () => this.select(i), " ": () => this.select(i),
+    };
+    if (!Object.hasOwn(keys, event.key)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    keys[event.key]();
+  }
+}

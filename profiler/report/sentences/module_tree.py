@@ -1,0 +1,21 @@
+"""What is said of the nodes of the module tree."""
+
+from __future__ import annotations
+
+from profiler.analysis.module_tree.codes import Node
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    Node: {
+        Node.RUN: said("run"),
+        Node.STAGE: said("stage"),
+        Node.SUBMODULE: said("submodule"),
+        Node.MODULE: said("module"),
+        Node.ROLE: said("role"),
+        Node.OPERATOR: said("operator"),
+        Node.UNTRACED: said("calls without operators"),
+    },
+}

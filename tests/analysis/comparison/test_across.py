@@ -1,0 +1,223 @@
+"""Runs of different producers: by what they are compared, and what is said of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from profiler.analysis.comparison.compare import compare
+from profiler.analysis.comparison.measure import measure
+from profiler.importers.importing import import_trace
+from profiler.report.sentences.worded import worded
+from profiler.sources.load import load
+from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
+from tests.corpus import CORPUS, needs_corpus
+from tests.importers.onnxruntime.test_profiles import node, run
+from tests.importers.onnxruntime.test_profiles import written as profile
+from tests.importers.tensorrt.test_exports import row
+from tests.importers.tensorrt.test_exports import written as exported
+from tests.runs import Command, make_call, make_run, make_span
+
+COPY = "Reformatting CopyNode for Input Tensor 0 to Conv_0 + Relu_1"
+ENGINE = {  # ms
+    COPY: 0.1,
+    "Conv_0 + Relu_1": 0.4,
+    "PWN(Sigmoid_2, Mul_3)": 0.2,
+    "__myl_Add_myl0_1": 0.05,
+}
+TIME = {"name": "", "timeMs": 1.0, "averageMs": 1.0, "percentage": 1.0}
+NODES = {"Conv_0": 900, "Relu_1": 300, "Sigmoid_2": 200, "Mul_3": 100, "Cast_9": 50}  # µs
+
+
+def _engine(tmp_path, *, inferences=4):
+    times = [{"count": 1}] + [
+        {"name": name, "timeMs": ms, "averageMs": ms, "percentage": 1}
+        for name, ms in ENGINE.items()
+    ]
+    rows = [row(300 + 10 * number, 0.75) for number in range(inferences)]
+    files = {"profile": times} | ({"timing": rows} if inferences else {})
+    return import_trace(exported(tmp_path / "engine", **files), tmp_path / "traces")
+
+
+def _session(tmp_path, times=None, *, runs=3):
+    """A profile of ONNX Runtime, whose first run takes twice as long."""
+    at, events = 0, []
+    for number in range(runs):
+        begin, factor = at, 1 if number else 2
+        for name, us in (times or NODES).items():
+            events.append(node(name, at, us * factor, op=name.partition("_")[0]))
+            at += us * factor
+        events.append(run(begin, at - begin))
+        at += 1000
+    return import_trace([profile(tmp_path / "session.json", *events)], tmp_path / "traces")
+
+
+def _notes(comparison):
+    return [str(worded(note)).replace("\N{NO-BREAK SPACE}", " ") for note in comparison.notes]
+
+
+@pytest.mark.parametrize("inferences", [0, 4])
+def test_layers_of_tensorrt_are_sets_of_onnx_nodes(tmp_path, inferences):
+    """A fused layer and the copies for it beside the nodes that it replaced, of an inference each,
+    without the first one; what remains is there with its time."""
+    base, new = (load(_engine(tmp_path, inferences=inferences)), load(_session(tmp_path)))
+    found = compare([measure(base)], [measure(new)])
+    rows = found.nodes.select("base_layers", "new_layers", "base_ns", "new_ns").rows()
+    assert rows == [
+        (f"{COPY}, Conv_0 + Relu_1", "Conv_0, Relu_1", 500_000, 1_200_000),
+        ("PWN(Sigmoid_2, Mul_3)", "Sigmoid_2, Mul_3", 200_000, 300_000),
+        ("__myl_Add_myl0_1", None, 50_000, None),
+        (None, "Cast_9", None, 50_000),
+    ]
+    assert found.level == "node"
+    assert "compared by ONNX node" in _notes(found)
+
+
+def test_inferences_are_compared_one_by_one(tmp_path):
+    """How many there were was the recorder's choice: end to end is that of one, steady ones
+    apart."""
+    base, new = load(_engine(tmp_path)), load(_session(tmp_path))
+    found = compare([measure(base)], [measure(new)]).metrics
+    whole = found.filter(pl.col("metric") == "end_to_end").row(0, named=True)
+    assert (whole["base_count"], whole["new_count"], whole["calls"]) == (3, 2, "steady")
+    assert whole["new_ns"] == 1_550_000
+    assert 750_000 <= whole["base_ns"] <= 4_000_000
+    busy = found.filter(pl.col("level") == "busy").row(0, named=True)
+    assert (busy["base_ns"], busy["new_ns"]) == (750_000, 1_550_000)
+
+
+def test_a_real_session_beside_an_engine(tmp_path):
+    """Names that ONNX Runtime itself gives: what its fusions made of a product and a sum, and a
+    convolution in another layout, are found by the nodes of the engine."""
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the run extra")
+    onnx = pytest.importorskip("onnx", reason="needs the run extra")
+    np = pytest.importorskip("numpy")
+    made, values = onnx.helper, np.random.default_rng(0).standard_normal
+    weights = {"w": (16, 16, 3, 3), "m": (64, 64), "b": (64,)}
+    nodes = [
+        made.make_node("Conv", ["x", "w"], ["/c/Conv_output_0"], name="/c/Conv", pads=[1] * 4),
+        made.make_node("Relu", ["/c/Conv_output_0"], ["/r/Relu_output_0"], name="/r/Relu"),
+        made.make_node("Flatten", ["/r/Relu_output_0"], ["f"], name="/Flatten"),
+        made.make_node("Reshape", ["f", "to"], ["p"], name="/Reshape"),
+        made.make_node("MatMul", ["p", "m"], ["q"], name="/l/MatMul"),
+        made.make_node("Add", ["q", "b"], ["y"], name="/l/Add"),
+    ]
+    stored = [
+        onnx.numpy_helper.from_array(values(dims).astype(np.float32), name)
+        for name, dims in weights.items()
+    ]
+    stored.append(onnx.numpy_helper.from_array(np.array([-1, 64]), "to"))
+    dtype = onnx.TensorProto.FLOAT
+    graph = made.make_graph(
+        nodes,
+        "g",
+        [made.make_tensor_value_info("x", dtype, [1, 16, 8, 8])],
+        [made.make_tensor_value_info("y", dtype, [16, 64])],
+        stored,
+    )
+    model = made.make_model(graph, opset_imports=[made.make_opsetid("", 17)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "session")
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    for _ in range(3):
+        session.run(None, {"x": np.ones((1, 16, 8, 8), np.float32)})
+    recorded = import_trace([Path(session.end_profiling())], tmp_path / "traces")
+    layers = ("/c/Conv + /r/Relu", "/Flatten + /Reshape", "/l/MatMul + /l/Add")
+    times = [{"count": 1}, *({**TIME, "name": name} for name in layers)]
+    engine = import_trace(exported(tmp_path / "engine", profile=times), tmp_path / "traces")
+    found = compare([measure(load(engine))], [measure(load(recorded))])
+    matched = dict(found.nodes.drop_nulls().select("base_layers", "new_count").rows())
+    assert matched["/c/Conv + /r/Relu"] >= 1
+    assert matched["/l/MatMul + /l/Add"] >= 1
+    assert found.nodes["base_ns"].sum() == 3_000_000
+    layers = load(recorded).commands["duration_ns"]
+    assert found.nodes["new_ns"].sum() < layers.sum()
+
+
+@cache
+def _sample(path):
+    paths = sorted(CORPUS.glob(path))
+    assert paths
+    return measure(load(paths[0]))
+
+
+H100 = "torch_pairs/*h100.json.gz"
+MI300 = "torch_pairs/*mi300.json.gz"
+A100 = "tensorrt/resnet_fp16_a100.profile.json"
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("base", "new", "level"),
+    [
+        (H100, MI300, "module"),
+        ("nsys/healthy_1pct.sqlite", H100, "sort"),
+        (H100, "nsys/healthy_1pct.sqlite", "sort"),
+        ("rocprofv3/908_results.json.gz", MI300, "submodule"),
+        (A100, "ort/*.json.gz", "role"),
+        ("tensorrt/RTX-3090_fp16", "tensorrt/RTX-3090_fp32", "node"),
+        ("ort/*.json.gz", H100, "sort"),
+    ],
+)
+def test_the_finest_level_of_two_producers(base, new, level):
+    """Whatever wrote the two, they are compared by what both know, and a line says by what; never
+    as a whole that is only in one and another that is only in the other."""
+    found = compare([_sample(base)], [_sample(new)])
+    assert found.level == level
+    alone = found.metrics.filter(pl.col("verdict").str.starts_with("only_in"))
+    assert set(alone["level"]) <= {"role", "module", "modules"}
+    said = [note for note in _notes(found) if note.startswith("compared by ")]
+    assert len(said) == (level != "module")
+    if level == "sort":
+        assert said[0].startswith("compared by kind of work: ")
+
+
+def _run(names, times):
+    """A run of one pipeline call in which each submodule takes its time, in one kernel."""
+    calls, commands, at = [], [], 0
+    for number, (name, time) in enumerate(zip(names, times, strict=True)):
+        calls.append(make_call(number, name, at, at + time, stage="run", pipeline=0, step=-1))
+        place = (number, calls[-1].device, "stream 7", "compute")
+        commands.append(Command(*place, "sgemm_128x64", at, time))
+        at += time
+    return make_run(calls, commands, [make_span("pipeline", "P", 0, at, pipeline=0)])
+
+
+def test_submodules_without_a_name_in_common():
+    """The only ones of both sides are a pair; several are compared as one."""
+    pair = compared(_run(["a"], [100]), _run(["b"], [150]))
+    assert pair.metrics.filter(pl.col("level") == "submodule").select(
+        "base_ns", "new_ns"
+    ).rows() == [(100, 150)]
+    assert "a of base is compared with b of new" in _notes(pair)
+    together = compared(_run(["a", "c"], [100, 30]), _run(["b"], [150]))
+    rows = together.metrics.filter(pl.col("level") == "submodule")
+    assert rows.select("submodule", "base_ns", "new_ns").rows() == [("run", 130, 150)]
+
+
+@pytest.mark.parametrize(
+    ("base", "new"),
+    [
+        ([steps_run(BASE)], [steps_run(SLOWER)]),
+        ([steps_run(BASE, BASE, SLOWER)], [steps_run(SLOWER, SLOWER)]),
+        ([steps_run(BASE, untraced=(2, 3))], [steps_run(SLOWER), steps_run(BASE)]),
+    ],
+)
+def test_a_waterfall_adds_up(base, new):
+    """Submodules and what is between them make the whole, roles and idle time a submodule: on both
+    sides, so that differences do."""
+    found = compared(base, new).waterfall
+    columns = ["base_ns", "new_ns", "difference_ns"]
+    level = pl.col("level")
+    whole = found.filter(level == "end_to_end").select(columns).row(0)
+    parts = found.filter(level.is_in(["submodule", "between"])).select(columns)
+    assert parts.sum().row(0) == whole
+    inside = found.filter(level.is_in(["role", "idle"])).select(columns)
+    assert inside.sum().row(0) == found.filter(level == "submodule").select(columns).row(0)
+    assert whole[1] - whole[0] == whole[2]

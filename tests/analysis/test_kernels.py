@@ -1,0 +1,86 @@
+"""How long each kernel takes: its executions, ordered by hand."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis.analyze import analyze
+from tests.examples import examples
+from tests.runs import Command, make_call, make_run, tiny_run
+
+
+def _run(rows):
+    """One call on two devices: kernel, device, duration, category."""
+    calls = [make_call(0, "transformer", 0, 10_000, device="cuda:0")]
+    commands = [
+        Command(
+            *(0, device, "stream 7", category, f"layer.{at % 3}", 10 * at, took, "aten::mm"),
+            kernel=kernel,
+        )
+        for at, (kernel, device, took, category) in enumerate(rows)
+    ]
+    return make_run(calls, commands)
+
+
+def test_executions_of_a_kernel():
+    """Of a hundred of 1 to 100 ns: half take 51 at most, 99 take 100; another device is apart."""
+    rows = [("gemm", "cuda:0", took, "compute") for took in range(100, 0, -1)]
+    rows += [("gemm", "cuda:1", 7, "compute"), ("copy", "cuda:1", 21, "dma")]
+    table = analyze(_run(rows)).kernels
+    assert table.drop("mean_ns", "layers").rows() == [
+        ("gemm", "cuda:0", 100, 5050, 1.0, 51, 100, 1, 100),
+        ("copy", "cuda:1", 1, 21, 0.75, 21, 21, 21, 21),
+        ("gemm", "cuda:1", 1, 7, 0.25, 7, 7, 7, 7),
+    ]
+    assert table["layers"].to_list() == [3, 1, 1]
+
+
+def test_host_work_and_what_never_closed():
+    """Launches are no kernels; a kernel that never closed took no time."""
+    rows = [("launch", "cuda:0", 50, "host"), ("gemm", "cuda:0", -1, "compute")]
+    table = analyze(_run(rows)).kernels
+    assert table.select("kernel", "executions", "total_ns", "share").rows() == [
+        ("gemm", 1, 0, None)
+    ]
+
+
+def test_nodes_are_no_kernels():
+    """Of runs whose producer tells no kernels the table is empty."""
+    assert analyze(tiny_run()).kernels.is_empty()
+
+
+_ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from(["cuda:0", "cuda:1"]),
+        st.integers(0, 50),
+        st.sampled_from(["compute", "copy", "sync", "host"]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@settings(deadline=None, max_examples=examples(50))
+@given(_ROWS)
+def test_rows_are_those_of_a_plain_tally(rows):
+    """Each number is that of the sorted times of a kernel's executions on a device."""
+    tallies: dict[tuple[str, str], list[int]] = {}
+    for kernel, device, took, category in rows:
+        if category in ("compute", "copy"):
+            tallies.setdefault((kernel, device), []).append(took)
+    table = analyze(_run(rows)).kernels
+    assert len(table) == len(tallies)
+    for row in table.to_dicts():
+        times = sorted(tallies[row["kernel"], row["device"]])
+        last = len(times) - 1
+        expected = (len(times), sum(times), times[0], times[-1])
+        assert (row["executions"], row["total_ns"], row["min_ns"], row["max_ns"]) == expected
+        assert row["p50_ns"] == times[math.ceil(0.5 * last)]
+        assert row["p99_ns"] == times[math.ceil(0.99 * last)]
+        whole = sum(sum(each) for (_, device), each in tallies.items() if device == row["device"])
+        assert row["share"] == (row["total_ns"] / whole if whole else None)
+    assert table["total_ns"].is_sorted(descending=True)

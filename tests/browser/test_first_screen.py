@@ -1,0 +1,234 @@
+"""The first screen of the page: what it shows, when, and by which keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.report.palette import SURFACE
+from profiler.table.run import Run
+from tests.browser.report_page import ReportPage, chips, opened
+
+pytestmark = pytest.mark.browser
+
+_IN = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+_RUN = "StableDiffusion3Pipeline"
+_HOUR = 3_600_000  # ms
+_SCREEN = {"width": 1280, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def shared(chromium: Any, path: Path) -> Iterator[ReportPage]:
+    """The page as it opens on a small screen, for tests that leave it as it was."""
+    with opened(chromium, path, viewport=_SCREEN) as report:
+        usable(report)
+        yield report
+
+
+@pytest.fixture
+def first(shared: ReportPage) -> Iterator[ReportPage]:
+    """That page at its top, with nothing chosen."""
+    yield shared
+    shared.page.evaluate("profileReport.choice.clear(); profileFirst.icicle.show(0)")
+    shared.page.evaluate("document.activeElement.blur(); scrollTo({ top: 0, behavior: 'instant' })")
+
+
+def usable(report: ReportPage) -> None:
+    report.page.wait_for_function("window.profileUsable > 0")
+
+
+def test_figures_wait_until_somebody_scrolls(chromium: Any, path: Path) -> None:
+    """However long nobody scrolls, plotly is not run."""
+    context = chromium.new_context(viewport=_SCREEN, reduced_motion="reduce")
+    report = ReportPage(context.new_page())
+    report.page.clock.install()
+    report.page.goto(path.as_uri())
+    usable(report)
+    report.page.evaluate("figuresInflated")
+    report.page.clock.fast_forward(_HOUR)
+    assert report.page.evaluate("window.Plotly") is None
+    context.close()
+
+
+def test_plotly_runs_behind_the_first_screen(chromium: Any, path: Path) -> None:
+    """A link of the contents to a section runs it, when the first screen and the timeline are
+    drawn, and the section has its figures."""
+    with opened(chromium, path, viewport=_SCREEN) as report:
+        usable(report)
+        assert report.page.evaluate("performance.getEntriesByName('plotly').length") == 0
+        report.page.locator("nav a[href='#time']").click()
+        report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
+        assert report.page.locator("#time .figure svg.main-svg").count() > 0
+        times = report.page.evaluate(
+            """["first-screen", "timeline", "plotly"].map((name) =>
+              performance.getEntriesByName(name)[0].startTime)"""
+        )
+        assert times == sorted(times)
+
+
+def test_paper_has_figures_that_nobody_scrolled_to(chromium: Any, path: Path) -> None:
+    """Printing draws what was not looked at yet, before the print begins."""
+    with opened(chromium, path, viewport=_SCREEN) as report:
+        usable(report)
+        report.page.evaluate("figuresInflated")
+        assert report.page.evaluate("window.Plotly") is None
+        report.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert report.page.evaluate(
+            """[...document.querySelectorAll("[data-figure]")].every(
+              (place) => place.hidden || place.data)"""
+        )
+        assert report.said == []
+
+
+def icicle_boxes(report: ReportPage) -> list[dict[str, Any]]:
+    """The rectangles that the icicle shows: node, place, and the node's share of the run."""
+    found: list[dict[str, Any]] = report.page.evaluate(
+        """() => {
+          const { icicle } = profileFirst, { elapsed_ns: elapsed, share } = icicle.values;
+          return icicle.items.map((item) => ({ ...item, ...icicle.box(item),
+            name: icicle.name(item.node), elapsed: elapsed[item.node], share: share[item.node],
+            total: icicle.width, parent: icicle.parent[item.node] }));
+        }"""
+    )
+    return found
+
+
+def status(report: ReportPage, name: str) -> str:
+    text: str = report.page.locator(f"#first-{name}-status").inner_text()
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_everything_stands_on_the_first_screen(first: ReportPage) -> None:
+    """Sentence, checks, devices over time, icicle, findings and shapes end above the fold, and all
+    is drawn before the timeline."""
+    for part in (
+        "h1",
+        ".answers",
+        ".bookkeeping",
+        "#first-strip",
+        "#first-icicle",
+        ".gains",
+        "#first-shapes",
+    ):
+        box = first.page.locator(part).bounding_box()
+        assert box["height"] > 0, part
+        assert box["y"] + box["height"] <= _SCREEN["height"], part
+    times = first.page.evaluate(
+        """["first-screen", "timeline"].map((name) =>
+          performance.getEntriesByName(name)[0].startTime)"""
+    )
+    assert times == sorted(times)
+    assert first.said == []
+
+
+def test_the_icicle_is_the_module_tree(first: ReportPage, run: Run) -> None:
+    """Each rectangle is as wide as its node's share of the run, in the one of what it is in and
+    beside its neighbours, and the node's time is that of the analysis."""
+    boxes = {box["node"]: box for box in icicle_boxes(first)}
+    assert len(boxes) > 10
+    for box in boxes.values():
+        assert box["width"] == pytest.approx(box["share"] * box["total"], rel=1e-3)
+        parent = boxes.get(box["parent"])
+        if parent is None:
+            assert box["name"] == _RUN
+            continue
+        assert box["top"] > parent["top"]
+        assert box["left"] >= parent["left"] - 1e-6
+        assert box["left"] + box["width"] <= parent["left"] + parent["width"] + 1e-6
+    rows: dict[float, list[tuple[float, float]]] = {}
+    for box in boxes.values():
+        rows.setdefault(box["top"], []).append((box["left"], box["left"] + box["width"]))
+    for row in map(sorted, rows.values()):
+        assert all(before[1] <= after[0] + 1e-6 for before, after in pairwise(row))
+    tree = analyze(run).module_tree
+    shown = {box["elapsed"] for box in boxes.values()}
+    assert shown <= set(tree["elapsed_ns"])
+    assert max(shown) == tree["elapsed_ns"].max()
+
+
+def test_keys_go_through_the_icicle(first: ReportPage) -> None:
+    """Arrows go down, along and up, Enter zooms, Escape leads back; Space chooses."""
+    canvas, keyboard = first.page.locator("#first-icicle canvas"), first.page.keyboard
+    canvas.focus()
+    assert status(first, "icicle").startswith(f"{_RUN}: ")
+    whole = icicle_boxes(first)
+    keyboard.press("ArrowDown")
+    stage = status(first, "icicle").split(":")[0]
+    assert stage.startswith(f"{_RUN} {_IN} ")
+    keyboard.press("ArrowRight")
+    second = status(first, "icicle").split(":")[0]
+    assert second not in (stage, _RUN)
+    keyboard.press("Enter")
+    zoomed = icicle_boxes(first)
+    assert zoomed[0]["width"] == pytest.approx(zoomed[0]["total"])
+    assert second == f"{_RUN} {_IN} {zoomed[0]['name']}"
+    keyboard.press("Escape")
+    assert icicle_boxes(first) == whole
+    keyboard.press("Space")
+    assert len(chips(first)) == 1
+    keyboard.press("Escape")
+    assert chips(first) == []
+
+
+def test_a_rectangle_chooses_what_it_is_of(first: ReportPage) -> None:
+    """A click on a submodule of the icicle and on a call of the strip choose these on the whole
+    page; the bar tells it without scrolling."""
+    (vae,) = [box for box in icicle_boxes(first) if box["name"] == "vae"]
+    place = {"x": vae["left"] + vae["width"] / 2, "y": vae["top"] + 8}
+    first.page.locator("#first-icicle canvas").click(position=place)
+    assert chips(first) == ["stage decode", "submodule vae"]
+    bar = first.page.locator(".chosen").bounding_box()
+    assert bar["y"] + bar["height"] <= _SCREEN["height"] + 1
+    first.page.evaluate("profileReport.choice.clear()")
+    box = first.page.evaluate(
+        """() => {
+          const { strip } = profileFirst;
+          const item = strip.items.find((item) => strip.told(item).step === 1);
+          return { ...strip.box(item), ...strip.told(item) };
+        }"""
+    )
+    middle = {"x": box["left"] + box["width"] / 2, "y": box["top"] + box["height"] / 2}
+    first.page.locator("#first-strip canvas").click(position=middle)
+    assert set(chips(first)) == {f"submodule {box['submodule']}", "step 1"}
+
+
+def test_each_canvas_has_its_table(first: ReportPage) -> None:
+    """What a canvas draws can be read as a table, row by row."""
+    for name in ("strip", "icicle"):
+        first.page.locator(f"#first-{name} summary").click()
+        table = first.page.locator(f"#first-{name} table")
+        assert table.is_visible()
+        drawn = first.page.evaluate("(name) => profileFirst[name].table().rows.length", name)
+        while first.page.locator(f"#first-{name} .more").is_visible():
+            first.page.locator(f"#first-{name} .more").click()
+        assert table.locator("tbody tr").count() == drawn
+
+
+def test_canvases_follow_the_theme(first: ReportPage) -> None:
+    """Both canvases have the page's ground, whichever theme is chosen."""
+    for scheme in ("dark", "light"):
+        first.page.evaluate("(scheme) => { report.theme = scheme; applyTheme(); }", scheme)
+        for name in ("strip", "icicle"):
+            ground = first.page.evaluate(
+                """(name) => { const { canvas } = profileFirst[name];
+                  const at = [canvas.width - 1, canvas.height - 1, 1, 1];
+                  return [...canvas.getContext("2d").getImageData(...at).data].slice(0, 3); }""",
+                name,
+            )
+            assert bytes(ground).hex() == SURFACE.on(scheme).lstrip("#"), name
+
+
+def test_a_telephone_shows_it_narrow(first: ReportPage) -> None:
+    """On a narrow screen nothing scrolls sideways, and both canvases fit."""
+    first.page.set_viewport_size({"width": 360, "height": 740})
+    first.page.wait_for_function(
+        "profileFirst.strip.width < 340 && profileFirst.icicle.width < 340"
+    )
+    assert first.page.evaluate("document.documentElement.scrollWidth") <= 360
+    first.page.set_viewport_size(_SCREEN)
+    first.page.wait_for_function("profileFirst.icicle.width > 900")

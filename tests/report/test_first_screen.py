@@ -1,0 +1,168 @@
+"""The page's first screen: the opening's values as HTML, and the tables that canvases draw."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.events import Drop, DropKind
+from profiler.report.html.devices_strip import strip_json
+from profiler.report.html.first_screen import shapes_json
+from profiler.report.html.header import header_html
+from profiler.report.html.icicle import icicle_json
+from profiler.report.html.timeline import timeline_of
+from profiler.sources.load import load
+from tests.report.generated import write_generated_bundle
+from tests.report.hostile import HOSTILE, hostile_analysis
+from tests.report.reader import QUESTIONS, answers, plain
+from tests.report.rendered import report_of
+from tests.runs import Command, make_call, make_run, tiny_run, why
+
+_SAMPLES = Path(__file__).parents[2] / "sample_traces"
+*_, _GO_ON = QUESTIONS  # a page has its contents for that
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    return load(write_generated_bundle(tmp_path_factory.mktemp("generated"), steps=2))
+
+
+def words(text):
+    """What HTML says, without its elements."""
+    apart = re.sub(r"</(p|li|dt|dd|div|h2|summary|bdi)>", " ", text)
+    return plain(html.unescape(re.sub(r"<[^>]+>", "", apart)))
+
+
+def test_the_first_screen_has_what_the_terminal_opens_with(generated):
+    """Facts, checks, advice and shapes of the opening stand in it, each with its value."""
+    report = report_of(analyze(generated))
+    header = {name: words(text) for name, text in header_html(report).items()}
+    opening = report.opening
+    assert opening.facts
+    assert opening.advice
+    for fact in opening.facts:
+        assert words(f"{fact.label} {fact.value}") in header["answers"]
+        assert words(fact.note) in header["answers"]
+    for check in opening.checks:
+        assert words(f"{check.label} {check.value}") in header["bookkeeping"]
+    for advice in opening.advice:
+        assert words(f"{advice.title} {advice.gain}") in header["gains"]
+        assert words(advice.change) in header["gains"]
+    shapes = shapes_json(opening)["values"]
+    assert (
+        shapes["label"] == analyze(generated).shapes["label"].head(len(shapes["label"])).to_list()
+    )
+
+
+@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x"])
+def test_the_first_screen_answers_the_readers_questions(sample):
+    """What a terminal's 40 lines answer of a run, the page does on its first screen."""
+    analysis = analyze(load(_SAMPLES / sample))
+    report = report_of(analysis)
+    shapes = shapes_json(report.opening)["values"]
+    peaks = (f"{part * 100:.1f}" for part in shapes.get("flops_of_peak", ()) if part is not None)
+    parts = (report.summary.headline, *header_html(report).values(), *shapes["label"], *peaks)
+    text = plain(" ".join(map(words, parts))).casefold()
+    for question, wanted in answers(analysis).items():
+        if question != _GO_ON:
+            for word in wanted:
+                assert word.casefold() in text, f"{question} {word!r}"
+
+
+def test_advice_leads_to_its_finding(generated):
+    """The links of the first screen name the articles of these findings."""
+    report = report_of(analyze(generated))
+    numbers = [int(at) for at in re.findall(r'#finding-(\d+)"', header_html(report)["gains"])]
+    (findings,) = [part.findings for s in report.sections for part in s.parts if part.findings]
+    assert [findings[at - 1] for at in numbers] == [one.finding for one in report.opening.advice]
+
+
+def test_bookkeeping_stands_out_only_where_something_is_wrong():
+    """A whole run has one quiet line; a drop comes first in it, as an alert with its note."""
+    quiet = header_html(report_of(analyze(tiny_run())))["bookkeeping"]
+    assert quiet.startswith('<details class="bookkeeping"><summary>')
+    assert 'role="alert"' not in quiet
+    drop = Drop(DropKind.TRUNCATED_FILE, "006.pb", 512, "bytes", why("cut: copy it again"))
+    text = header_html(report_of(analyze(tiny_run(drops=(drop,)))))["bookkeeping"]
+    assert text.startswith('<details class="bookkeeping wrong"><summary>')
+    assert text.count('role="alert"') == 1
+    assert text.index("Dropped") < text.index("Cost of tracing")
+    assert "cut: copy it again" in text
+
+
+def test_names_of_the_run_are_escaped():
+    """No name of a trace becomes markup on the first screen."""
+    text = "".join(header_html(report_of(hostile_analysis())).values())
+    assert not any(name in text for name in HOSTILE if "<" in name)
+
+
+def test_the_strip_has_the_calls_of_each_device():
+    """Begin, length, submodule and step of every call, as the timeline has them."""
+    run = tiny_run()
+    timeline = timeline_of(run)
+    found = strip_json(timeline)
+    calls = timeline.tables["calls"]
+    for lane in timeline.document["lanes"]:
+        if lane["kind"] != "calls":
+            continue
+        (device,) = [one for one in found["devices"] if one["device"] == lane["device"]]
+        rows = slice(lane["first"], lane["first"] + lane["count"])
+        for name in ("start", "duration", "submodule", "stage", "step"):
+            assert device[name] == calls[name][rows].tolist()
+    assert found["steps"]["step"] == [0, 1]
+
+
+def test_a_device_without_calls_has_the_stretches_of_their_commands():
+    """A second device is drawn where it worked for a call, under the call's submodule."""
+    calls = [make_call(0, "unet", 0, 100, device="cuda:0")]
+    commands = [
+        Command(0, "cuda:0", "s", "compute", "a", 0, 100),
+        Command(0, "cuda:1", "s", "compute", "b", 20, 10),
+        Command(0, "cuda:1", "s", "compute", "c", 50, 30),
+    ]
+    timeline = timeline_of(make_run(calls, commands))
+    (second,) = [d for d in strip_json(timeline)["devices"] if d["device"] == "cuda:1"]
+    assert (second["start"], second["duration"]) == ([20], [60])
+    assert timeline.document["strings"][second["submodule"][0]] == "unet"
+
+
+def test_many_calls_are_few_rectangles():
+    """Thousands of calls of one submodule that follow each other are one rectangle of their whole
+    stretch; another submodule among them keeps its own."""
+    calls = [make_call(i, "llm", 10 * i, 10 * i + 9, device="cuda:0") for i in range(3000)]
+    calls[1000] = make_call(1000, "vae", 10_000, 10_009, device="cuda:0")
+    (device,) = strip_json(timeline_of(make_run(calls)))["devices"]
+    assert device["start"] == [0, 10_000, 10_010]
+    assert device["duration"] == [9_999, 9, 19_989]
+
+
+def test_the_icicle_has_the_nodes_of_the_tree(generated):
+    """Every node that took time has the tree's figures, and is in the node that the tree says."""
+    analysis = analyze(generated)
+    found, tree = icicle_json(analysis), analysis.module_tree.filter(pl.col("elapsed_ns") > 0)
+    nodes = tree["node"].to_list()
+    assert found["values"]["elapsed_ns"] == tree["elapsed_ns"].to_list()
+    assert found["depth"] == tree["depth"].to_list()
+    parents = [nodes[parent] if parent >= 0 else -1 for parent in found["parent"]]
+    assert parents == tree["parent"].to_list()
+
+
+def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
+    """Of many nodes the largest are kept, with all that they are in."""
+    monkeypatch.setattr("profiler.report.html.icicle._MOST", 10)
+    analysis = analyze(generated)
+    found, tree = icicle_json(analysis), analysis.module_tree
+    kept = found["values"]["elapsed_ns"]
+    assert len(kept) == 10
+    assert sorted(kept, reverse=True) == tree["elapsed_ns"].sort(descending=True).to_list()[:10]
+    assert [parent for parent in found["parent"] if parent < 0] == [-1]
+
+
+def test_a_run_without_time_has_no_icicle():
+    """Nothing is drawn of nothing."""
+    assert icicle_json(analyze(make_run())) is None

@@ -1,0 +1,89 @@
+"""The module tree as a section and as a figure: rows, widths, and names that stay text."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.errors import InputError
+from profiler.report.build import build_report
+from profiler.report.extent import extent
+from profiler.report.html.table_json import table_json
+from profiler.report.model import ReportInput
+from profiler.report.sections import modules
+from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
+from tests.report.rendered import printed
+from tests.runs import tiny_run
+
+
+def _view(run):
+    report = build_report(ReportInput(analyze(run), *extent(run)))
+    (part,) = next(one for one in report.sections if one.key == "modules").parts
+    return part.table
+
+
+@pytest.mark.parametrize("name", ["icicle", "module_tree"])
+def test_an_icicle_has_a_rectangle_for_each_node(name):
+    """As wide as the node's time, below the one that it is in, with an id of its own."""
+    analysis = analyze(tiny_run())
+    (icicle,) = analysis.figure(name, theme="dark").data
+    tree = analysis.module_tree
+    assert list(icicle["values"]) == tree["elapsed_ns"].to_list()
+    assert [int(one or -1) for one in icicle.parents] == tree["parent"].to_list()
+    assert len({*icicle.ids}) == len(tree)
+
+
+def test_there_is_no_figure_of_another_name():
+    """Those that there are are named."""
+    with pytest.raises(InputError, match=r"no figure 'none': there is .*icicle"):
+        profiler.analyze(tiny_run()).figure("none")
+
+
+def test_names_in_an_icicle_stay_text():
+    """plotly reads HTML in labels."""
+    (icicle,) = analyze(hostile_run()).figure("icicle").data
+    texts = [*icicle.labels, *icicle.customdata]
+    assert not any("<" in text.replace("<br>", "") for text in texts)
+
+
+def test_a_page_gets_the_tree_and_paper_its_large_nodes():
+    """Depth and name of every node for the page, without what its label says; indented rows of one
+    per cent and more elsewhere."""
+    view = _view(tiny_run())
+    document = table_json(view)
+    assert document["nested"] is True
+    assert len(document["values"]["depth"]) == len(document["values"]["label"])
+    assert document["values"]["depth"][:3] == [0, 1, 2]
+    assert document["keys"] == {}
+    assert (view.paper["share"] >= 0.01).all()
+    indents = view.paper["label"].str.extract(r"^(\u00a0*)").str.len_chars()
+    assert indents.to_list() == (2 * (view.paper["depth"] - 1)).to_list()
+    assert "Module tree" in printed(analyze(tiny_run()), 120)
+
+
+def test_the_longest_nodes_are_held_with_what_they_are_in():
+    """A page that holds fewer nodes holds no node without its parent."""
+    tree = analyze(tiny_run()).module_tree
+    for held in range(1, len(tree) + 1):
+        kept = modules.longest(tree, held)
+        assert len(kept) == held
+        assert {*kept["parent"]} - {-1} <= {*kept["node"]}
+        assert (
+            kept["elapsed_ns"].min()
+            >= tree.filter(~pl.col("node").is_in(kept["node"].implode()))["elapsed_ns"].max()
+            if held < len(tree)
+            else True
+        )
+
+
+def test_names_of_modules_are_text_in_the_page():
+    """What a trace calls a module reaches the page as JSON alone."""
+    view = next(
+        part.table
+        for section in build_report(ReportInput(hostile_analysis(), 0, 1)).sections
+        for part in section.parts
+        if part.table is not None and part.table.key == "module_tree"
+    )
+    assert any(name in HOSTILE for name in view.frame["label"])

@@ -1,0 +1,90 @@
+"""Each producer's samples, section by section: figures, or in one line why there are none."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.report.build import build_report
+from profiler.report.extent import extent
+from profiler.report.model import ReportInput
+from profiler.sources.load import load
+from tests.corpus import CORPUS, needs_corpus
+
+FIGURES = "figures"
+WHY = {
+    "idle": "The trace does not say when its commands ran",
+    "launches": "The trace has no launches",
+    "shapes": "The trace has no shapes of operators",
+    "memory": "The trace has no allocations",
+    "roofline": "Nothing stands against the roofline",
+}
+# sample → what stands in its sections: idle, shapes, the roofline, memory
+SAMPLES = {
+    "torch_pairs/*h100.json.gz": (FIGURES, FIGURES, FIGURES, FIGURES),
+    "torch_multirank/nccl_parser_config": (FIGURES, "shapes", "roofline", "memory"),
+    "nsys/healthy_1pct.sqlite": (FIGURES, "shapes", "roofline", "memory"),
+    "nsys/mfu_2gpu_before.sqlite": (FIGURES, "shapes", "roofline", "memory"),
+    "rocprofv3/ruv_decode": (FIGURES, "shapes", "roofline", "memory"),
+    "ort/*.json.gz": ("launches", "shapes", FIGURES, "memory"),
+    "tensorrt/resnet_fp16_a100.profile.json": ("idle", "shapes", "roofline", "memory"),
+    "tensorrt/RTX-3090_fp16": ("launches", FIGURES, FIGURES, "memory"),
+}
+SECTIONS = ("idle", "shapes", "roofline", "memory")
+TITLES = {  # of what has figures, where a section has others beside
+    "idle": "What devices waited for",
+    "roofline": "against the roofline",
+}
+
+
+@cache
+def _report(pattern):
+    run = load(min(CORPUS.glob(pattern)))
+    analysis = analyze(run)
+    return analysis, build_report(ReportInput(analysis, *extent(run)))
+
+
+@needs_corpus
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_figures_or_the_reason(sample, section):
+    """A section has figures, or a line says why it has none; never both, and never neither."""
+    expected = SAMPLES[sample][SECTIONS.index(section)]
+    report = _report(sample)[1]
+    parts = next((one.parts for one in report.sections if one.key == section), ())
+    leads = [part.lead for part in parts if any(part.lead.startswith(why) for why in WHY.values())]
+    title = TITLES.get(section, "")
+    tables = [part for part in parts if title in part.title and (part.table or part.figure)]
+    if expected == FIGURES:
+        assert tables
+        assert leads == []
+    else:
+        assert [lead.startswith(WHY[expected]) for lead in leads] == [True]
+        assert bool(tables) == (expected == "launches")
+
+
+@needs_corpus
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_rules_say_what_they_cannot_look_at(sample):
+    """That no rule found anything is not said of what no rule could see."""
+    analysis, report = _report(sample)
+    findings = next(one for one in report.sections if one.key == "findings")
+    said = [part.lead for part in findings.parts if part.lead.startswith("Rules cannot look")]
+    told = analysis.inputs.run.info.capabilities
+    assert bool(said) == (not {"timeline", "shapes", "launches", "memory"} <= set(told))
+    assert all(("FLOPs" in line) == ("shapes" not in told) for line in said)
+
+
+@needs_corpus
+def test_averages_have_no_idle_time():
+    """Layers that lie end to end because nobody knows when they ran: no device was idle or busy, in
+    no table, and the headline says nothing of it."""
+    analysis, report = _report("tensorrt/resnet_fp16_a100.profile.json")
+    for name in ("idle", "gaps", "busy_timeline", "critical_path"):
+        assert getattr(analysis, name).is_empty()
+    assert analysis.devices["idle_share"].null_count() == len(analysis.devices)
+    assert "idle" not in report.summary.headline
+    commands = next(fact for fact in report.summary.facts if fact.label == "Kernels")
+    assert commands.note == "1 call, launches not recorded"

@@ -88,6 +88,7 @@ def _reported(
     is printed, since `… | head` ends the program."""
     from profiler.analysis.analyze import analyze
     from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
+    from profiler.report.recorders import beside
 
     source = imports.ready(found[0].newest)
     packing = request.files.packing(source)
@@ -100,6 +101,7 @@ def _reported(
     analysis = analyze(run, request.selection, profiles, request.memory or {})
     report = _report(run, source, analysis, comparison, request.top)
     notes = (*_not_compared(comparison, found[1:]), *of_bases, *other_runs(found[0]))
+    notes = (*notes, *beside(run.info))
     pages: tuple[Path, ...] = ()
     failure = None
     if packing is not None:

@@ -16,10 +16,10 @@ group `profile_sd3.importers` (`registry`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from profiler.errors import InputError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from profiler.trace.bundle import BundleWriter
     from profiler.trace.manifest import RunInfo
 
-__all__ = ["ForeignRun", "Importer", "Option", "only_path"]
+__all__ = ["ForeignRun", "Importer", "Landmarked", "Option", "only_path", "recognised_by"]
 
 _DIGITS = 18  # of a number that an option takes
 
@@ -77,6 +77,15 @@ class ForeignRun(Protocol):
         """Write calls and host work into `bundle`; what else the manifest says."""
 
 
+@runtime_checkable
+class Landmarked(Protocol):
+    """A run that also tells of ranges which the program named: other recorders may have seen them,
+    too, and that relates their clocks."""
+
+    def landmarks(self) -> Iterable[tuple[str, int]]:
+        """Name and begin of each, on the clock of what it writes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Importer:
     """Turns the files of one producer into bundles.
@@ -86,7 +95,8 @@ class Importer:
     given, each read by its `Option`; it raises InputError for what it cannot use.
     `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, …
     (`report.sentences.capabilities` says what they mean). `seen` names the versions of the
-    producer whose files were read.
+    producer whose files were read. `together` parts files of one folder into those that `read`
+    takes as one run: all of them where it is None.
     """
 
     name: str
@@ -96,6 +106,7 @@ class Importer:
     options: tuple[Option, ...] = ()
     capabilities: frozenset[str] = frozenset()
     seen: str = ""
+    together: Callable[[Sequence[Path]], Sequence[Sequence[Path]]] | None = None
 
     def values(self, given: Mapping[str, object]) -> dict[str, str | int | Path]:
         """The options in `given`, read. Raises InputError for an unknown one or a wrong value."""
@@ -105,6 +116,14 @@ class Importer:
                 use = f"use {', '.join(known)}" if known else "it has none"
                 raise InputError(f"the importer {self.name} has no option {name}: {use}")
         return {name: known[name].read(value) for name, value in given.items()}
+
+
+def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:
+    """Whether an importer recognises a path; one that fails on what it does not know does not."""
+    try:
+        return bool(importer.recognises(path, head))
+    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
+        return False
 
 
 def only_path(paths: Sequence[Path], accepts: str) -> Path:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 
-__all__ = ["REFUSALS", "Refusal", "refuse"]
+__all__ = ["REFUSALS", "Refusal", "refusal_of", "refuse"]
 
 _SQLITE = b"SQLite format 3\0"
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -39,9 +39,14 @@ class Refusal(Struct, frozen=True):
 def refuse(paths: Sequence[Path], heads: Sequence[bytes]) -> None:
     """Raises InputError, with what to give, for the first file that no importer can read."""
     for path, head in zip(paths, heads, strict=True):
-        for refusal in REFUSALS:
-            if refusal.matches(path, head):
-                raise InputError(f"{path} is {refusal.what}: {refusal.instead}")
+        refusal = refusal_of(path, head)
+        if refusal is not None:
+            raise InputError(f"{path} is {refusal.what}: {refusal.instead}")
+
+
+def refusal_of(path: Path, head: bytes) -> Refusal | None:
+    """The refusal that a file meets, None for one that may be read."""
+    return next((refusal for refusal in REFUSALS if refusal.matches(path, head)), None)
 
 
 def _suffix(*suffixes: str) -> Callable[[Path, bytes], bool]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.importers.head import head_of
-from profiler.importers.importer import Importer
+from profiler.importers.importer import Importer, recognised_by
 from profiler.importers.likeness import likeness
+from profiler.importers.mixed import mixed_importer
 from profiler.importers.refusals import refuse
 from profiler.plugins import plugins
 
@@ -52,11 +53,26 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
     heads = [head_of(path) for path in paths]
     if len(paths) == 1:  # among several it may be what another needs beside it
         refuse(paths, heads)
-    for importer in importers():
-        if all(map(partial(_recognises, importer), paths, heads)):
-            return importer
-    refuse(paths, heads)
-    return None
+    given = list(zip(paths, heads, strict=True))
+    matching = (one for one in importers() if all(recognised_by(*each, one) for each in given))
+    found = next(matching, None)
+    if len(paths) == 1 and paths[0].is_dir():
+        return _of_folder(paths[0], found)
+    if found is None:
+        refuse(paths, heads)
+    return found
+
+
+def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
+    """What reads a folder: `whole`, which recognises it, unless files of others lie in it, too."""
+    from profiler.importers.mixed.contents import contents_of
+
+    there = contents_of(folder, importers()).files
+    if whole is not None and there.keys() <= {whole.name}:
+        together = getattr(whole, "together", None)  # later than other packages' importers may be
+        if together is None or len(together(there.get(whole.name, ()))) < 2:
+            return whole
+    return mixed_importer(importers()) if there else None
 
 
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
@@ -89,11 +105,3 @@ def accepted() -> str:
 
 def _names(importer: Importer) -> set[str]:
     return {option.name for option in importer.options}
-
-
-def _recognises(importer: Importer, path: Path, head: bytes) -> bool:
-    """Whether it does; an importer that fails on what it does not know does not."""
-    try:
-        return bool(importer.recognises(path, head))
-    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
-        return False

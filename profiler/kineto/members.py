@@ -80,7 +80,9 @@ def _only(traces: list[_Member], names: list[str]) -> _Member:
         raise PackedError("is an archive without a torch.profiler trace: give one that holds it")
     if len(traces) > 1:
         listed = ", ".join(names[:_LISTED])
-        error = PackedError(f"holds {len(traces)} traces ({listed}): unpack it, give one")
+        error = PackedError(
+            f"holds {len(traces)} traces ({listed}): unpack it, and give its folder or one"
+        )
         error.several = True
         raise error
     return traces[0]

@@ -58,13 +58,18 @@ class Imports:
         InputError where it cannot be imported, OutputError where nothing can be written."""
         if source.kind is not Kind.FOREIGN or source.foreign is None:
             return source
-        from profiler.importers.importing import import_with  # most sources are no foreign ones
+        from profiler.importers.importing import (  # most sources are no foreign ones
+            import_all_with,
+            import_with,
+        )
 
         foreign = source.foreign
         out = self._keep or self._temporary()
-        bundle = import_with(
-            foreign.importer, foreign.paths, foreign.options, out, leave=self._leave
-        )
+        given = (foreign.importer, foreign.paths, foreign.options, out)
+        if self._keep is None:
+            bundle = import_with(*given, leave=self._leave)
+        else:
+            bundle, *_ = import_all_with(*given, leave=self._leave)
         return Source(bundle, Kind.BUNDLE, origin=None if self._keep else source.path)
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ from profiler.trace.manifest_fields import (
     Submodule,
     Warmup,
 )
+from profiler.trace.manifest_parts import Parts
 from profiler.trace.manifest_ranks import Job
 from profiler.trace.manifest_secrets import without_secrets
 from profiler.trace.manifest_settings import Generation, SubmoduleSettings
@@ -80,7 +81,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     in order of their begin, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
     `cached_calls` are calls that were made under a step cache, in order of their index.
-    `job` is None where the run is of one process.
+    `job` is None where the run is of one process, `parts` where one recorder saw all of it.
     """
 
     producer: str
@@ -106,6 +107,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     generations: tuple[Generation, ...] = ()
     cached_calls: tuple[CachedCall, ...] = ()
     job: Job | None = None
+    parts: Parts | None = None
 
 
 class RunInfo(_Described, frozen=True, kw_only=True):

@@ -211,6 +211,8 @@ class ClockName(StrEnum):
     """Whose time the timestamps are."""
 
     REALTIME = "CLOCK_REALTIME"
+    BOOTTIME = "CLOCK_BOOTTIME"  # since the machine's start
+    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that nobody told
     DEVICE = "device"  # that of `Clocks.reference`
 
 
@@ -234,12 +236,13 @@ class DeviceClock(Fields, frozen=True, kw_only=True):
 
 class Clocks(Fields, frozen=True, kw_only=True):
     """`monotonic_offset_ns` is to be added to CLOCK_MONOTONIC, `base_ns` to the imported file's
-    times, to get the run's clock."""
+    times, to get the run's clock, which is off by `within_ns` at most where that is told."""
 
     clock: ClockName | None = None
     reference: str = ""
     monotonic_offset_ns: _Time | None = None
     base_ns: _Time | None = None
+    within_ns: _Count | None = None
     aligned: bool | None = None
     devices: dict[str, DeviceClock] = field(default_factory=dict)
 

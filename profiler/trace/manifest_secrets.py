@@ -19,6 +19,7 @@ _TEXTS = (
     "model",
     "pipeline",
     "recording",
+    "parts",
     "host_activities",
     "compilations",
     "submodule_settings",

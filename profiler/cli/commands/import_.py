@@ -97,15 +97,26 @@ def import_(
         for line in _formats():
             tell(line)
         return
-    from profiler.importers.importing import import_trace
+    from profiler.importers.importing import import_all
     from profiler.trace.compression import check_compression
 
     packing = check_compression(compress)
     paths, further = _split(words or ())
     given = {key: value for key, value in options.items() if value is not None} | further
     with progress(f"importing {', '.join(map(str, paths))}"):
-        bundle = import_trace(paths, out, name, packing, options=given)
-    tell(bundle)
+        bundles = import_all(paths, out, name, packing, options=given)
+    for bundle in bundles:
+        tell(bundle)
+    _tell_beside(bundles[0])
+
+
+def _tell_beside(bundle: Path) -> None:
+    """Say which files of a folder the bundle that was made of it does not have, and why."""
+    from profiler.report.recorders import beside
+    from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+
+    for line in beside(read_manifest(bundle / MANIFEST_NAME).info):
+        tell(line, err=True)
 
 
 def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
@@ -130,7 +141,8 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 
 
 def _formats() -> Iterator[str]:
-    """A paragraph for each importer, those of other packages too."""
+    """A paragraph for each importer, those of other packages too, and what of several is."""
+    from profiler.importers.mixed import ACCEPTS, NAME
     from profiler.importers.registry import importers
     from profiler.report.sentences.capabilities import told, untold
 
@@ -147,6 +159,7 @@ def _formats() -> Iterator[str]:
                 yield from wrap(
                     f"{title}: {text}", 80, initial_indent="  ", subsequent_indent="    "
                 )
+    yield f"{NAME}: {ACCEPTS}"
 
 
 SUBCOMMAND = Subcommand(

@@ -8,7 +8,7 @@ Launches, calls, devices, spans and what is dropped for want of a time follow fr
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from profiler.importers.gpu.marks import Marks
 from profiler.importers.spans import spans
 from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import Counter, Int64s
+from profiler.trace.columns import Counter, Int32s, Int64s
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     AttributedTo,
@@ -89,11 +89,11 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """`base_ns` is to be added to the files' times, `utc` whether they are UTC's then; `placed`
-    has the device of each piece of work. `counters` are on the run's clock already."""
+    """`base_ns` is to be added to the files' times, which are those of `clock` then; `placed` has
+    the device of each piece of work. `counters` are on the run's clock already."""
 
     base_ns: int
-    utc: bool
+    clock: ClockName | None
     placed: Devices
     devices: Mapping[str, Device]
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -111,6 +111,7 @@ class GpuRun:
     launch: Int64s
     placing: Placing
     commands: Commands
+    ranges: tuple[tuple[str, ...], Int32s, Int64s]  # their texts, the code and begin of each
     drops: tuple[Drop, ...]
 
     @classmethod
@@ -122,13 +123,20 @@ class GpuRun:
         placing = place(work, api, launch, marks)
         call = np.concatenate((placing.work, placing.api))
         commands = Commands.of(work, api, marks, machine.placed, launch, call)
-        shapes = len(marks.shapes) > 1
-        return cls(source, machine, work, shapes, launch, placing, commands, recorded.drops)
+        shapes, ranges = len(marks.shapes) > 1, (marks.texts, marks.text, marks.start)
+        drops = recorded.drops
+        return cls(source, machine, work, shapes, launch, placing, commands, ranges, drops)
 
     @property
     def name(self) -> str:
         """What to call the run."""
         return self.source.name
+
+    def landmarks(self) -> Iterator[tuple[str, int]]:
+        """The ranges that the program named, with their begins."""
+        texts, text, start = self.ranges
+        for code, begin in zip(text.tolist(), start.tolist(), strict=True):
+            yield texts[code], begin
 
     @property
     def capabilities(self) -> set[str]:
@@ -191,9 +199,7 @@ class GpuRun:
                 for name, found in counted.items()
             },
             recording=Recording(source=source.path.name, files=source.files),
-            clocks=Clocks(
-                clock=ClockName.REALTIME if machine.utc else None, base_ns=machine.base_ns
-            ),
+            clocks=Clocks(clock=machine.clock, base_ns=machine.base_ns),
             overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
             attribution=self._attribution(),
             drops=self.drops,

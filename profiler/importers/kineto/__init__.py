@@ -55,6 +55,14 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> KinetoRun | JobR
     return read_run(only_path(paths, _ACCEPTS), (capture,) if capture else ())
 
 
+def _together(paths: Sequence[Path]) -> list[list[Path]]:
+    """The traces that say of which rank they are; each of the others alone."""
+    from profiler.importers.kineto.job import says_its_rank
+
+    ranks = [path for path in paths if says_its_rank(path)]
+    return [*([ranks] if ranks else []), *([path] for path in paths if path not in ranks)]
+
+
 IMPORTER = Importer(
     name="kineto",
     accepts=_ACCEPTS,
@@ -64,5 +72,6 @@ IMPORTER = Importer(
         Option("capture", Path, "trace, or folder of traces, of the capture of replayed graphs"),
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory", GRAPH_CAPTURE}),
+    together=_together,
     seen="torch 1.8 to 2.13, on CUDA, ROCm and the CPU",
 )

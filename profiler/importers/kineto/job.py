@@ -7,7 +7,7 @@ backend, each rank once. Their times are laid onto the clock of the lowest rank 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import Attribution, Device, Submodule
 from profiler.trace.manifest_ranks import Job
 
-__all__ = ["JobRun", "read_job", "traces_in"]
+__all__ = ["JobRun", "read_job", "says_its_rank", "traces_in"]
 
 _ENDINGS = (".json", ".json.gz")
 _JOB = b'"distributedInfo"'
@@ -47,6 +47,11 @@ class JobRun:
     def capabilities(self) -> set[str]:
         """What any of the ranks tells."""
         return set[str]().union(*(run.capabilities for run in self.runs))
+
+    def landmarks(self) -> Iterator[tuple[str, int]]:
+        """The ranges that the program named, of all ranks."""
+        for run in self.runs:
+            yield from run.landmarks()
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, in the order in which all of them returned."""
@@ -76,11 +81,16 @@ def traces_in(folder: Path, limit: int | None = None) -> list[Path]:
     named = sorted(path for path in folder.iterdir() if path.name.endswith(_ENDINGS))
     found = []
     for path in named if limit is None else named[:_LOOKED_AT]:
-        if path.is_file() and _JOB in head_of(path):
+        if path.is_file() and says_its_rank(path):
             found.append(path)
             if len(found) == limit:
                 break
     return found
+
+
+def says_its_rank(path: Path) -> bool:
+    """Whether a trace says of which rank of a job it is."""
+    return _JOB in head_of(path)
 
 
 def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:

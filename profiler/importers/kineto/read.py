@@ -11,7 +11,7 @@ its caller saw it: kernels that a device ran later are still the call's commands
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +84,11 @@ class KinetoRun(Struct, frozen=True):
             GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }
         return {"timeline", *(name for name, there in known.items() if there)}
+
+    def landmarks(self) -> Iterator[tuple[str, int]]:
+        """The ranges that the program named, with their begins."""
+        for row in self.trace.rows_of("user_annotation").tolist():
+            yield self.trace.events[row].name, int(self.trace.start_ns[row])
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, and what ran in no call as host work."""

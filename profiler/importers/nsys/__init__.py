@@ -42,5 +42,6 @@ IMPORTER = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics", "memory"}),
+    together=lambda paths: [[path] for path in paths],
     seen="2025.5 to 2026.2 (export schemas 3.24 and 3.25)",
 )

@@ -13,7 +13,7 @@ from profiler.importers.gpu.run import Machine
 from profiler.importers.nsys.memory import read_memory
 from profiler.importers.nsys.metrics import read_metrics
 from profiler.importers.sqlite_file import SqliteFile
-from profiler.trace.manifest_fields import Device, quantity
+from profiler.trace.manifest_fields import ClockName, Device, quantity
 
 __all__ = ["read_machine"]
 
@@ -33,7 +33,7 @@ def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
     placed = _placed(work, gpus)
     return Machine(
         base_ns=base,
-        utc=utc,
+        clock=ClockName.REALTIME if utc else None,
         placed=placed,
         devices=_devices(database, placed.names),
         counters=(*read_metrics(database, base), *read_memory(database, base, gpus)),

@@ -10,7 +10,7 @@ are commands of the host, since nothing tells when its device ran them.
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
+    ClockName,
     Clocks,
     Device,
     Overhead,
@@ -110,7 +111,6 @@ class OrtRun:
         devices: dict[str, Counted[str]] = {}
         for call in calls:
             devices.setdefault(call.submodule, Counted())[call.device] += 1
-        begun = self.sessions[0].begin_ns
         return RunInfo(
             producer="onnxruntime",
             pipeline=self.name,
@@ -121,10 +121,27 @@ class OrtRun:
                 for name, found in devices.items()
             },
             recording=Recording(source=self.sessions[0].path.name, files=len(self.sessions)),
-            clocks=Clocks(base_ns=begun) if begun is not None else Clocks(),
+            clocks=self._clocks(),
             overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
             drops=tuple(self._drops()),
         )
+
+    def _clocks(self) -> Clocks:
+        """That of the files' names, which tell no zone."""
+        begun = self.sessions[0].begin_ns
+        if begun is None:
+            return Clocks()
+        within = max(session.within_ns for session in self.sessions)
+        return Clocks(clock=ClockName.LOCAL_TIME, base_ns=begun, within_ns=within)
+
+    def landmarks(self) -> Iterator[tuple[str, int]]:
+        """Nodes with their begins: a build of ONNX Runtime with NVTX marks them so."""
+        for placed in self.placed:
+            origin = placed.start_ns - placed.run.start_ns
+            nodes = placed.run.nodes
+            for kind, start in zip(nodes.each(), nodes.start_ns.tolist(), strict=True):
+                if kind.name:
+                    yield kind.name, origin + start
 
     def _devices(self) -> dict[str, Device]:
         """The devices that commands ran on, with the provider that used each."""

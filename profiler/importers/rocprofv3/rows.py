@@ -20,7 +20,7 @@ from profiler.importers.gpu.distinct import distinct
 from profiler.importers.gpu.marks import Marks
 from profiler.importers.gpu.run import Machine, Recorded
 from profiler.trace.columns import Counter, Int64s
-from profiler.trace.manifest_fields import Device
+from profiler.trace.manifest_fields import ClockName, Device
 
 __all__ = ["HOST", "NO_ID", "Float64s", "Rows", "Times"]
 
@@ -123,7 +123,7 @@ class Rows:
         base = max(-first, 0)
         return Machine(
             base_ns=base,
-            utc=False,
+            clock=ClockName.BOOTTIME,
             placed=Devices(place.reshape(-1), names),
             devices={name: known.get(name, Device()) for name in names if name != ROOT_DEVICE},
             counters=tuple(self._counters(base)),

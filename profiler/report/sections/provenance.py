@@ -12,6 +12,7 @@ from profiler.report.model import Group, Part, ReportInput, SectionKind
 from profiler.report.named_values import grouped, grouped_by_name
 from profiler.report.nouns import all_events, noun_of
 from profiler.report.provenance import TraceFile, trace_files
+from profiler.report.recorders import part_rows
 from profiler.report.sentences.nouns import Noun
 from profiler.report.units import count, counted, size
 from profiler.trace.manifest_fields import stated
@@ -28,6 +29,8 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     run = of.analysis.run
     yield _run(run, noun_of(of.analysis))
     yield grouped(said("Settings"), {**stated(run.recording), **run.settings})
+    parts = of.analysis.inputs.run.info.parts
+    yield Group(said("Recorded by"), tuple(part_rows(parts)) if parts is not None else ())
     yield grouped(said("Set-up"), _set_up(run))
     yield grouped_by_name(said("Devices"), run.devices)
     yield grouped_by_name(said("Submodules"), run.submodules)

@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.sources.load import load
+from profiler.trace.manifest_fields import ClockName
 
 from .generated import (
     KERNEL,
@@ -135,7 +136,7 @@ def test_what_each_row_becomes(form, bundles):
     ]
     assert len(run.flows) == len(work)
     assert run.drops == ()
-    assert (run.info.clocks.clock, run.info.clocks.base_ns) == (None, 0)
+    assert (run.info.clocks.clock, run.info.clocks.base_ns) == (ClockName.BOOTTIME, 0)
     device = run.info.devices["rocm:1"]
     assert device.hardware == "MI1"
 

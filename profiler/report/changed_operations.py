@@ -27,7 +27,7 @@ def why(row: Mapping[str, Any]) -> Said | str:
     same."""
     base, new = row["base_executions"], row["new_executions"]
     ran = ""
-    if base and abs(new - base) > _SAME * base:
+    if base and new is not None and abs(new - base) > _SAME * base:
         ran = said("{base} → {new} times, ", base=f"{base:,.4g}", new=f"{new:,.4g}")
     left, right = row["base_kernel"], row["new_kernel"]
     if left is None and right is None:

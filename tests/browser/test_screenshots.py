@@ -69,7 +69,7 @@ _BLANK = (
 
 def test_what_is_missing_is_noticed(chromium, compared, sheets):
     """A blank figure, table or timeline is a difference in its section, a page without one of its
-    sections one in their number; another font is none."""
+    sections one in their number; another font is none, but at the top, where lines break by it."""
     with opened(chromium, compared) as report:
         with_figures(report)
         for place in _BLANK:
@@ -79,7 +79,8 @@ def test_what_is_missing_is_noticed(chromium, compared, sheets):
             part.evaluate("(part) => { part.style.opacity = 1; }")
         font = "document.documentElement.style.setProperty('--font', 'DejaVu Serif')"
         report.page.evaluate(font)
-        assert apart(sheet(report.page), sheets["light"]) == []
+        found = apart(sheet(report.page), sheets["light"])
+        assert [line for line in found if not line.startswith("section 0:")] == []
         report.page.locator("#memory, #roofline").first.evaluate("(section) => section.remove()")
         (line,) = apart(sheet(report.page), sheets["light"])
         assert "sections" in line

@@ -18,7 +18,7 @@ _IS_COMMAND = re.compile(
 )
 
 
-PLACEHOLDERS = {"…", "COMMAND", "--help", "--version"}
+PLACEHOLDERS = {"…", "COMMAND", "--help", "--version", "--install-completion"}
 """What may stand for a command in the text."""
 
 

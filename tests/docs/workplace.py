@@ -33,6 +33,7 @@ from tests.docs.pages import REPOSITORY, Page
 from tests.graph.test_fix import legacy_layernorms
 from tests.importers.kineto.jobs import Job
 from tests.importers.kineto.traces import flux
+from tests.importers.mixed.runs import Run as OneRun
 from tests.importers.nsys.generated import Call, Kernel, Range, export
 from tests.importers.onnxruntime.test_profiles import node, run, written
 from tests.importers.rbln.generator import write_sd3
@@ -156,7 +157,7 @@ def _runs(*numbers: int) -> Callable[[Workplace, Path], None]:
     """Some of the runs that are there to be compared, which are recorded once."""
 
     def make(place: Workplace, made: Path) -> None:
-        recorded = made.parent / "recorded"
+        recorded = made.parent / "to_be_compared"
         for number in range(_COMPARED if not recorded.exists() else 0):
             place.record(recorded, steps=8, options=f"--name run{number}")
         for number in numbers:
@@ -222,6 +223,17 @@ def _kineto(_: Workplace, made: Path) -> None:
 
 def _ranks(_: Workplace, made: Path) -> None:
     Job().write(made)
+
+
+def _recorders(_: Workplace, made: Path) -> None:
+    """What three recorders wrote of a run, and what is no trace."""
+    made.mkdir()
+    run = OneRun()
+    run.nsys(made)
+    run.kineto(made)
+    run.onnxruntime(made)
+    (made / "README.md").write_text("recorded on Tuesday", encoding="utf-8")
+    (made / "report.nsys-rep").write_bytes(b"\x00" * 64)
 
 
 def _nsys(_: Workplace, made: Path) -> None:
@@ -331,6 +343,7 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "sd35.json.gz": _kineto,
     "run.sqlite": _nsys,
     "ranks/": _ranks,
+    "recorded/": _recorders,
     "run_results.json": _rocprof_json,
     "rocprofv3_out/": _rocprof_csv,
     "profiles/": _ort_profiles,

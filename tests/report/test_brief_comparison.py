@@ -139,3 +139,15 @@ def test_why_a_shape_differs(changed, expected):
 def test_rates_of_both(base, new, expected):
     """In TFLOP/s; a question mark where one side does not tell."""
     assert rates({"base_teraflops_per_s": base, "new_teraflops_per_s": new}) == expected
+
+
+def test_a_shape_that_one_side_alone_has_says_its_kernel():
+    """Where the other side never ran it, nothing is said of how often."""
+    row = {
+        "base_executions": 4.0,
+        "new_executions": None,
+        "base_kernel": "gemm",
+        "new_kernel": None,
+    }
+    assert str(why(row)) == "gemm → no kernel's name"
+    assert str(why({**row, "base_kernel": None})) == ""

@@ -55,7 +55,7 @@ def shared(chromium, path):
 
 @pytest.fixture
 def report(shared):
-    """The page as it opens: nothing chosen, the whole run."""
+    """The page as it opens: clear the filter: the whole run."""
     page = shared.page
     shared.said.clear()
     page.emulate_media(media="screen")
@@ -369,7 +369,7 @@ def test_a_finding_chooses_what_it_is_about(chromium, run, tmp_path):
     where = Where("transformer", "transformer_blocks.3.attn.sdpa", "rbln:0", step=1, calls=(7,))
     finding = Finding("rule", {}, where)
     with opened(chromium, page_of(run, tmp_path, findings=(finding,))) as report:
-        button = report.page.get_by_role("button", name="Choose it everywhere")
+        button = report.page.get_by_role("button", name="Filter by this")
         button.click()
         assert chips(report) == [
             "submodule transformer",
@@ -605,10 +605,10 @@ def test_the_choice_is_announced(report):
     """Screen readers hear what is chosen and how much it is."""
     choose(report, step=1)
     said = report.page.locator(".chosen [role=status]").inner_text()
-    assert re.match(r"Chosen: step 1\. [\d,]+ of [\d,]+ commands", said)
+    assert re.match(r"Filtered by step 1\. [\d,]+ of [\d,]+ commands", said)
     report.page.keyboard.press("Escape")
     said = report.page.locator(".chosen [role=status]").inner_text()
-    assert said == "Nothing chosen: the whole run."
+    assert said == "No filter: the whole run."
 
 
 _BAR_PLACED = """() => {

@@ -12,6 +12,7 @@ import polars as pl
 
 from profiler.analysis.findings import trust
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.work.registry import Family
 from profiler.report.sentences.findings.changes import change
 from profiler.report.units import count, duration, percent
@@ -58,8 +59,9 @@ def _largest_product(analysis: Analysis) -> Iterator[str]:
     if len(products):
         first = products.sort("total_ns", descending=True, maintain_order=True).row(0, named=True)
         yield first["label"]
-        if first["flops_of_peak"] is not None:
-            yield f"{first['flops_of_peak'] * 100:.1f}"
+        rate = "bandwidth_of_peak" if first["bound"] == Bound.MEMORY else "flops_of_peak"
+        if first["bound"] in (Bound.MEMORY, Bound.COMPUTE) and first[rate] is not None:
+            yield f"{first[rate] * 100:.1f}"
 
 
 def _what_first(analysis: Analysis) -> Iterator[str]:

@@ -16,6 +16,7 @@ import polars as pl
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.submodules.columns import SUBMODULES
 from profiler.analysis.work.registry import Family
@@ -58,10 +59,25 @@ _SHAPES = (
     "label",
     "total_ns",
     "share",
-    "flops_of_peak",
-    "bandwidth_of_peak",
+    Column(
+        "of_peak",
+        pl.Float64(),
+        "ratio",
+        "of the peak that bounds it: FLOP/s, or the memory's bandwidth; else the larger of the two",
+        True,
+        label="of peak",
+        kind="share",
+    ),
     "bound",
     "executions",
+)
+_RATES = {Bound.COMPUTE: pl.col("flops_of_peak"), Bound.MEMORY: pl.col("bandwidth_of_peak")}
+_OF_PEAK = (
+    pl.when(bound=Bound.COMPUTE)
+    .then(_RATES[Bound.COMPUTE])
+    .when(bound=Bound.MEMORY)
+    .then(_RATES[Bound.MEMORY])
+    .otherwise(pl.max_horizontal(*_RATES.values()))
 )
 _READ_NEXT = {  # sections, by rule
     "compilation": "time",
@@ -185,7 +201,7 @@ def _submodules(of: ReportInput) -> TableView | None:
 def _shapes(of: ReportInput) -> TableView | None:
     """The costliest shapes, or what ran where no shapes are known. The costliest matrix product
     is among them: below the others, where it is none of them."""
-    rows = of.analysis.shapes
+    rows = of.analysis.shapes.with_columns(of_peak=_OF_PEAK)
     shown = min(of.most(_COSTLIEST), len(rows))
     known = rows["shapes"].null_count() < len(rows)
     products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)

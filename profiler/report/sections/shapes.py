@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
@@ -69,7 +70,7 @@ def _costliest(rows: pl.DataFrame) -> str:
         for name in ("share", "flops_of_peak", "bandwidth_of_peak")
     )
     words["share"] = share or percent(0)
-    if peak is not None:
+    if peak is not None and not (bandwidth and first["bound"] == Bound.MEMORY):
         return said(
             "Most time goes to {shape}: {time}, {share} of what its device did, at {peak} of the "
             "device's peak.",

@@ -29,7 +29,7 @@ function drawChooser(finding, choice) {
   let where = finding.querySelector(".where");
   if (!where) finding.append(where = element("p", { class: "where" }));
   const before = where.querySelector("button.pick"), focused = before && before === document.activeElement;
-  const button = pickButton(choice, pick, say("Choose it everywhere"));
+  const button = pickButton(choice, pick, say("Filter by this"));
   if (before) before.replaceWith(button); else where.append(button);
   if (focused) button.focus();
 }

@@ -106,7 +106,7 @@ class FirstCanvas {
     this.status.textContent = item ? this.sentence(item) : this.hint();
   }
 
-  hint() { return say("Arrow keys move, a click or Space chooses."); }
+  hint() { return say("Arrow keys move, a click or Space filters by it."); }
 
   under({ offsetX, offsetY }) {
     const inside = ({ left, top, width, height }) => offsetX >= left - 1 && offsetX <= left + width + 1 && offsetY >= top && offsetY <= top + height;

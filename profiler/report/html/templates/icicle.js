@@ -149,7 +149,7 @@ class Icicle extends FirstCanvas {
     return Object.entries(colours).filter(([name]) => used.has(name)).map(([name, pair]) => [pair, used.get(name)]);
   }
 
-  hint() { return say("Arrow keys move, Enter zooms in, Escape back; a click or Space chooses."); }
+  hint() { return say("Arrow keys move, Enter zooms in, Escape back; a click or Space filters by it."); }
 
   listen() {
     super.listen();

@@ -30,15 +30,15 @@ function keyCard() {
 
 function showKeys(card) {
   const rows = [
-    ["/", say("search for something to choose")],
+    ["/", say("search for something to filter by")],
     ["f  F", say("next, previous match in the timeline")],
-    ["Esc", say("nothing chosen, the whole run")],
+    ["Esc", say("clear the filter: the whole run")],
     ["?", say("these keys")],
     ["← →  A D", say("timeline: earlier, later")],
     ["↑ ↓  W S  + −", say("timeline: closer, farther")],
     ["0", say("timeline: the whole run")],
     ["[  ]", say("timeline: previous, next call")],
-    [say("Shift + click"), say("choose it beside what is chosen")],
+    [say("Shift + click"), say("add it to the filter")],
   ];
   const title = say("Keys");
   card.setAttribute("aria-label", title);

@@ -141,7 +141,7 @@ function roleChart(rows, { layout }, theme) {
       type: "bar", orientation: "h", name: role, y: found.map(({ submodule }) => keys[names.indexOf(submodule)]),
       x: found.map((row) => 100 * row.share), hovertemplate: "%{customdata}<extra></extra>",
       marker: { color: colour[theme], line: { color: page.palette.surface[theme], width: 1 } },
-      customdata: found.map((row) => literal(say("{submodule}, {role}: {time}, {share} of its chosen device time", {
+      customdata: found.map((row) => literal(say("{submodule}, {role}: {time}, {share} of its selected device time", {
         submodule: row.submodule, role, time: format.duration(row.total_ns), share: format.percent(row.share),
       }))),
       picks: found.map(({ submodule }) => ({ submodule, role })),

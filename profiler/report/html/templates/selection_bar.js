@@ -35,18 +35,18 @@ class ChosenBar {
     this.bar.classList.toggle("active", choice.active);
     document.documentElement.toggleAttribute("data-chosen", choice.active);
     this.bar.setAttribute("aria-label", say("Choice"));
-    this.search.setAttribute("aria-label", say("Choose a stage, submodule, step, device, role or operator by name"));
-    this.search.placeholder = say("Choose: step 7, attention …");
+    this.search.setAttribute("aria-label", say("Filter by a stage, submodule, step, device, role or operator"));
+    this.search.placeholder = say("Filter: step 7, attention …");
     this.search.title = say("Key: /");
     const focused = this.chips.contains(document.activeElement);
     this.chips.replaceChildren(...this.drawnChips());
     if (focused) (this.chips.querySelector("button") ?? this.search).focus();
     this.counts.textContent = choice.active ? this.sentence()
-      : say("A click on a bar, a cell, a name in a legend or an event's card chooses it on the whole page. ? lists the keys.");
+      : say("A click on a bar, a cell, a name in a legend or an event's card filters the whole page by it. ? lists the keys.");
     this.buttons.replaceChildren(...(choice.active ? this.ways() : []));
     this.options = null;
     this.fit();
-    this.speak(choice.active ? say("Chosen: {choice}. {counts}", { choice: choice.sentence(), counts: this.sentence() }) : say("Nothing chosen: the whole run."));
+    this.speak(choice.active ? say("Filtered by {choice}. {counts}", { choice: choice.sentence(), counts: this.sentence() }) : say("No filter: the whole run."));
   }
 
   // The bar sticks below the page's header, where that is above it; places that are jumped to
@@ -102,13 +102,13 @@ class ChosenBar {
     return [
       step("‹", say("Previous match  F"), say("Previous match"), -1),
       step("›", say("Next match  f"), say("Next match"), 1),
-      button(say("Clear"), say("Nothing chosen  Esc"), () => this.choice.clear()),
+      button(say("Clear"), say("Clear the filter  Esc"), () => this.choice.clear()),
       button(say("Copy link"), say("The address of this view"), () => this.copy()),
     ];
   }
 
   toMatch(direction) {
-    if (!this.choice.active) return this.speak(say("Nothing is chosen."));
+    if (!this.choice.active) return this.speak(say("No filter is set."));
     const found = this.choice.neighbour(this.explorer.timeline.selected, direction);
     if (!found) return this.speak(say("No match."));
     this.explorer.visit(found);
@@ -230,7 +230,7 @@ function pickButton(choice, pick, ...content) {
   const pressed = () => String(entries.every(([dimension, value]) => choice.has(dimension, value)));
   const button = element("button", {
     type: "button", class: "pick", "aria-pressed": pressed(),
-    title: say("Choose {choice} everywhere", {
+    title: say("Filter by {choice}", {
       choice: entries.map(([dimension, value]) => NAMED[dimension](String(value))).join(", "),
     }),
     onclick: (event) => {

@@ -137,11 +137,7 @@ def _joined(work: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
 def _common(table: pl.DataFrame, totals: Sequence[float]) -> Common:
     both = table.drop_nulls(["base_ns", "new_ns"])
     shares = [
-        None
-        if not table[name].count()
-        else min(float(both[name].sum()) / total, 1.0)
-        if total
-        else 0.0
+        None if not table[name].count() else float(both[name].sum()) / total if total else 0.0
         for name, total in zip(("base_ns", "new_ns"), totals, strict=True)
     ]
     return Common(*shares)

@@ -38,6 +38,9 @@ class Around:
     submodules: pl.DataFrame
 
 
+_MOST = float((1 << 63) - (1 << 10))  # FLOPs that an Int64 holds and a float64 tells
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Inside:
     """What is in submodules. `sums` are the measures of each node of `folded` by stage, [nodes,
@@ -228,7 +231,11 @@ def _derived() -> Iterator[pl.Expr]:
         .alias("teraflops_per_s")
     )
     yield pl.when((pl.col("computed_ns") > 0) & (of_peak <= 1)).then(of_peak).alias("flops_of_peak")
-    yield pl.when(pl.col("flops_ns") > 0).then(pl.col("flops").round()).alias("flops")
+    yield (
+        pl.when(pl.col("flops_ns") > 0)
+        .then(pl.col("flops").round().clip(upper_bound=_MOST))
+        .alias("flops")
+    )
     bound = (
         pl.when((pl.col("wait_ns") > pl.col("rated_ns")) & (pl.col("rated_ns") > 0))
         .then(pl.lit(Bound.HOST.value))

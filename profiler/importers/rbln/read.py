@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
@@ -140,7 +141,7 @@ def _read(capture: Capture) -> tuple[Capture, _Files]:
     ):
         number = workload if streams.numbered and workload >= 0 else position
         parts[Shard(path, number, True, instance, workload)] = part, part.drops
-    return replace(capture, shards=tuple(parts), in_order=streams.in_order), parts
+    return structs.replace(capture, shards=tuple(parts), in_order=streams.in_order), parts
 
 
 def _guessed(capture: Capture, files: _Files, steps: int | None, skip: int | None) -> Labels:

@@ -71,9 +71,9 @@ def test_copying_commands_leaves_out_prompts_and_output(visit: Any, site: Path) 
     copied = visit.evaluate(
         """() => {
           const code = [...document.querySelectorAll(".highlight code")]
-            .find(each => each.innerText.includes("Where the time went"));
+            .find(each => each.innerText.includes("Stages: calls, host work"));
           code.setAttribute("data-md-copying", "");  // as the theme does while it copies
           return code.innerText.trim();
         }"""
     )
-    assert copied == "profile-sd3 run --steps 8 | sed -n '/^Where/,/^$/p;$p'"
+    assert copied == "profile-sd3 analyze traces/ --section time | sed -n '/^Stages/,/^$/p'"

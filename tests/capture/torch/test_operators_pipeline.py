@@ -120,7 +120,7 @@ def test_the_vae_has_the_paths_of_its_decoder(stable_diffusion):
 
 def test_analyze_reports_a_run_on_torch(cli, bundle):
     """`profile-sd3 analyze` folds the blocks of the transformer."""
-    code, text, error = cli("analyze", bundle, "--no-html")
+    code, text, error = cli("analyze", bundle, "--full", "--no-html")
     assert code == 0, error
     assert "transformer_blocks.*.attn" in text
 

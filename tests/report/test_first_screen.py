@@ -65,7 +65,7 @@ def test_the_first_screen_answers_the_readers_questions(sample):
     analysis = analyze(load(_SAMPLES / sample))
     report = report_of(analysis)
     shapes = shapes_json(report.opening)["values"]
-    peaks = (f"{part * 100:.1f}" for part in shapes.get("flops_of_peak", ()) if part is not None)
+    peaks = (f"{part * 100:.1f}" for part in shapes.get("of_peak", ()) if part is not None)
     parts = (report.summary.headline, *header_html(report).values(), *shapes["label"], *peaks)
     text = plain(" ".join(map(words, parts))).casefold()
     for question, wanted in answers(analysis).items():

@@ -70,14 +70,28 @@ def serve(context, folder):
     return asked
 
 
+def loaded_ui(report):
+    """The UI with the trace, of the first of four clicks that leads there: one of some five loads of
+    this version of the UI never ends on a busy machine."""
+    from playwright.sync_api import TimeoutError as TooLate
+
+    for patience in (45_000, 45_000, 45_000, 120_000):
+        with report.page.expect_popup() as popup:
+            report.page.locator("#perfetto").click()
+        try:
+            popup.value.wait_for_function(_LOADED, timeout=patience, polling=200)
+        except TooLate:
+            popup.value.close()
+        else:
+            return popup.value
+    raise AssertionError("the UI did not load the trace")
+
+
 def test_the_button_opens_the_trace_in_the_ui(report, bundle, web_folder):
     """The UI, once it trusts the page where it asks for that, holds every slice of merged.pb under
     the name of the run."""
     serve(report.page.context, web_folder)
-    with report.page.expect_popup() as popup:
-        report.page.locator("#perfetto").click()
-    ui = popup.value
-    ui.wait_for_function(_LOADED, timeout=120_000)
+    ui = loaded_ui(report)
     run = load(bundle)
     expected = len(run.calls) + len(run.commands) + len(run.spans)
     assert ui.evaluate(_QUERY, "select count() from slice") == [[str(expected)]]
@@ -90,7 +104,8 @@ def test_the_button_opens_the_trace_in_the_ui(report, bundle, web_folder):
     assert run.run_id in ui.evaluate("self.app.trace.traceInfo.traceTitle")
     assert not [message for message in report.said if "Refused" in message]
     report.page.wait_for_function(
-        "() => document.getElementById('perfetto-help').textContent.includes('has the trace')"
+        "() => document.getElementById('perfetto-help').textContent.includes('has the trace')",
+        polling=200,
     )
 
 

@@ -71,8 +71,8 @@ def serve(context, folder):
 
 
 def loaded_ui(report):
-    """The UI with the trace, of the first of four clicks that leads there: one of some five loads of
-    this version of the UI never ends on a busy machine."""
+    """The UI with the trace, of the first of four clicks that leads there: on a busy machine one of
+    some five loads of this version of the UI never ends."""
     from playwright.sync_api import TimeoutError as TooLate
 
     for patience in (45_000, 45_000, 45_000, 120_000):

@@ -11,19 +11,13 @@ figures are medians of processor seconds, since machines are shared, and the lar
 from __future__ import annotations
 
 import argparse
-import json
-import resource
 import sqlite3
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import checkout  # noqa: F401 - finds the project
+from import_peers import compare, import_file, measure
 
-WAYS = ("import", "pandas")
 PID, TID = 4242, 4243
 NAMES = 300  # different kernels
 SHAPE = (1, 64, 1, 1, 256, 1, 1, None)
@@ -86,13 +80,6 @@ def _text(number: int) -> str:
     return f"aten::linear_{number % 40}, seq = {number}, op_id = {number}"
 
 
-def import_export(path: Path, folder: Path) -> None:
-    """What `profile-sd3 import` does."""
-    from profiler.importers.importing import import_trace
-
-    import_trace(path, folder)
-
-
 def read_with_pandas(path: Path, _folder: Path) -> None:
     """The three tables with their texts, as DataFrames."""
     import pandas as pd
@@ -109,16 +96,7 @@ def read_with_pandas(path: Path, _folder: Path) -> None:
             frame.merge(texts, left_on=column, right_on="id", how="left")
 
 
-def measure(way: str, path: Path) -> None:
-    """Do it once, and print what it took."""
-    do = {"import": import_export, "pandas": read_with_pandas}[way]
-    with tempfile.TemporaryDirectory() as folder:
-        begin, wall = time.process_time(), time.perf_counter()
-        do(path, Path(folder))
-        seconds = time.process_time() - begin
-        took = time.perf_counter() - wall
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"processor": seconds, "wall": took, "memory": memory}))
+WAYS = {"import": import_file, "pandas": read_with_pandas}
 
 
 def main() -> None:
@@ -131,33 +109,14 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.way:
-        measure(given.way, given.file)
+        measure(WAYS[given.way], given.file)
         return
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         path = Path(folder) / "made.sqlite"
         generate(path, given.kernels)
         events = given.kernels * EVENTS
         print(f"{events:,} events, {path.stat().st_size / 1e6:,.0f} MB")
-        found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-        for _ in range(given.rounds):
-            for way in WAYS:
-                command = [sys.executable, __file__, "--way", way, "--file", str(path)]
-                done = subprocess.run(command, check=True, capture_output=True, text=True)
-                found[way].append(json.loads(done.stdout))
-    for way, runs in found.items():
-        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-        print(
-            f"{way:8} {middle['processor']:6.2f} s of the processor, {middle['wall']:6.2f} s, "
-            f"{events / middle['processor'] / 1e3:7,.0f} k events/s, "
-            f"{middle['memory'] / 1e6:7,.0f} MB resident"
-        )
-    ratios = [
-        pandas["processor"] / ours["processor"]
-        for ours, pandas in zip(found["import"], found["pandas"], strict=True)
-    ]
-    print(
-        f"pandas ÷ import: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-    )
+        compare(__file__, ["--file", str(path)], [*WAYS], events, given.rounds)
 
 
 if __name__ == "__main__":

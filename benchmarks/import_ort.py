@@ -13,19 +13,13 @@ are medians of processor seconds, since machines are shared, and the largest res
 from __future__ import annotations
 
 import argparse
-import json
-import resource
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import checkout  # noqa: F401 - finds the project
+from import_peers import compare, decoded, import_file, measure
 
-WAYS = ("import", "pandas", "flat")
 FORMS = ("new", "old")
 RUN = 1_000  # nodes
 OPERATORS = ("MatMul", "Add", "Mul", "Softmax", "Reshape", "Transpose", "Gemm", "Concat")
@@ -100,19 +94,9 @@ def generate(form: str, path: Path, nodes: int) -> int:
     return count
 
 
-def import_profile(path: Path, folder: Path) -> None:
-    """What `profile-sd3 import` does."""
-    from profiler.importers.importing import import_trace
-
-    import_trace(path, folder)
-
-
 def _events(path: Path) -> list[dict[str, object]]:
-    try:
-        import orjson as reader
-    except ImportError:
-        reader = json
-    return reader.loads(path.read_bytes())
+    events: list[dict[str, object]] = decoded(path.read_bytes())
+    return events
 
 
 def read_with_pandas(path: Path, _folder: Path) -> None:
@@ -130,47 +114,15 @@ def read_flat(path: Path, _folder: Path) -> None:
     pd.DataFrame(events).join(pd.DataFrame([event.pop("args") for event in events]))
 
 
-def measure(way: str, path: Path) -> None:
-    """Do it once, and print what it took."""
-    do = {"import": import_profile, "pandas": read_with_pandas, "flat": read_flat}[way]
-    with tempfile.TemporaryDirectory() as folder:
-        begin, wall = time.process_time(), time.perf_counter()
-        do(path, Path(folder))
-        seconds = time.process_time() - begin
-        took = time.perf_counter() - wall
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"processor": seconds, "wall": took, "memory": memory}))
+WAYS = {"import": import_file, "pandas": read_with_pandas, "flat": read_flat}
 
 
-def started(*arguments: str) -> str:
-    """What this program prints, in a process of its own."""
-    command = [sys.executable, __file__, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def compare(form: str, folder: Path, nodes: int, rounds: int) -> None:
-    """Measure the ways of one form in turn, and print medians and ratios."""
+def measured(form: str, folder: Path, nodes: int, rounds: int) -> None:
+    """Print what each way takes of one form."""
     path = folder / f"{form}.json"
     events = generate(form, path, nodes)
     print(f"{form}: {events:,} events, {path.stat().st_size / 1e6:,.0f} MB")
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-    for _ in range(rounds):
-        for way in WAYS:
-            found[way].append(json.loads(started("--way", way, "--file", str(path))))
-    for way, runs in found.items():
-        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-        print(
-            f"  {way:8} {middle['processor']:6.2f} s of the processor, {middle['wall']:6.2f} s, "
-            f"{events / middle['processor'] / 1e3:7,.0f} k events/s, "
-            f"{middle['memory'] / 1e6:7,.0f} MB resident"
-        )
-    for way in WAYS[1:]:
-        ratios = [
-            theirs["processor"] / ours["processor"]
-            for ours, theirs in zip(found["import"], found[way], strict=True)
-        ]
-        middle_ratio = statistics.median(ratios)
-        print(f"  {way} ÷ import: {middle_ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    compare(__file__, ["--file", str(path)], [*WAYS], events, rounds)
 
 
 def main() -> None:
@@ -184,11 +136,11 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.way:
-        measure(given.way, given.file)
+        measure(WAYS[given.way], given.file)
         return
     for form in (given.form,) if given.form else FORMS:
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            compare(form, Path(folder), given.nodes, given.rounds)
+            measured(form, Path(folder), given.nodes, given.rounds)
 
 
 if __name__ == "__main__":

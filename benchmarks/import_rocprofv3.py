@@ -1,6 +1,6 @@
 """rocprofv3's files to a bundle, beside the usual reading of the same files into DataFrames.
 
-    python benchmarks/import_rocprof.py [--kernels 300000] [--rounds 3] [--folder DIR] [--form csv]
+    python benchmarks/import_rocprofv3.py [--kernels 300000] [--rounds 3] [--form csv]
 
 The recording is generated: kernels with their launches, two events a kernel, as JSON, as CSV (a
 trace of kernels and one of HIP) and as rocpd in both layouts. `import` writes the whole bundle;
@@ -15,18 +15,15 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import resource
 import sqlite3
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import checkout  # noqa: F401 - finds the project
+from import_peers import compare, decoded, import_file, measure, printed_by
 
 WAYS = ("import", "pandas", "read_csv")
 FORMS = ("json", "csv", "rocpd", "rocpd-ids")
@@ -200,23 +197,12 @@ def _rocpd(path: Path, kernels: int, *, by_id: bool) -> Path:
     return path
 
 
-def import_recording(_form: str, path: Path, folder: Path) -> None:
-    """What `profile-sd3 import` does."""
-    from profiler.importers.importing import import_trace
-
-    import_trace(path, folder)
-
-
 def read_with_pandas(form: str, path: Path, _folder: Path) -> None:
     """The events as DataFrames, with their names."""
     import pandas as pd
 
     if form == "json":
-        try:
-            import orjson as reader
-        except ImportError:
-            reader = json
-        process = reader.loads(path.read_bytes())["rocprofiler-sdk-tool"][0]
+        process = decoded(path.read_bytes())["rocprofiler-sdk-tool"][0]
         for records in process["buffer_records"].values():
             pd.DataFrame(records)
     elif form == "csv":
@@ -268,51 +254,24 @@ def _tables_with_pandas(path: Path, *, by_id: bool) -> None:
                 )
 
 
-def measure(way: str, form: str, path: Path) -> None:
-    """Do it once, and print what it took."""
-    do = {"import": import_recording, "pandas": read_with_pandas, "read_csv": read_csv}[way]
-    with tempfile.TemporaryDirectory() as folder:
-        begin, wall = time.process_time(), time.perf_counter()
-        do(form, path, Path(folder))
-        seconds = time.process_time() - begin
-        took = time.perf_counter() - wall
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"processor": seconds, "wall": took, "memory": memory}))
+def of_form(way: str, form: str) -> Callable[[Path, Path], None]:
+    """What reads a recording of one form in one way."""
+    return {
+        "import": import_file,
+        "pandas": partial(read_with_pandas, form),
+        "read_csv": partial(read_csv, form),
+    }[way]
 
 
-def started(*arguments: str) -> str:
-    """What this program prints, in a process of its own."""
-    command = [sys.executable, __file__, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def compare(form: str, folder: Path, kernels: int, rounds: int) -> None:
-    """Measure the ways of one form in turn, and print medians and ratios."""
-    made = started("--make", "--form", form, "--kernels", str(kernels), "--folder", str(folder))
-    path = Path(made.strip())
+def measured(form: str, folder: Path, kernels: int, rounds: int) -> None:
+    """Print what each way takes of one form."""
+    making = ["--make", "--form", form, "--kernels", str(kernels), "--folder", str(folder)]
+    path = Path(printed_by(__file__, *making).strip())
     files = [path] if path.is_file() else list(path.iterdir())
     size = sum(file.stat().st_size for file in files)
     print(f"{form}: {kernels * EVENTS:,} events, {size / 1e6:,.0f} MB")
     ways = WAYS if form == "csv" else WAYS[:2]
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
-    for _ in range(rounds):
-        for way in ways:
-            done = started("--way", way, "--form", form, "--file", str(path))
-            found[way].append(json.loads(done))
-    for way, runs in found.items():
-        middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-        print(
-            f"  {way:8} {middle['processor']:6.2f} s of the processor, {middle['wall']:6.2f} s, "
-            f"{kernels * EVENTS / middle['processor'] / 1e3:7,.0f} k events/s, "
-            f"{middle['memory'] / 1e6:7,.0f} MB resident"
-        )
-    for way in ways[1:]:
-        ratios = [
-            theirs["processor"] / ours["processor"]
-            for ours, theirs in zip(found["import"], found[way], strict=True)
-        ]
-        middle_ratio = statistics.median(ratios)
-        print(f"  {way} ÷ import: {middle_ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    compare(__file__, ["--form", form, "--file", str(path)], ways, kernels * EVENTS, rounds)
 
 
 def main() -> None:
@@ -330,11 +289,11 @@ def main() -> None:
         print(generate(given.form, given.folder, given.kernels))
         return
     if given.way:
-        measure(given.way, given.form, given.file)
+        measure(of_form(given.way, given.form), given.file)
         return
     for form in (given.form,) if given.form else FORMS:
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            compare(form, Path(folder), given.kernels, given.rounds)
+            measured(form, Path(folder), given.kernels, given.rounds)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from tests.torch_modules import uses_torch
 
 # Reproducible everywhere, and blind to how fast the machine is.
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
+# What .ci/run tries after the same examples have passed once: a quarter of them.
+settings.register_profile("again", deadline=None, derandomize=True, max_examples=10)
 # Looks further, and elsewhere each time: pytest --hypothesis-profile=thorough (docs/nightly.md)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("project")

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from profiler.sources.load import load
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, machines
+from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run
 from tests.ticks import Counted, counted
 
@@ -25,7 +26,7 @@ def _of_tables(machine: Machine) -> list[Counted]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(750), deadline=None)
 @given(machines())
 def test_tiles_are_what_counting_ticks_gives(machine):
     """Tiles of simulated devices, streams, queues, waits and threads are those of a slow count."""

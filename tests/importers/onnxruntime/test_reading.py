@@ -15,6 +15,7 @@ from profiler.ort_profiles import lines
 from profiler.ort_profiles.lines import Unread
 from profiler.ort_profiles.profile import read_profile
 from tests.corpus import CORPUS, needs_corpus
+from tests.examples import examples
 
 SUFFIX = "_kernel_time"
 _NAMES = st.sampled_from(["a", "b", "/unet/MatMul", "ä", "", "fence"])
@@ -115,7 +116,7 @@ def nodes_of(nodes):
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(texts=profiles(), piece=st.sampled_from([1, 7, 100, 1 << 18]), packed=st.booleans())
 def test_blocks_are_read_as_their_lines(tmp_path_factory, texts, piece, packed):
     """Whatever a block holds and wherever it is cut, packed or not: the nodes, times, sizes and

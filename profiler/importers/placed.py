@@ -42,7 +42,15 @@ from profiler.trace.manifest_fields import (
     WhyUnknown,
 )
 
-__all__ = ["PlacedCall", "PlacedRun", "Timed", "end_to_end", "spans_of", "timelines"]
+__all__ = [
+    "PlacedCall",
+    "PlacedRun",
+    "Timed",
+    "end_to_end",
+    "one_behind_other",
+    "spans_of",
+    "timelines",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,13 +183,19 @@ def timelines(
     return tuple(placed), tuple(spans), tuple(drops)
 
 
-def spans_of(placed: Sequence[PlacedCall], pipeline: int) -> list[Span]:
-    """The pipeline around calls, and the stage that all of it is."""
+def one_behind_other(calls: Sequence[PlacedCall]) -> tuple[PlacedCall, ...]:
+    """Calls of one pipeline call with their numbers, at the times that they have."""
+    return tuple(_moved(one, number, 0, 0) for number, one in enumerate(calls))
+
+
+def spans_of(placed: Sequence[PlacedCall], pipeline: int, name: str = "") -> list[Span]:
+    """The pipeline around calls, called `name` or as the first of them, and the stage that all of
+    it is."""
     begin = min(map(_begin, placed))
     lasted = max(map(_end, placed)) - begin
-    name = placed[0].call.submodule
+    called = name or placed[0].call.submodule
     return [
-        Span("pipeline", name, "", NO_STEP, begin, lasted, pipeline),
+        Span("pipeline", called, "", NO_STEP, begin, lasted, pipeline),
         Span("stage", RUN_STAGE, RUN_STAGE, NO_STEP, begin, lasted, pipeline),
     ]
 

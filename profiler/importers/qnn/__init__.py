@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer, Option
+from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
     from profiler.importers.placed import PlacedRun
@@ -45,7 +45,6 @@ IMPORTER = Importer(
     "qnn-profile-viewer), an HTP summary (QHAS), or both",
     recognises=_recognises,
     read=_read,
-    options=(Option("name", str, "what to call the model where the file does not tell"),),
     capabilities=frozenset({"averages", "cycles", "bytes"}),
     seen="those of ONNX Runtime with QAIRT 2.4x on Snapdragon X (HTP)",
 )

@@ -67,7 +67,7 @@ class _Names:
         return _NUMBER.sub("", name) if self.numbered else name
 
 
-def read_run(paths: Sequence[Path], name: str = "") -> PlacedRun:
+def read_run(paths: Sequence[Path]) -> PlacedRun:
     """Read a CSV, a summary, or both of one model. Raises InputError where neither has a time."""
     summaries = [path for path in paths if is_summary(head_of(path))]
     profiles = [path for path in paths if path not in summaries]
@@ -77,7 +77,7 @@ def read_run(paths: Sequence[Path], name: str = "") -> PlacedRun:
     summary = read_summary(summaries[0]) if summaries else None
     if not profiles:
         assert summary is not None  # noqa: S101 - paths is not empty
-        return _of_summary(summaries[0], summary, name)
+        return _of_summary(summaries[0], summary)
     text = content_of(profiles[0], _LARGEST_FILE).decode("utf-8", "replace")
     profile = read_profile(text)
     if not profile.executions:
@@ -85,10 +85,10 @@ def read_run(paths: Sequence[Path], name: str = "") -> PlacedRun:
             f"{profiles[0]} holds no execution: record with profiling_level=detailed while the "
             "model runs"
         )
-    return _of_profile(profiles[0], profile, summary, name)
+    return _of_profile(profiles[0], profile, summary)
 
 
-def _of_profile(path: Path, profile: Profile, summary: Summary | None, name: str) -> PlacedRun:
+def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> PlacedRun:
     listed = summary.operations if summary is not None else {}
     loading, at = _loading(profile)
     placed, counters = [], _Counters()
@@ -97,13 +97,13 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None, name: str
     for number, one in enumerate(profile.executions):
         lasted = _first(one, (*_EXECUTE, *_ACCELERATOR)) * _US
         start = max((one.end_us - base) * _US - lasted + at, 0) if one.end_us else at
-        submodule = _submodule(one.graph or name or _stem(path))
+        submodule = _submodule(one.graph or _stem(path))
         placed.append(_execution(number, submodule, start, lasted, one, names, listed, counters))
         at = at if one.end_us else start + lasted
     if summary is not None:
         counters.of_summary(placed[0].call.start_ns, summary)
     timed = all(node.timed for one in profile.executions for node in one.nodes)
-    called = name or next((one.graph for one in profile.executions if one.graph), _stem(path))
+    called = next((one.graph for one in profile.executions if one.graph), _stem(path))
     capabilities = {"averages"} | ({"cycles"} if counters else set())
     if any((one.commands.bytes_read >= 0).any() for one in placed):
         capabilities.add("bytes")
@@ -280,9 +280,9 @@ def _drops(path: Path, profile: Profile, placed: Sequence[PlacedCall]) -> Iterat
         yield Drop(DropKind.TRUNCATED_FILE, path.name, UNKNOWN, "events", note)
 
 
-def _of_summary(path: Path, summary: Summary, name: str) -> PlacedRun:
+def _of_summary(path: Path, summary: Summary) -> PlacedRun:
     """A summary alone: one execution, with the threads of the units as tracks."""
-    called = name or _stem(path)
+    called = _stem(path)
     submodule, lasted = _submodule(called), summary.time_us * _US
     builder, counters = CommandBuilder(), _Counters()
     for unit in summary.units:

@@ -212,8 +212,8 @@ SENTENCES: Sentences = {
             "a summary lists the costliest of {nodes} nodes alone: give the profile as CSV with it"
         ),
         DropReason.ONE_COLUMN: said(
-            "one of {measurements} measurements in the file: choose by --device-name, --runtime "
-            "and --precision"
+            "one of {measurements} measurements in the file: choose by --import device=…, "
+            "runtime=… and precision=…"
         ),
         DropReason.STEPS_UNKNOWN: said(
             "each component was measured once: how often a pipeline calls it is not told, so this "

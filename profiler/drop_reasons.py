@@ -95,7 +95,8 @@ class DropReason(NoteCode):
     ONE_COLUMN = "one_column"  # (measurements): of a table of measurements
     STEPS_UNKNOWN = "steps_unknown"
     EVERY_NTH = "every_nth"  # (rate): requests that were recorded
-    REQUESTS_INCOMPLETE = "requests_incomplete"
+    RATE_UNTOLD = "rate_untold"
+    REQUESTS_INCOMPLETE = "requests_incomplete"  # (requests: the first of them)
     WITHOUT_OPERATIONS = "without_operations"  # times of stages alone
     BEGIN_BY_NAME = "begin_by_name"  # (within_ns)
     COUNTERS_OF_ANOTHER_RUN = "counters_of_another_run"

@@ -223,8 +223,12 @@ SENTENCES: Sentences = {
             "one of {rate} requests was recorded: concurrency and use of models are those of what "
             "was recorded"
         ),
+        DropReason.RATE_UNTOLD: said(
+            "a server records one of so many requests, and the file does not tell how many: "
+            "concurrency and use of models are those of what was recorded (--import rate=N says it)"
+        ),
         DropReason.REQUESTS_INCOMPLETE: said(
-            "requests whose record has no begin or no end: left out"
+            "requests whose record, or that of a part or caller, is not whole: left out ({requests})"
         ),
         DropReason.WITHOUT_OPERATIONS: said(
             "the file has times of stages and none of operations"

@@ -241,10 +241,10 @@ def _outside(pipelines: Sequence[_Pipeline]) -> CommandColumns:
                 begin, length = times[0], times[1] - times[0]
                 builder.add(track, part, part, begin, length, pipeline=pipeline.number)
         for one in pipeline.inner:
-            track = Track(ROOT_DEVICE, one.model, "host")
             queued = one.between("QUEUE_START", "COMPUTE_START")
-            named = [("queue", queued)] if queued is not None else []
-            for part, times in (*named, *_computed(one)):
+            named = [("queue", "sync", queued)] if queued is not None else []
+            for part, category, times in (*named, *((p, "host", t) for p, t in _computed(one))):
+                track = Track(ROOT_DEVICE, f"{one.model} {category}", category)
                 begin, length = times[0], times[1] - times[0]
                 layer = f"{one.model}/{part}"
                 builder.add(track, layer, part, begin, length, pipeline=pipeline.number)

@@ -230,6 +230,9 @@ SENTENCES: Sentences = {
         DropReason.REQUESTS_INCOMPLETE: said(
             "requests whose record, or that of a part or caller, is not whole: left out ({requests})"
         ),
+        DropReason.REQUESTS_IN_ORDER: said(
+            "the file does not tell when requests began: they are laid one behind the other"
+        ),
         DropReason.WITHOUT_OPERATIONS: said(
             "the file has times of stages and none of operations"
         ),

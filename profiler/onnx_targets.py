@@ -64,8 +64,8 @@ TARGETS = {
             22,
             (),
             "Qualcomm AI Runtime SDK 2.39 documentation, “Qairt Converter”: up to opset 22",
-            "onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html: models with dynamic "
-            "shapes are not supported",
+            "onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html: models with "
+            "dynamic shapes are not supported",
         ),
     )
 }

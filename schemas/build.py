@@ -1,7 +1,7 @@
 """Compile the schemas into what the codec ships: `python schemas/build.py` (needs the dev extra).
 
-Writes `profiler/importers/xplane/schema.binpb`, the part of XLA's XSpace that is imported, and beside
-`profiler/trace/schema.py`:
+Writes `profiler/importers/xplane/schema.binpb`, the part of XLA's XSpace that is imported, and
+beside `profiler/trace/schema.py`:
 
 - `schema.binpb`: the FileDescriptorSet of both .proto files, loaded into a private pool;
 - `extension.binpb`: the same extension against Perfetto's own `TrackEvent`, embedded in every

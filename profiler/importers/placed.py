@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 from profiler.drop_reasons import DropReason
 from profiler.events import (
-    NO_ITERATION,
     NO_STEP,
     ROOT_DEVICE,
     RUN_STAGE,
@@ -76,9 +75,9 @@ class PlacedRun:
     outside: CommandColumns | None = None
     counters: tuple[Samples, ...] = ()
     drops: tuple[Drop, ...] = ()
-    clocks: Clocks = Clocks()
+    clocks: Clocks = field(default_factory=Clocks)
     warmup: Warmup | None = None
-    recording: Recording = Recording()
+    recording: Recording = field(default_factory=Recording)
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     model: str = ""

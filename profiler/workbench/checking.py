@@ -79,7 +79,9 @@ def _measured(
 
 
 def _ordered(found: Sequence[MeasuredFinding]) -> Iterable[MeasuredFinding]:
-    place = {(one.finding.severity, one.finding.rule): n for n, one in reversed([*enumerate(found)])}
+    place = {
+        (one.finding.severity, one.finding.rule): n for n, one in reversed([*enumerate(found)])
+    }
     return sorted(
         found, key=lambda one: (place[one.finding.severity, one.finding.rule], -(one.ns or 0))
     )

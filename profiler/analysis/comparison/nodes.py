@@ -20,7 +20,9 @@ from profiler.grammars.tensorrt import EngineLayer, engine_layer
 
 __all__ = ["Group", "TimedLayer", "node_groups", "nodes_of"]
 
-_FUSED = re.compile(r"(?:/\w*Fusion\w*/?|/WithoutBiases|_(?:nchwc|nhwc|quant|quantized|token_\d+))$")
+_FUSED = re.compile(
+    r"(?:/\w*Fusion\w*/?|/WithoutBiases|_(?:nchwc|nhwc|quant|quantized|token_\d+))$"
+)
 _OUTPUT = re.compile(r"(?:_output_\d+|:\d+)$")
 _MODULE = "/"  # what our own capture puts between a module and a node's name
 

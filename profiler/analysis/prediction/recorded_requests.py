@@ -85,9 +85,7 @@ class RecordedRequests:
                 _durations(calls, latency_of)
                 for calls, latency_of in zip(chosen.values(), latency.tolist(), strict=True)
             ),
-            latency=RecordedLatency(
-                in_flight, len(by_number) / max(window, 1) * 1e9, latency
-            ),
+            latency=RecordedLatency(in_flight, len(by_number) / max(window, 1) * 1e9, latency),
             numbers=tuple(chosen),
             left_out=len(by_number) - len(chosen),
             batched=_batched(chosen),

@@ -155,8 +155,8 @@ TABLES = (
         columns=REQUESTS,
         make=_requests,
         title="Requests, the slowest",
-        about="Empty where the run has a single pipeline call, and of the whole run. `latency_ns` is "
-        "the request's span; of `queue_ns` and `compute_ns`, each a union over its calls, both may "
+        about="Of the whole run; empty where it has a single pipeline call. `latency_ns` is the "
+        "request's span; of `queue_ns` and `compute_ns`, each a union over its calls, both may "
         "count at once where calls run side by side. Only servers' traces tell of queues.",
         rank=("-latency_ns",),
     ),
@@ -167,8 +167,8 @@ TABLES = (
         columns=REQUEST_PERCENTILES,
         make=_percentiles,
         title="Percentiles",
-        about="Of [requests](#requests); with a submodule, of its calls. A percentile is the time of "
-        "one of them: the shortest that is not below.",
+        about="Of [requests](#requests); with a submodule, of its calls. A percentile is the "
+        "time of one of them: the shortest that is not below.",
         reads=("requests",),
         shown=20,
     ),

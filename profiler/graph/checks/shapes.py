@@ -23,7 +23,9 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
     needed = target is not None and target.fixed_sizes
     if not checked.static and not needed:
         return
-    because = f", and {target.title} takes fixed ones ({target.fixed_sizes})" if target and needed else ""
+    because = (
+        f", and {target.title} takes fixed ones ({target.fixed_sizes})" if target and needed else ""
+    )
     for value in checked.model.graph.inputs:
         if value.name in checked.model.graph.initializers:
             continue

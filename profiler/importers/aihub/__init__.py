@@ -20,7 +20,7 @@ _KEYS = tuple(
 )
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     return head.lstrip()[:1] not in (b"{", b"[") and all(key.search(head) for key in _KEYS)
 
 

@@ -16,7 +16,7 @@ __all__ = ["IMPORTER"]
 _COLUMNS = (b"scenario", b"model_cls", b"time_plain_s")
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     names = [name.strip(b' "\r') for name in head.split(b"\n", 1)[0].split(b",")]
     return all(name in names for name in _COLUMNS)
 

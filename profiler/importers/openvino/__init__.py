@@ -16,7 +16,7 @@ __all__ = ["HEADER", "IMPORTER"]
 HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf\r\n \t").startswith(HEADER)
 
 

@@ -29,7 +29,7 @@ def is_summary(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and _SUMMARY.search(head[:4096]) is not None
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     return is_csv(head) or is_summary(head)
 
 

@@ -76,7 +76,7 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
         raise InputError(f"{named} are of several models: give one CSV, and one summary beside it")
     summary = read_summary(summaries[0]) if summaries else None
     if not profiles:
-        assert summary is not None  # noqa: S101 - paths is not empty
+        assert summary is not None
         return _of_summary(summaries[0], summary)
     text = content_of(profiles[0], _LARGEST_FILE).decode("utf-8", "replace")
     profile = read_profile(text)
@@ -145,7 +145,7 @@ def _loading(profile: Profile) -> tuple[CommandBuilder, int]:
     return builder, at
 
 
-def _execution(  # noqa: PLR0913 - what an execution is placed by
+def _execution(
     number: int,
     submodule: str,
     start: int,

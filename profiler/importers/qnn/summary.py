@@ -77,9 +77,7 @@ def read_summary(path: Path) -> Summary:
         nodes=_count(overall.get("qnn_nodes")),
         bytes_read=_count(overall.get("total_dram_read")),
         bytes_written=_count(overall.get("total_dram_write")),
-        units=tuple(
-            Unit(u.kind, u.number, u.start - first, u.end - first, u.used) for u in units
-        ),
+        units=tuple(Unit(u.kind, u.number, u.start - first, u.end - first, u.used) for u in units),
         operations={
             str(one["qnn_op"]): Listed(
                 str(one.get("qnn_op_type", "")),

@@ -19,7 +19,7 @@ RECORD = re.compile(rb'"tag"\s*:\s*"pipeline_stage_metrics"')
 _TOTAL = re.compile(rb'"total_duration_ms"\s*:')
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     if head.lstrip()[:1] != b"{" or not _TOTAL.search(head):
         return False
     return bool(DUMP.search(head) or RECORD.search(head))

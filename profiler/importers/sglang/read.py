@@ -51,8 +51,8 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
     path = sorted(paths)[0]
     if not requests:
         raise InputError(
-            f"{path} holds no time of a stage: record with `sglang generate --perf-dump-path FILE`, "
-            "or give the server's performance.log"
+            f"{path} holds no time of a stage: record with `sglang generate --perf-dump-path "
+            "FILE`, or give the server's performance.log"
         )
     note = Note.of(DropReason.DAMAGED)
     drops = [Drop(DropKind.DROPPED_EVENTS, path.name, unread, "requests", note)] if unread else []
@@ -64,17 +64,18 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
 
 def _documents(data: bytes) -> Iterator[Any]:
     """The object, or that of each line; None for one that is damaged."""
-    try:
-        yield msgspec.json.decode(data)
+    whole = _decoded(data)
+    if whole is not None:
+        yield whole
         return
+    yield from (_decoded(line) for line in data.splitlines() if line.strip())
+
+
+def _decoded(data: bytes) -> Any | None:
+    try:
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    for line in data.splitlines():
-        if line.strip():
-            try:
-                yield msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                yield None
+        return None
 
 
 def _request(document: Mapping[str, Any]) -> RequestTimes | None:

@@ -19,7 +19,7 @@ _STAMP = re.compile(rb'"timestamps"\s*:\s*\[\s*(?:\{\s*"(?:name|ns)"|\])')
 _MODEL = re.compile(rb'"(?:model_name|activity)"\s*:\s*"')
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     if head.lstrip()[:1] != b"[":
         return False
     return all(pattern.search(head) for pattern in (_ID, _STAMP, _MODEL))

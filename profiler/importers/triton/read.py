@@ -2,8 +2,8 @@
 
     import_trace(Path("trace.json"), Path("traces"), options={"rate": 100})
 
-A request from outside is a pipeline call. Each request of a model that computes, itself or those that
-an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …), since a
+A request from outside is a pipeline call. Each request of a model that computes, itself or those
+that an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …), since a
 server has a queue and instances for each and tells of no hardware. What requests of a batch compute
 together they all have, at the same time.
 """
@@ -182,7 +182,7 @@ def _placed(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> tuple[Pl
     return tuple(placed)
 
 
-def _call(  # noqa: PLR0913 - its labels, one by one
+def _call(
     index: int,
     pipeline: int,
     one: Request,
@@ -283,9 +283,7 @@ def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterat
             yield Counter(device, "requests in the queue", "count", times, running)
 
 
-def _drops(
-    path: Path, read: Requests, incomplete: Sequence[Request], rate: int
-) -> Iterator[Drop]:
+def _drops(path: Path, read: Requests, incomplete: Sequence[Request], rate: int) -> Iterator[Drop]:
     if rate != 1:
         note = Note.of(DropReason.EVERY_NTH, rate=rate) if rate else Note.of(DropReason.RATE_UNTOLD)
         yield Drop(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "requests", note)

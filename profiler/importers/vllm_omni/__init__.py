@@ -20,7 +20,7 @@ _MARK = re.compile(
 )
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     return head.lstrip()[:1] != b"[" and _MARK.search(head) is not None
 
 

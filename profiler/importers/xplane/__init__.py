@@ -20,7 +20,7 @@ _FIRST_PLANE = re.compile(
 )
 
 
-def _recognises(path: Path, head: bytes) -> bool:
+def _recognises(_path: Path, head: bytes) -> bool:
     return _FIRST_PLANE.match(head) is not None
 
 

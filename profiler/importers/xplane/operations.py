@@ -18,18 +18,33 @@ from profiler.kineto.names import queue
 __all__ = ["Operation", "on_gpu", "on_tpu"]
 
 _TYPES = {  # name → as `shapes` has it, bits
-    **{"f64": ("double", 64), "f32": ("float", 32), "f16": ("half", 16), "bf16": ("bfloat16", 16)},
-    **{"s64": ("int64", 64), "s32": ("int32", 32), "s16": ("int16", 16), "s8": ("int8", 8)},
-    **{"u64": ("uint64", 64), "u32": ("uint32", 32), "u16": ("uint16", 16), "u8": ("uint8", 8)},
-    **{"s4": ("int4", 4), "u4": ("uint4", 4), "pred": ("bool", 8)},
-    **{"f8e4m3fn": ("float8e4m3fn", 8), "f8e5m2": ("float8e5m2", 8)},
-    **{"c64": ("complex64", 64), "c128": ("complex128", 128)},
+    "f64": ("double", 64),
+    "f32": ("float", 32),
+    "f16": ("half", 16),
+    "bf16": ("bfloat16", 16),
+    "s64": ("int64", 64),
+    "s32": ("int32", 32),
+    "s16": ("int16", 16),
+    "s8": ("int8", 8),
+    "u64": ("uint64", 64),
+    "u32": ("uint32", 32),
+    "u16": ("uint16", 16),
+    "u8": ("uint8", 8),
+    "s4": ("int4", 4),
+    "u4": ("uint4", 4),
+    "pred": ("bool", 8),
+    "f8e4m3fn": ("float8e4m3fn", 8),
+    "f8e5m2": ("float8e5m2", 8),
+    "c64": ("complex64", 64),
+    "c128": ("complex128", 128),
 }
 _TENSOR = re.compile(r"\b([a-z]+\d*[a-z\d]*)\[([\d,]*)\]")
 _HLO = re.compile(r"%?\S+ = (.*)", re.DOTALL)
 _OPCODE = re.compile(r"(?<=[\s)}\]])[a-z][\w-]*\(")
 _WRAPPER = re.compile(r"^(?:\w+\()+|\)+$")
-_FUNCTIONS = re.compile(r"^(?:p?jit|xla_call|pmap|shard_map)\(|^(?:while|body|cond|branch_\d+_fun)$")
+_FUNCTIONS = re.compile(
+    r"^(?:p?jit|xla_call|pmap|shard_map)\(|^(?:while|body|cond|branch_\d+_fun)$"
+)
 _COLLECTIVES = (
     *("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute"),
     *("collective-broadcast", "send", "recv", "ragged-all-to-all"),
@@ -116,8 +131,8 @@ def _opcode_of(layer: str) -> str:
 
 
 def _path(tf_op: str) -> tuple[str, str]:
-    """The module and the operation of a path such as `jit(f)/jit(main)/Encoder/layers_0/dot_general:`:
-    what is between the functions that were compiled and the primitive."""
+    """The module and the operation of a path such as `jit(f)/jit(main)/Encoder/layers_0/dot:`: what
+    is between the functions that were compiled and the primitive."""
     if "/" not in tf_op:
         return "", ""
     *parts, op = tf_op.rstrip(":").partition(":")[0].split("/")

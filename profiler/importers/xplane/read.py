@@ -3,7 +3,7 @@
     import_trace(Path("host.xplane.pb"), Path("traces"))
 
 On TPUs each module that ran is a call, with the operations in it. On GPUs no line tells when one
-ran: a call there is what a device ran of one module, until the module's first operation comes again.
+ran: a call there is what a device ran of one module, until its first operation comes again.
 """
 
 from __future__ import annotations
@@ -287,12 +287,12 @@ def _whole(device: str, works: Sequence[_Work]) -> _Range:
     return _Range(_ONLY, device, begin, end, own)
 
 
-def _placed(
-    number: int, one: _Range, label: tuple[str, int, int], found: _Found
-) -> PlacedCall:
+def _placed(number: int, one: _Range, label: tuple[str, int, int], found: _Found) -> PlacedCall:
     stage, step, iteration = label
     builder = CommandBuilder()
-    begins = [found.launches[w.correlation][2] for w in one.works if w.correlation in found.launches]
+    begins = [
+        found.launches[w.correlation][2] for w in one.works if w.correlation in found.launches
+    ]
     for work in one.works:
         _add(builder, work, found)
     start = min((*begins, one.start_ns))

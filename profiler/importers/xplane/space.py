@@ -139,9 +139,7 @@ def _message() -> Any:
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("profile_sd3.xplane.XPlane")
-    )
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("profile_sd3.xplane.XPlane"))
 
 
 def _parsed(data: memoryview) -> Any | None:

@@ -70,8 +70,8 @@ def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
         )
     waited = int(requests["queue_ns"].sum()) / max(int(requests["latency_ns"].sum()), 1)
     return said(
-        "{requests} requests, at most {most} under way at once: half took up to {median}, 95 % up "
-        "to {p95}, 99 % up to {p99}. In {share} of their time one of their calls waited in a queue.",
+        "{requests} requests, at most {most} under way at once: half took up to {median}, 95 % "
+        "up to {p95}, 99 % up to {p99}. In {share} of their time a call waited in a queue.",
         share=percent(waited),
         **values,
     )

@@ -228,14 +228,13 @@ SENTENCES: Sentences = {
             "concurrency and use of models are those of what was recorded (--import rate=N says it)"
         ),
         DropReason.REQUESTS_INCOMPLETE: said(
-            "requests whose record, or that of a part or caller, is not whole: left out ({requests})"
+            "requests whose record, or that of a part or caller, is not whole are left out: "
+            "{requests}"
         ),
         DropReason.REQUESTS_IN_ORDER: said(
             "the file does not tell when requests began: they are laid one behind the other"
         ),
-        DropReason.WITHOUT_OPERATIONS: said(
-            "the file has times of stages and none of operations"
-        ),
+        DropReason.WITHOUT_OPERATIONS: said("the file has times of stages and none of operations"),
         DropReason.BEGIN_BY_NAME: said(
             "files' names tell to within {within_ns} when each session began, and nothing else "
             "relates their clocks: calls of different sessions may be off by that"

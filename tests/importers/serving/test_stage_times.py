@@ -14,6 +14,7 @@ from profiler.events import DropKind
 from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
 from profiler.sources.load import load
+from tests.importers.broken import read_or_refused
 
 DUMP = {
     "timestamp": "2026-01-15T10:00:15+00:00",
@@ -122,11 +123,13 @@ def omni(kind):
         return "\n".join(map(json.dumps, (*records, whole)))
     if kind == "log":
         whole = {"type": "request_level_metrics", "request_id": "req-0", "e2e_time_ms": 95.5}
-        return "\n".join(f"INFO [a.py:1] {pformat(one, sort_dicts=False)}" for one in (*records, whole))
+        return "\n".join(
+            f"INFO [a.py:1] {pformat(one, sort_dicts=False)}" for one in (*records, whole)
+        )
     tables = []
     for request in (0, 1):
         values = f"{30.0 + request:,.3f} | {60.0 + request:,.3f} (n=2)"
-        head = f"(APIServer pid=1) INFO 08-05 [stats.py:791] [StageRequestStats [request_id=req-{request}]]"
+        head = f"INFO 08-05 [stats.py:791] [StageRequestStats [request_id=req-{request}]]"
         tables += [head, "| Field | 0 | 1 |", f"| stage_gen_time_ms | {values} |"]
         if not request:
             tables += ["[RequestE2EStats [request_id=req-0]]", "| e2e_total_ms | 95.500 |"]
@@ -190,10 +193,7 @@ def test_cut_files_end_in_a_sentence_or_less(tmp_path, name, text):
     for number, length in enumerate(range(40, len(text), 97)):
         path = tmp_path / str(number)
         path.write_text(text[:length])
-        try:
-            import_trace([path], tmp_path / "traces", str(number))
-        except InputError as error:
-            assert "\n" not in str(error)
+        read_or_refused(import_trace, [path], tmp_path / "traces", str(number))
 
 
 @pytest.mark.parametrize("time", ["-1", "1e300", "NaN", '"soon"', "true", "null"])

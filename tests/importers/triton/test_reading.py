@@ -282,9 +282,7 @@ def test_predicted_latencies_are_those_of_the_server(tmp_path, concurrency):
     latency = [max(r.request_end, r.send[1]) - r.recv[0] for r in truly[2 * concurrency :]]
     assert found.simulation.latency(50) == pytest.approx(np.median(latency), rel=0.1)
     window = truly[-1].request_end - truly[2 * concurrency].request_end
-    assert found.simulation.throughput == pytest.approx(
-        len(latency) / window * 1e9, rel=0.1
-    )
+    assert found.simulation.throughput == pytest.approx(len(latency) / window * 1e9, rel=0.1)
     assert len(found.recorded.latency_ns) == 80
 
 

@@ -1,6 +1,6 @@
 """XSpaces as bytes, encoded here field by field: no message class of ours is asked.
 
-    space(plane("/device:TPU:0", [line("XLA Ops", [event("add", 0, 5)])]))
+space(plane("/device:TPU:0", [line("XLA Ops", [event("add", 0, 5)])]))
 """
 
 from __future__ import annotations

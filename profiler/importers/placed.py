@@ -142,8 +142,8 @@ def end_to_end(
     """One call whose commands are laid end to end, in their order, from `start_ns` on."""
     builder, at = CommandBuilder(), start_ns
     for one in layers:
-        told = {"kernel": one.kernel, "shapes": one.shapes}
-        builder.add(track, one.name, one.op_type, at, one.duration_ns, **told)
+        length = one.duration_ns
+        builder.add(track, one.name, one.op_type, at, length, kernel=one.kernel, shapes=one.shapes)
         at += one.duration_ns
     call = Call(
         index=0,
@@ -204,7 +204,8 @@ def _begin(placed: PlacedCall) -> int:
 
 
 def _end(placed: PlacedCall) -> int:
-    return max(placed.call.end_ns, int(placed.commands.end_ns.max(initial=0)))
+    ends: list[int] = placed.commands.end_ns.tolist()
+    return max(placed.call.end_ns, *ends, 0)
 
 
 def _moved(placed: PlacedCall, index: int, pipeline: int, by: int) -> PlacedCall:

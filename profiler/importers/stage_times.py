@@ -94,7 +94,7 @@ def stage_run(
         at = begin + one.duration_ns
     note = Note.of(DropReason.WITHOUT_OPERATIONS)
     untraced = Drop(DropKind.UNTRACED_CALL, path.name, len(placing.calls), "calls", note)
-    undated = ()
+    undated: tuple[Drop, ...] = ()
     if not dated and len(requests) > 1:
         told = Note.of(DropReason.REQUESTS_IN_ORDER)
         undated = (Drop(DropKind.ESTIMATED_TIMES, path.name, len(requests), "requests", told),)

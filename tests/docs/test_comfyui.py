@@ -48,9 +48,16 @@ def comfyui():
         RETURN_TYPES = ("VAE",)
         FUNCTION = "load_vae"
 
-        @staticmethod
-        def load_vae(vae_name):
+        def load_vae(self, vae_name):
             return (vae(),)
+
+    class OddLoader:
+        RETURN_TYPES = ("MODEL",)
+        FUNCTION = "load"
+
+        @staticmethod
+        def load():
+            return {"ui": {}}
 
     class EmptyLatentImage:
         RETURN_TYPES = ("LATENT",)
@@ -64,7 +71,8 @@ def comfyui():
 
     module = ModuleType("nodes")
     module.NODE_CLASS_MAPPINGS = {
-        one.__name__: one for one in (CheckpointLoaderSimple, VAELoader, EmptyLatentImage)
+        one.__name__: one
+        for one in (CheckpointLoaderSimple, VAELoader, OddLoader, EmptyLatentImage)
     }
     return module
 
@@ -95,6 +103,7 @@ def test_what_loaders_return_is_named(nodes, tmp_path):
         model, clip, _ = execute(nodes, "CheckpointLoaderSimple", ckpt_name="no vae")
         (vae,) = execute(nodes, "VAELoader", vae_name="a")
         (latent,) = execute(nodes, "EmptyLatentImage")
+        assert execute(nodes, "OddLoader") == {"ui": {}}
         conditioning = clip.cond_stage_model(torch.ones(1, 4))
         for _ in range(2):
             latent["samples"] = model.model.diffusion_model(latent["samples"] + conditioning)

@@ -34,7 +34,7 @@ __all__ = ["RecordedRequests", "predict_requests", "recorded_by_server"]
 
 _REQUESTS = "requests"  # capability: queues and computing of a server's requests
 _UNLIMITED = 1 << 30
-_Times = npt.NDArray[np.int64]
+_Flags = npt.NDArray[np.bool_]
 
 
 def recorded_by_server(run: Run) -> bool:
@@ -205,9 +205,9 @@ def _graph(requests: Sequence[tuple[_Call, ...]], devices: Mapping[str, Device])
     first, count = requests[0], len(requests[0])
     begin = np.array([[call.begin for call in calls] for calls in requests])
     end = np.array([[call.end for call in calls] for calls in requests])
-    before = (end[:, :, None] <= begin[:, None, :]).all(axis=0)
-    through = (before[:, :, None] & before[None, :, :]).any(axis=1)
-    direct = before & ~through
+    before: _Flags = np.all(end[:, :, None] <= begin[:, None, :], axis=0)
+    through: _Flags = np.any(before[:, :, None] & before[None, :, :], axis=1)
+    direct: _Flags = before & ~through
     after = [tuple((np.flatnonzero(direct[node]) + 1).tolist()) for node in range(count)]
     roots = tuple(1 + node for node in range(count) if not before[:, node].any())
     names = list(dict.fromkeys(call.device for call in first))

@@ -117,7 +117,8 @@ def _stage(run: Run, pipelines: PipelineCalls, name: str) -> pl.Series:
 def _in_flight(begin: Times, end: Times) -> Codes:
     begun = np.searchsorted(np.sort(begin), begin, side="right")
     ended = np.searchsorted(np.sort(end), begin, side="right")
-    return np.maximum(begun - ended, 1).astype(np.int32)
+    found: Codes = np.maximum(begun - ended, 1).astype(np.int32)
+    return found
 
 
 def _percentiles(of: Inputs) -> pl.DataFrame:

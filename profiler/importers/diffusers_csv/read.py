@@ -1,8 +1,8 @@
 """The CSV of diffusers' benchmarks → a bundle without commands.
 
 A row is a model in a scenario: a pipeline call with the model's mean time, plain and compiled.
-Source of the format: huggingface/diffusers, benchmarks/benchmarking_utils.py. Collated tables have the
-earlier time behind the new one, `0.074 (0.079)`.
+Source of the format: huggingface/diffusers, benchmarks/benchmarking_utils.py. Collated tables have
+the earlier time behind the new one, `0.074 (0.079)`.
 """
 
 from __future__ import annotations

@@ -170,12 +170,15 @@ def _execution(
     for node, begin, length in _shared(one.nodes, at, accelerator):
         told = listed.get(node.name)
         layer = names.layer(node.name)
-        row = {
-            "bytes_read": told.bytes_read if told else UNKNOWN,
-            "bytes_written": told.bytes_written if told else UNKNOWN,
-        }
-        op_type = told.op_type if told else _op_type(layer)
-        builder.add(track, layer, op_type, begin, length, **row)
+        builder.add(
+            track,
+            layer,
+            told.op_type if told else _op_type(layer),
+            begin,
+            length,
+            bytes_read=told.bytes_read if told else UNKNOWN,
+            bytes_written=told.bytes_written if told else UNKNOWN,
+        )
         if not node.timed:
             counters.spent(begin + length, node.amount)
     call = Call(

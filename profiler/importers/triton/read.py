@@ -3,9 +3,9 @@
     import_trace(Path("trace.json"), Path("traces"), options={"rate": 100})
 
 A request from outside is a pipeline call. Each request of a model that computes, itself or those
-that an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …), since a
-server has a queue and instances for each and tells of no hardware. What requests of a batch compute
-together they all have, at the same time.
+that an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …), since
+a server has a queue and instances for each and tells of no hardware. What requests of a batch
+compute together they all have, at the same time.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def _pipelines(requests: Sequence[Request]) -> tuple[list[_Pipeline], list[Reque
     for one in requests:
         if one.parent:
             children.setdefault(one.parent, []).append(one)
-    roots, left, seen = [], [], set()
+    roots: list[Request] = []
+    left: list[Request] = []
+    seen: set[int] = set()
     for one in requests:
         if one.parent:
             continue
@@ -172,7 +174,7 @@ def _running(ranges: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
 
 
 def _placed(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> tuple[PlacedCall, ...]:
-    placed = []
+    placed: list[PlacedCall] = []
     for pipeline in pipelines:
         names = [_submodule(one.model) for one in pipeline.leaves]
         labels = stages(names, [NO_ITERATION] * len(names))

@@ -86,9 +86,9 @@ def _records(text: str, found: dict[str, _Request]) -> None:
             request.stages[name] = request.stages.get(name, 0) + time
     for body, time_text in _WHOLE.findall(text):
         told = {key: a or b or number for key, a, b, number in _ENTRY.findall(body)}
-        request = found.get(told.get("request_id", ""))
-        if request is not None:
-            request.total = _time(time_text) or request.total
+        known = found.get(told.get("request_id", ""))
+        if known is not None:
+            known.total = _time(time_text) or known.total
 
 
 def _tables(text: str, found: dict[str, _Request]) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import Any
 
 from profiler.events import UNKNOWN, Category
 from profiler.importers.xplane.space import Event
@@ -78,27 +78,35 @@ class Operation:
 
 def on_tpu(event: Event) -> Operation:
     """An event of `XLA Ops`: `copy-done` and its like wait for what another operation started."""
-    told = str(event.stats.get("hlo_category", ""))
-    path = str(event.stats.get("tf_op", ""))
+    stats = event.stats
+    return _tpu_operation(
+        event.name,
+        event.text,
+        str(stats.get("hlo_category", "")),
+        str(stats.get("tf_op", "")),
+        _count(stats.get("flops")),
+        _count(stats.get("bytes_accessed")),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _tpu_operation(name: str, text: str, told: str, path: str, flops: int, moved: int) -> Operation:
     module, op = _path(path)
-    category, suffix = _category(told or event.name)
-    named: dict[str, Any] = {
-        "layer": event.name or told or "operation",
-        "op_type": op or told or event.name,
-        "module": module,
-        "kernel": "",
-        "category": category,
-        "suffix": suffix,
-    }
+    category, suffix = _category(told or name)
+    layer, op_type = name or told or "operation", op or told or name
     if category == "sync":
-        return Operation(**named)
-    shapes, result = _shapes(event.text)
-    moved = _count(event.stats.get("bytes_accessed"))
+        return Operation(layer, op_type, module, "", category, suffix)
+    shapes, result = _shapes(text)
     written = result if 0 <= result <= moved else UNKNOWN
     return Operation(
-        **named,
+        layer,
+        op_type,
+        module,
+        "",
+        category,
+        suffix,
         shapes=shapes,
-        flops=_count(event.stats.get("flops")),
+        flops=flops,
         bytes_read=moved - written if written >= 0 else moved,
         bytes_written=written,
         contains=told in _CONTAINERS,

@@ -193,9 +193,9 @@ def _document(
 ) -> dict[str, Any]:
     entries = [result.to_json() for result in results]
     if run is not None:
-        for entry, result in zip(entries, results, strict=True):
+        for entry, checked in zip(entries, results, strict=True):
             entry["run"] = run.run_id
-            entry["findings"] = [one.to_json() for one in _findings(result, run)]
+            entry["findings"] = [one.to_json() for one in _findings(checked, run)]
     for entry, result in zip(entries, fixed, strict=False):
         entry["fixed"] = result.to_json()
     return {"models": entries}

@@ -22,14 +22,13 @@ from profiler.events import UNKNOWN, Drop, DropKind, Track
 from profiler.importers.components import component
 from profiler.importers.head import content_of, head_of
 from profiler.importers.importer import only_path
-from profiler.importers.openvino import HEADER
+from profiler.importers.openvino import HEADER, IMPORTER
 from profiler.importers.placed import PlacedRun, Timed, end_to_end, timelines
 from profiler.notes import Note
 from profiler.trace.manifest_fields import Device, Setting
 
 __all__ = ["read_run"]
 
-_ACCEPTS = "one file of counters"
 _EXECUTED, _NO_COMMAND = "EXECUTED", ("OPTIMIZED_OUT", "NOT_RUN")
 _TOTAL = "Total"
 _COUNTERS = ("average_counters_report", "detailed_counters_report", "sort_counters_report")
@@ -39,15 +38,15 @@ _LARGEST = 64 << 20  # bytes
 _GRAIN_MS = 0.0005  # of a time with three decimals
 _DEVICE = "openvino:0"
 _FIGURES = {
-    "total number of iterations": "iterations",
-    "latency (ms)": "median_latency_ms",
-    "avg latency": "mean_latency_ms",
-    "min latency": "min_latency_ms",
-    "max latency": "max_latency_ms",
+    "total_number_of_iterations": "iterations",
+    "latency_(ms)": "median_latency_ms",
+    "avg_latency": "mean_latency_ms",
+    "min_latency": "min_latency_ms",
+    "max_latency": "max_latency_ms",
     "throughput": "throughput_per_s",
-    "first inference time (ms)": "first_inference_ms",
-    "number of parallel infer requests": "infer_requests",
-    "batch size": "batch_size",
+    "first_inference_time_(ms)": "first_inference_ms",
+    "number_of_parallel_infer_requests": "infer_requests",
+    "batch_size": "batch_size",
     "precision": "precision",
     "API": "api",
 }
@@ -71,7 +70,7 @@ class _Section:
 def read_run(paths: Sequence[Path]) -> PlacedRun:
     """Read one file. Raises InputError where it holds no time of a layer."""
     counters = [one for one in paths if not head_of(one).startswith(_REPORT)]
-    path = only_path(counters, _ACCEPTS)
+    path = only_path(counters, IMPORTER.accepts)
     text = content_of(path, _LARGEST).decode("utf-8", "replace").lstrip("\ufeff")
     sections = [one for one in _sections(text) if one.layers]
     if not sections:
@@ -80,7 +79,7 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
             "average_counters -pc` writes"
         )
     report = _report(path)
-    target = str(report.get("target device", ""))
+    target = str(report.get("target_device", ""))
     device = _DEVICE
     name = _name(path)
     track = Track(device, "layers", "compute")
@@ -165,7 +164,8 @@ def _drops(path: Path, sections: Sequence[_Section]) -> Iterator[Drop]:
 
 
 def _report(path: Path) -> dict[str, str]:
-    """`benchmark_report.csv` of the same inferences, by its keys; empty where it is not there."""
+    """`benchmark_report.csv` of the same inferences, by its keys with `_` for spaces; empty
+    where it is not there."""
     for ending in _COUNTERS:
         if ending in path.name:
             beside = path.with_name(path.name.replace(ending, "report").removesuffix(".gz"))
@@ -176,7 +176,7 @@ def _report(path: Path) -> dict[str, str]:
         return {}
     text = content_of(beside, _LARGEST).decode("utf-8", "replace")
     rows = (line.split(";") for line in text.splitlines())
-    return {row[0].strip(): row[1].strip() for row in rows if len(row) == 2}
+    return {row[0].strip().replace(" ", "_"): row[1].strip() for row in rows if len(row) == 2}
 
 
 def _settings(report: dict[str, str]) -> dict[str, Setting]:
@@ -184,7 +184,8 @@ def _settings(report: dict[str, str]) -> dict[str, Setting]:
     for key, name in _FIGURES.items():
         if key in report:
             number = _ms(report[key])
-            found[name] = report[key][:200] if number is None else number
+            whole = number is not None and number == int(number)
+            found[name] = report[key][:200] if number is None else int(number) if whole else number
     return found
 
 

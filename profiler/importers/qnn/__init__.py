@@ -41,8 +41,8 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="qnn",
-    accepts="a profile of Qualcomm's QNN (CSV of ONNX Runtime's profiling_file_path or of "
-    "qnn-profile-viewer), an HTP summary (QHAS), or both",
+    accepts="a profile of Qualcomm's QNN (CSV of ONNX Runtime or qnn-profile-viewer), an HTP "
+    "summary (QHAS), or both",
     recognises=_recognises,
     read=_read,
     capabilities=frozenset({"averages", "cycles", "bytes"}),

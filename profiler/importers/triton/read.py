@@ -282,7 +282,7 @@ def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterat
         )
         times, running = _running(wait for wait in waits if wait is not None)
         if len(times):
-            yield Counter(device, "requests in the queue", "count", times, running)
+            yield Counter(device, "requests queued", "count", times, running)
 
 
 def _drops(path: Path, read: Requests, incomplete: Sequence[Request], rate: int) -> Iterator[Drop]:

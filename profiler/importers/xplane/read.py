@@ -31,6 +31,7 @@ from profiler.importers.components import component, stages
 from profiler.importers.importer import only_path
 from profiler.importers.placed import PlacedCall, PlacedRun
 from profiler.importers.spans import spans
+from profiler.importers.xplane import IMPORTER
 from profiler.importers.xplane.operations import Operation, on_gpu, on_tpu
 from profiler.importers.xplane.space import Event, Line, Plane, Space, read_space
 from profiler.notes import Note
@@ -39,7 +40,6 @@ from profiler.trace.manifest_fields import CallsFrom, ClockName, Clocks, Device,
 
 __all__ = ["read_run"]
 
-_ACCEPTS = "an .xplane.pb of XLA's profiler"
 _DEVICE = re.compile(r"/device:(TPU|GPU):(\d{1,4})")
 _KINDS = {"AMD": "rocm", "Nvidia": "cuda"}
 _STREAM = re.compile(r"Stream #\d+")
@@ -87,7 +87,7 @@ class _Found:
 
 def read_run(paths: Sequence[Path]) -> PlacedRun:
     """Read one file. Raises InputError where it cannot be read or no device did anything."""
-    path = only_path(paths, _ACCEPTS)
+    path = only_path(paths, IMPORTER.accepts)
     space = read_space(path)
     found = _Found()
     for plane in space.planes:

@@ -18,7 +18,7 @@ from profiler.importers.head import content_of
 
 __all__ = ["Event", "Line", "Plane", "Space", "read_space"]
 
-Stat = int | float | str
+_Stat = int | float | str
 _PLANES = 0x0A  # tag of XSpace.planes: field 1, length-delimited
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LATEST_PS = 1 << 62  # 53 days: a begin and a length together fit 64 bits
@@ -34,7 +34,7 @@ class Event:
     text: str
     start_ps: int
     duration_ps: int
-    stats: Mapping[str, Stat]
+    stats: Mapping[str, _Stat]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Plane:
     """Lines are read when they are asked for."""
 
     name: str
-    stats: Mapping[str, Stat]
+    stats: Mapping[str, _Stat]
     _message: Any = field(repr=False)
     _start_ns: int = 0
     _names: dict[int, str] = field(default_factory=dict, repr=False)
-    _kinds: dict[int, tuple[str, str, dict[str, Stat]]] = field(default_factory=dict, repr=False)
+    _kinds: dict[int, tuple[str, str, dict[str, _Stat]]] = field(default_factory=dict, repr=False)
 
     def tells(self, stat: str) -> bool:
         """Whether any event may have this statistic."""
@@ -81,7 +81,7 @@ class Plane:
             events.append(Event(name, text, start, length, stats))
         return Line(_text(message.name), tuple(events), untimed)
 
-    def _kind(self, number: int) -> tuple[str, str, dict[str, Stat]]:
+    def _kind(self, number: int) -> tuple[str, str, dict[str, _Stat]]:
         found = self._kinds.get(number)
         if found is None:
             message = self._message.event_metadata
@@ -191,9 +191,9 @@ def _is_time(start_ps: int, duration_ps: int) -> bool:
     return 0 <= start_ps < _LATEST_PS and 0 <= duration_ps < _LATEST_PS
 
 
-def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, Stat]:
+def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, _Stat]:
     """Values by their names; those of bytes are left out."""
-    found: dict[str, Stat] = {}
+    found: dict[str, _Stat] = {}
     for one in messages:
         kind = one.WhichOneof("value")
         if kind is None or kind == "bytes_value":

@@ -48,17 +48,17 @@ def document(**changes):
 
 def imported(folder, content, **options):
     path = folder / "sd.perf.yaml"
-    text = content if isinstance(content, str) else _yaml(content)
+    text = content if isinstance(content, str) else as_yaml(content)
     path.write_text(text, encoding="utf-8")
     return load(import_trace([path], folder / "traces", options=options))
 
 
-def _yaml(value, indent=0):
+def as_yaml(value, indent=0):
     """As the tool writes it: block mappings."""
     if isinstance(value, dict):
         lines = (
             f"{' ' * indent}{key}:"
-            + ("\n" + _yaml(one, indent + 2) if isinstance(one, dict | list) else f" {one}\n")
+            + ("\n" + as_yaml(one, indent + 2) if isinstance(one, dict | list) else f" {one}\n")
             for key, one in value.items()
         )
         return "".join(lines)
@@ -124,9 +124,9 @@ def test_jobs_stay_in_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (_yaml(document()).replace("inference_time_milliseconds: ", "x: "), "no measured time"),
-        (_yaml(document()).replace("job_status", "job_status: ["), "damaged or was cut"),
-        (_yaml(document()) + "a: &a 1\nb: *a\n", "damaged or was cut"),
+        (as_yaml(document()).replace("inference_time_milliseconds: ", "x: "), "no measured time"),
+        (as_yaml(document()).replace("job_status", "job_status: ["), "damaged or was cut"),
+        (as_yaml(document()) + "a: &a 1\nb: *a\n", "damaged or was cut"),
     ],
 )
 def test_a_damaged_file_is_a_sentence(tmp_path, text, sentence):
@@ -137,7 +137,7 @@ def test_a_damaged_file_is_a_sentence(tmp_path, text, sentence):
 
 def test_a_cut_file_is_a_sentence_or_less(tmp_path):
     """At whatever byte it ends: what of it is YAML is read."""
-    text = _yaml(document())
+    text = as_yaml(document())
     for length in range(60, len(text), 83):
         run = read_or_refused(imported, tmp_path, text[:length])
         assert run is None or 1 <= len(run.calls) <= 2
@@ -146,7 +146,7 @@ def test_a_cut_file_is_a_sentence_or_less(tmp_path):
 @pytest.mark.parametrize("time", ["-1", ".nan", ".inf", "1e300", "true", "soon"])
 def test_a_time_that_is_none_is_no_measurement(tmp_path, time):
     """The others are."""
-    text = _yaml(document()).replace(
+    text = as_yaml(document()).replace(
         "inference_time_milliseconds: 10.0", f"inference_time_milliseconds: {time}"
     )
     run = imported(tmp_path, text, device="Laptop")

@@ -137,7 +137,7 @@ def _openvino(folder, names=("conv",)):
     header = "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
     rows = [f"{name.replace(chr(10), ' ')};EXECUTED;Add;jit;1.0;1.0" for name in names]
     path = folder / "made.csv"
-    report = f"Command line parameters\n-m;/home/alice/{_COMMAND_LINE}\nhost;node-17.cluster\n"
+    report = f"Command line parameters\n-m;/home/alice/a.xml\nrun;{_COMMAND_LINE}\nhost;node-17\n"
     (folder / "benchmark_report.csv").write_text(report, encoding="utf-8")
     path.write_text("\n".join((header, *rows, " ".join(_SECRETS))), encoding="utf-8")
     return path

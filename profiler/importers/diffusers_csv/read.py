@@ -33,7 +33,10 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
     """Read one file. Raises InputError where no row has a time."""
     path = only_path(paths, "one CSV")
     text = content_of(path, _LARGEST_FILE).decode("utf-8", "replace")
-    rows = [*csv.DictReader(StringIO(text))]
+    try:
+        rows = [*csv.DictReader(StringIO(text))]
+    except csv.Error as error:
+        raise InputError(f"{path} is no CSV ({error}): run the benchmarks anew") from error
     requests = [one for row in rows if (one := _request(row)).stages]
     if not requests:
         raise InputError(

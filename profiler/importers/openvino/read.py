@@ -9,10 +9,9 @@ Source of the format: openvinotoolkit/openvino, tools/benchmark_tool, utils/stat
 
 from __future__ import annotations
 
-import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
 from math import isclose, isfinite
 from pathlib import Path
 
@@ -31,6 +30,7 @@ __all__ = ["read_run"]
 
 _EXECUTED, _NO_COMMAND = "EXECUTED", ("OPTIMIZED_OUT", "NOT_RUN")
 _TOTAL = "Total"
+_LINE = re.compile(r"\r?\n|\r")
 _COUNTERS = ("average_counters_report", "detailed_counters_report", "sort_counters_report")
 _REPORT = b"Command line parameters"
 _LARGEST_MS = 1e9
@@ -103,8 +103,8 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
 def _sections(text: str) -> Iterator[_Section]:
     """One table after the other: `detailed_counters` repeats its header for each request."""
     section = _Section()
-    for row in csv.reader(StringIO(text), delimiter=";", quoting=csv.QUOTE_NONE):
-        cells = [cell.strip() for cell in row]
+    for line in _LINE.split(text):
+        cells = [cell.strip() for cell in line.split(";")]
         if not any(cells) or ";".join(cells).encode() == HEADER:
             continue
         if cells[0] == _TOTAL and not any(cells[1:4]):

@@ -10,7 +10,6 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from io import StringIO
 from itertools import islice
 from math import isfinite
 
@@ -18,6 +17,7 @@ from profiler.importers.qnn import HEADER
 
 __all__ = ["Execution", "Node", "Profile", "read_profile"]
 
+_LINE = re.compile(r"\r?\n|\r")
 _COLUMNS = 7  # newer versions of ONNX Runtime have more behind them
 _LINES = 10
 _NODE = re.compile(r"(.+?)(?:\s+|:)OpId_(\d+)\s*(?:\((cycles|us)\))?$")
@@ -117,17 +117,25 @@ def _take(current: Execution, row: _Row, node: re.Match[str] | None) -> None:
 def _rows(text: str, profile: Profile) -> Iterator[_Row]:
     """Rows with a value; objects and rates are none. The header may come again: ONNX Runtime
     appends to its file."""
-    lines = text.splitlines()
+    lines = _LINE.split(text)
     head = islice(lines, _LINES)
     skip = next((n for n, line in enumerate(head) if HEADER.match(line.encode())), 0)
-    for cells in csv.reader(StringIO("\n".join(lines[skip:])), skipinitialspace=True):
-        if not cells or HEADER.match(",".join(cells[:4]).encode()):
+    for line in islice(lines, skip, None):
+        if not line.strip() or HEADER.match(line.encode()):
             continue
-        row = _row([cell.strip() for cell in cells])
+        row = _row(_cells(line))
         if row is None:
             profile.unread += 1
         elif row.unit in ("US", "CYCLES", "COUNT"):
             yield row
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line, none where it is no CSV."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+    except (csv.Error, StopIteration):
+        return []
 
 
 def _row(cells: Sequence[str]) -> _Row | None:

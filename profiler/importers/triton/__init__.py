@@ -33,8 +33,8 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="triton",
-    accepts="a trace of the Triton Inference Server (mode triton, level TIMESTAMPS), or its numbered "
-    "files",
+    accepts="a trace of the Triton Inference Server (mode triton, level TIMESTAMPS), or its "
+    "numbered files",
     recognises=_recognises,
     read=_read,
     options=(

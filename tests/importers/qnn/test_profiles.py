@@ -189,6 +189,7 @@ def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
         "0,NODE,1e300,CYCLES,BACKEND,SUB-EVENT,/a/Conv:OpId_1 (cycles)",
         "0,NODE,nan,US,BACKEND,ROOT,RPC (execute) time",
         "0,NODE",
+        "0,NODE,5,CYCLES,BACKEND,SUB-EVENT," + "x" * 200_000,
     ],
 )
 def test_a_damaged_row_is_counted(tmp_path, row):

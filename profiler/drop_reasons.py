@@ -88,6 +88,17 @@ class DropReason(NoteCode):
     ENTRIES_CUT = "entries_cut"  # what is whole was read
     LAID_END_TO_END = "laid_end_to_end"  # averages, in the order of execution
     TIMELINES_APART = "timelines_apart"  # recorded one by one, each with a clock of its own
+    LAYERS_UNLIKE_TOTAL = "layers_unlike_total"  # (layers_ns, total_ns)
+    SHARES_OF_CYCLES = "shares_of_cycles"
+    EXECUTIONS_IN_ORDER = "executions_in_order"  # without a clock
+    UNITS_ONLY = "units_only"  # (nodes)
+    ONE_COLUMN = "one_column"  # (measurements): of a table of measurements
+    STEPS_UNKNOWN = "steps_unknown"
+    EVERY_NTH = "every_nth"  # (rate): requests that were recorded
+    RATE_UNTOLD = "rate_untold"
+    REQUESTS_INCOMPLETE = "requests_incomplete"  # (requests: the first of them)
+    REQUESTS_IN_ORDER = "requests_in_order"  # without a clock
+    WITHOUT_OPERATIONS = "without_operations"  # times of stages alone
     BEGIN_BY_NAME = "begin_by_name"  # (within_ns)
     COUNTERS_OF_ANOTHER_RUN = "counters_of_another_run"
     TOLD_IN_ANOTHER_FORM = "told_in_another_form"

@@ -16,7 +16,8 @@ __all__ = ["TARGETS", "Target", "find_target"]
 @dataclass(frozen=True, slots=True)
 class Target:
     """A compiler or runtime: its lowest and highest ONNX opset, other operator domains that it has
-    (prefixes), and where that is said."""
+    (prefixes), and where that is said. `fixed_sizes` says where it is said that it takes no dynamic
+    shapes, "" where it takes them."""
 
     name: str
     title: str
@@ -24,6 +25,7 @@ class Target:
     highest: int
     domains: tuple[str, ...]
     source: str
+    fixed_sizes: str = ""
 
 
 _ORT_DOMAINS = ("com.microsoft", "ai.onnx.ml", "ai.onnx.preview")
@@ -62,6 +64,8 @@ TARGETS = {
             22,
             (),
             "Qualcomm AI Runtime SDK 2.39 documentation, “Qairt Converter”: up to opset 22",
+            "onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html: models with "
+            "dynamic shapes are not supported",
         ),
     )
 }

@@ -1,6 +1,7 @@
 """Compile the schemas into what the codec ships: `python schemas/build.py` (needs the dev extra).
 
-Writes beside `profiler/trace/schema.py`:
+Writes `profiler/importers/xplane/schema.binpb`, the part of XLA's XSpace that is imported, and
+beside `profiler/trace/schema.py`:
 
 - `schema.binpb`: the FileDescriptorSet of both .proto files, loaded into a private pool;
 - `extension.binpb`: the same extension against Perfetto's own `TrackEvent`, embedded in every
@@ -18,13 +19,15 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 SCHEMAS = Path(__file__).resolve().parent
-TARGET = SCHEMAS.parent / "profiler" / "trace"
+PROFILER = SCHEMAS.parent / "profiler"
+TRACE = PROFILER / "trace"
+XPLANE = PROFILER / "importers" / "xplane"
 
 
-def compiled() -> descriptor_pb2.FileDescriptorSet:
+def compiled(proto: str) -> descriptor_pb2.FileDescriptorSet:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "schema.binpb"
-        command = ["protoc", f"-I{SCHEMAS}", f"--descriptor_set_out={out}", "profile_sd3.proto"]
+        command = ["protoc", f"-I{SCHEMAS}", f"--descriptor_set_out={out}", proto]
         if protoc.main([*command, "--include_imports"]) != 0:
             raise SystemExit("protoc refused the schemas")
         return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
@@ -64,14 +67,18 @@ def number_texts(command: descriptor_pb2.DescriptorProto) -> None:
 
 
 def main() -> None:
-    ours = compiled()
-    outputs = {"schema.binpb": ours, "extension.binpb": for_perfetto(ours)}
-    for name, descriptor_set in outputs.items():
+    ours = compiled("profile_sd3.proto")
+    outputs = {
+        TRACE / "schema.binpb": ours,
+        TRACE / "extension.binpb": for_perfetto(ours),
+        XPLANE / "schema.binpb": compiled("xplane_subset.proto"),
+    }
+    for path, descriptor_set in outputs.items():
         data = descriptor_set.SerializeToString(deterministic=True)
         if "--check" not in sys.argv:
-            (TARGET / name).write_bytes(data)
-        elif (TARGET / name).read_bytes() != data:
-            raise SystemExit(f"{name} is stale: run python schemas/build.py")
+            path.write_bytes(data)
+        elif path.read_bytes() != data:
+            raise SystemExit(f"{path.name} is stale: run python schemas/build.py")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from profiler.analysis.prediction.placement import BestPlacement
-from profiler.analysis.prediction.result import Part, Prediction
+from profiler.analysis.prediction.result import Part, Prediction, RecordedLatency
 from profiler.analysis.prediction.simulation import Simulation
 from profiler.json_text import json_text
 from profiler.notes import Note
@@ -65,6 +65,7 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
         "stages": [_part(part) for part in prediction.stages],
         "submodules": [_part(part) for part in prediction.submodules],
         "simulation": _simulation(prediction.simulation),
+        "recorded": _recorded(prediction.recorded),
         "too_large": str(why_not(prediction.too_large)) or None,
         "too_large_code": prediction.too_large and prediction.too_large.as_json(),
         "best_placement": _best(prediction.best),
@@ -107,6 +108,17 @@ def _simulation(simulation: Simulation | None) -> dict[str, Any] | None:
         "latency_ns": {f"p{p}": simulation.latency(p) for p in PERCENTILES},
         "utilization": dict(simulation.utilization),
         "queue_wait_ns": {name: round(ns) for name, ns in simulation.queue_wait_ns.items()},
+    }
+
+
+def _recorded(recorded: RecordedLatency | None) -> dict[str, Any] | None:
+    if recorded is None:
+        return None
+    return {
+        "requests": len(recorded.latency_ns),
+        "in_flight": recorded.in_flight,
+        "throughput": recorded.throughput,
+        "latency_ns": {f"p{p}": recorded.latency(p) for p in PERCENTILES},
     }
 
 

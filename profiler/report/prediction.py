@@ -12,7 +12,7 @@ import polars as pl
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.result import Part as Share
-from profiler.analysis.prediction.result import Prediction
+from profiler.analysis.prediction.result import Prediction, RecordedLatency
 from profiler.analysis.prediction.simulation import Simulation
 from profiler.notes import Note
 from profiler.report.charts.prediction import before_and_after
@@ -28,6 +28,7 @@ __all__ = ["headline", "prediction_report"]
 
 _TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 _NO_STAGE = "outside"
+_RECORDED = "recorded"
 _AS_PLACED, _BEST = "as placed", "best placement"
 _ROWS = 100
 
@@ -111,7 +112,7 @@ def _basis(prediction: Prediction) -> str:
     count = len(measured.pipelines)
     calls = f"the mean of {count} pipeline calls" if count > 1 else "one pipeline call"
     text = f"Measured {duration(measured.recorded_ns)} end to end, {calls} of {prediction.run_id}"
-    text += f" with {counted(measured.steps, 'step')}"
+    text += f" with {counted(measured.steps, 'step')}" if measured.steps else ""
     if measured.corrected:
         text += f"; {duration(measured.ns)} without the cost of tracing"
     elif count > 1:
@@ -174,7 +175,7 @@ def _simulations(prediction: Prediction) -> Iterator[Part]:
     if shown:
         first = next(iter(shown.values()))
         title = f"{counted(first.concurrency, 'request')} at once, in order of the {first.order}"
-        yield Part(title, table=_simulated(shown))
+        yield Part(title, table=_simulated(shown, prediction.recorded))
         yield Part("Devices", table=_devices(shown))
     if best is not None:
         frame = pl.DataFrame([*best.placement.items()], schema=schema(_PLACEMENT), orient="row")
@@ -182,8 +183,16 @@ def _simulations(prediction: Prediction) -> Iterator[Part]:
         yield Part("Best placement found", table=view, notes=(_searched(best),))
 
 
-def _simulated(shown: Mapping[str, Simulation]) -> TableView | None:
-    rows = [
+def _simulated(
+    shown: Mapping[str, Simulation], recorded: RecordedLatency | None
+) -> TableView | None:
+    """What is predicted, below what a server recorded."""
+    rows: list[tuple[object, ...]] = []
+    if recorded is not None:
+        latencies = (recorded.latency(p) for p in PERCENTILES)
+        name = f"{_RECORDED}, {recorded.in_flight:.1f} at once"
+        rows.append((name, recorded.throughput, None, None, *latencies, ""))
+    rows += [
         (
             name,
             one.throughput,

@@ -21,6 +21,8 @@ ELSEWHERE = {
     "$ profile-sd3 diff qwen_h100.json.gz ": "of two GPUs: tests/report/test_brief_comparison.py",
     "$ profile-sd3 diff resnet.profile.json ": "of an engine: tests/analysis/comparison",
     "$ trtexec ": "needs a GPU and NVIDIA's TensorRT",
+    "$ benchmark_app ": "needs OpenVINO",
+    "$ tritonserver ": "needs the Triton Inference Server",
     "$ rocprofv3 ": "needs a GPU and AMD's rocprofv3",
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
     "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
@@ -47,6 +49,7 @@ ENDS_WITH: dict[str, tuple[set[int], str]] = {
     ),
     "$ profile-sd3 graph check legacy.onnx\n": ({1}, "the fault is an error"),
     "$ profile-sd3 graph check unet/model.onnx vae/": ({1}, "the models have dynamic shapes"),
+    "$ profile-sd3 graph check unet/model.onnx --target qnn": ({1}, "the model has dynamic shapes"),
     "$ profile-sd3 graph check sd3-onnx/ --target qnn --static": ({1}, "so has this one"),
 }
 """Exit codes other than 0 that commands which begin so may have, and why."""
@@ -62,12 +65,20 @@ import profiler
 analysis = profiler.analyze("sample_traces/tiny_two_devices")
 """
 
+_COMFYUI = """
+import sys, types
+nodes = types.ModuleType("nodes")
+nodes.NODE_CLASS_MAPPINGS = {}
+sys.modules["nodes"] = nodes
+"""
+
 PRELUDES = {
     "README.md": _PIPE,
     "docs/capture.md": _PIPE,
     "docs/capture-ops.md": _PIPE,
     "docs/rbln.md": _PIPE,
     "docs/diff.md": "import profiler\n",
+    "docs/comfyui.md": _COMFYUI,
     "docs/findings.md": "import profiler\n",
     "docs/html-report.md": _ANALYSIS,
 }

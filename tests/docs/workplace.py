@@ -31,16 +31,32 @@ from tests.command_line import run_command
 from tests.docs.declared import PRELUDES, WITHOUT_INPUTS
 from tests.docs.pages import REPOSITORY, Page
 from tests.graph.test_fix import legacy_layernorms
+from tests.importers.aihub.test_perf import as_yaml
+from tests.importers.aihub.test_perf import document as perf_document
 from tests.importers.kineto.jobs import Job
 from tests.importers.kineto.traces import flux
 from tests.importers.mixed.runs import Run as OneRun
 from tests.importers.nsys.generated import Call, Kernel, Range, export
 from tests.importers.onnxruntime.test_profiles import node, run, written
+from tests.importers.openvino.test_counters import HEADER as COUNTERS_HEADER
+from tests.importers.openvino.test_counters import ROWS as COUNTERS
+from tests.importers.openvino.test_counters import TOTAL as COUNTERS_TOTAL
+from tests.importers.qnn.test_profiles import COLUMNS as QNN_COLUMNS
+from tests.importers.qnn.test_profiles import execution
 from tests.importers.rbln.generator import write_sd3
 from tests.importers.rocprofv3.generated import Call as HipCall
 from tests.importers.rocprofv3.generated import Kernel as Dispatch
 from tests.importers.rocprofv3.generated import Mark, Told, as_csv, as_json
+from tests.importers.serving.test_stage_times import DUMP, RECORD
 from tests.importers.tensorrt.test_exports import PROFILE
+from tests.importers.triton.simulated_server import (
+    SD3_ENSEMBLE,
+    Server,
+    fragments,
+    open_loop,
+    trace,
+)
+from tests.importers.xplane.spaces import E, L, plane, space
 
 __all__ = ["Ended", "Workplace"]
 
@@ -299,6 +315,55 @@ def _engines(place: Workplace, made: Path) -> None:
         _tensorrt_profile(place, made / f"{name}.profile.json")
 
 
+def _xspace(_: Workplace, made: Path) -> None:
+    """Two operations in one module of a TPU."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    ops = [E("dot.1", 1_000_000, 5_000_000), E("add.2", 7_000_000, 1_000_000)]
+    lines = [L("XLA Modules", [E("jit_unet(1)", 0, 9_000_000)]), L("XLA Ops", ops)]
+    made.write_bytes(space(plane("/device:TPU:0", lines)))
+
+
+def _openvino_counters(_: Workplace, made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_text("\n".join((COUNTERS_HEADER, *COUNTERS, COUNTERS_TOTAL)), encoding="utf-8")
+
+
+def _qnn_profile(_: Workplace, made: Path) -> None:
+    """Two executions of three nodes."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    rows = (QNN_COLUMNS, *execution((10, 60, 30)), *execution((10, 50, 40)))
+    made.write_text("\n".join(rows), encoding="utf-8")
+
+
+def _qnn_summary(_: Workplace, made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    overall = {"data": [{"time_us": 100, "timeline_cycles": 1000}]}
+    document = {"header": {"artifact_type": "QHAS"}, "data": {"htp_overall_summary": overall}}
+    made.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _perf_yaml(_: Workplace, made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_text(as_yaml(perf_document()), encoding="utf-8")
+
+
+def _triton_trace(_: Workplace, made: Path) -> None:
+    """Ten requests of an ensemble."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    requests = Server(SD3_ENSEMBLE, seed=1).run(open_loop(10, 50_000_000))
+    made.write_text(fragments(trace(requests)), encoding="utf-8")
+
+
+def _sglang_dump(_: Workplace, made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_text(json.dumps(DUMP), encoding="utf-8")
+
+
+def _sglang_log(_: Workplace, made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_text(json.dumps(RECORD) + "\n", encoding="utf-8")
+
+
 def _rbln(_: Workplace, made: Path) -> None:
     write_sd3(made, steps=28)
 
@@ -349,6 +414,14 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "profiles/": _ort_profiles,
     "unet_2026-05-01_10-12-12_301.json": _ort_profile,
     "unet.profile.json": _tensorrt_profile,
+    "host.xplane.pb": _xspace,
+    "benchmark_average_counters_report.csv": _openvino_counters,
+    "qnn_profile.csv": _qnn_profile,
+    "qhas.json": _qnn_summary,
+    "perf.yaml": _perf_yaml,
+    "trace.json": _triton_trace,
+    "perf.json": _sglang_dump,
+    "performance.log": _sglang_log,
     "engines/": _engines,
     "rbln_traces/": _rbln,
     "sd3-onnx/": _models,

@@ -178,3 +178,33 @@ def test_missing_data_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(path) == 1
     assert "error missing_data: w" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_findings_beside_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A profile of QNN whose nodes the model names: findings of a rule are in order of their time;
+    a node that the run does not have has none."""
+    made = graph("int64[2] x", "int64[2] y", "a = Add(x, x) b = Mul(a, a) y = Sub(b, b)")
+    for one, name in zip(made.graph.node, ("/a/Add", "/b/Mul", "/c/Sub"), strict=True):
+        one.name = name
+    model = save(made, tmp_path)
+    rows = [
+        "0,EXECUTE,4,COUNT,BACKEND,ROOT,Number of HVX threads used",
+        "0,NODE,10,CYCLES,BACKEND,SUB-EVENT,/a/Add_2:OpId_1 (cycles)",
+        "0,NODE,30,CYCLES,BACKEND,SUB-EVENT,/b/Mul_token_7_2:OpId_2 (cycles)",
+        "0,BACKEND,400,US,BACKEND,ROOT,Accelerator (execute) time",
+        "0,EXECUTE,900,US,BACKEND,ROOT,QNN (execute) time",
+    ]
+    header = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,"
+    header += "Event Identifier"
+    profile = tmp_path / "profile.csv"
+    profile.write_text("\n".join((header, *rows)), encoding="utf-8")
+    run(model, "--target", "qnn", "--measured", profile, "--json", tmp_path / "found.json")
+    out = capsys.readouterr().out
+    assert "measured: 400 µs a call, 100 % of what was measured" in out
+    [entry] = json.loads((tmp_path / "found.json").read_text("utf-8"))["models"]
+    wide = [f for f in entry["findings"] if f["rule"] == "int64_compute" and "/" in f["node"]]
+    assert [(f["node"], f["measured_ns"], f["measured_share"]) for f in wide] == [
+        ("/b/Mul", 300_000, 0.75),
+        ("/a/Add", 100_000, 0.25),
+        ("/c/Sub", None, None),
+    ]

@@ -304,6 +304,19 @@ def test_static_shapes(tmp_path: Path) -> None:
     assert findings[1].evidence == "input of shape S x T: S, T are not fixed"
 
 
+def test_targets_that_take_fixed_sizes(tmp_path: Path) -> None:
+    """QNN takes no dynamic shapes: that is an error with its source, without --static; of fixed
+    sizes nothing is said, and other targets say nothing."""
+    given = ("float[B,4] x", "int64[2,N] y", "[n] y = NonZero(x)")
+    findings = found(tmp_path, given, {}, target="qnn")["dynamic_shape"]
+    assert [f.node for f in findings] == ["x", "n"]
+    assert "B is not fixed, and Qualcomm AI Runtime 2.39 takes fixed ones" in findings[0].evidence
+    assert "QNN-ExecutionProvider" in findings[0].evidence
+    fixed = ("float[2,4] x", "float[2,4] y", "[n] y = Relu(x)")
+    assert "dynamic_shape" not in found(tmp_path, fixed, {}, target="qnn")
+    assert "dynamic_shape" not in found(tmp_path, given, {}, target="tensorrt-11")
+
+
 @pytest.mark.parametrize(
     ("target", "opset", "error"),
     [

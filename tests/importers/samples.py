@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -34,6 +35,7 @@ _NOTHING = "\N{EN DASH}"
 _FOLDERS = ("tensorrt/RTX-3090_fp16", "tensorrt/RTX-3090_fp32", "rocprofv3/ruv_decode")
 _NOT_TRACES = ("LICENSE", "SOURCE", "README", "truth")
 _NOT_SAMPLES = ("perfetto/",)  # tests of a format that is not imported but read
+_OPTIONS = {"aihub/": {"device": "Samsung Galaxy S24", "runtime": "qnn_context_binary"}}
 _SUMMARIES = (".tracelens_", ".metadata.json", "execution_details.json")  # beside a sample
 
 
@@ -113,7 +115,7 @@ def measured(path: Path) -> dict:
             if importer is None:
                 return {"refused": "no importer reads it"}
             begun = time.process_time()
-            bundle = import_trace(path, Path(folder))
+            bundle = import_trace(path, Path(folder), options=_options(path))
         except InputError as error:
             return {"refused": f"refused: {_without_path(str(error), path)}"}
         seconds = time.process_time() - begun
@@ -128,6 +130,12 @@ def measured(path: Path) -> dict:
             "seconds": seconds,
             "megabytes": megabytes,
         }
+
+
+def _options(path: Path) -> dict[str, str]:
+    """What is chosen of a sample that holds more than a run."""
+    name = str(path.relative_to(CORPUS))
+    return next((given for begin, given in _OPTIONS.items() if name.startswith(begin)), {})
 
 
 def _without_path(sentence: str, path: Path) -> str:
@@ -150,6 +158,10 @@ def _busy(run, importer: str) -> list[float]:
     """Of devices, in the order of their names; of the CPU where its work is not the host's."""
     from profiler.analysis.analyze import analyze
 
+    if importer == "aihub":  # true times are of components
+        return [
+            time / 1e6 for _, time in sorted(run.calls.select("submodule", "duration_ns").rows())
+        ]
     rows = analyze(run).devices.sort("device").select("device", "busy_ns").rows()
     if importer != "onnxruntime":
         rows = [(name, busy) for name, busy in rows if not name.startswith("cpu")]
@@ -169,6 +181,10 @@ def events(path: Path) -> int:
         return _rows(path)
     if data.lstrip()[:1] in (b"{", b"["):
         return _entries(json.loads(data))
+    if path.name.endswith(".xplane.pb"):
+        return _xplane_events(data)
+    if path.suffix == ".yaml":
+        return data.count(b"inference_time_milliseconds:")
     return max(sum(1 for _ in csv.reader(io.StringIO(data.decode("utf-8", "replace")))) - 1, 0)
 
 
@@ -186,8 +202,42 @@ def _entries(document) -> int:
     for key in ("traceEvents", "Layers"):
         if key in document:
             return len(document[key])
+    if "data" in document:  # QHAS: a table each
+        return sum(len(one["data"]) for one in document["data"].values())
     tool = document.get("rocprofiler-sdk-tool", ())
     return sum(len(rows) for one in tool for rows in one["buffer_records"].values())
+
+
+def _xplane_events(data: bytes) -> int:
+    """Fields 4 in fields 3 in fields 1: events of lines of planes."""
+    return sum(
+        number == 4
+        for plane_number, plane in _fields(data)
+        if plane_number == 1
+        for line_number, line in _fields(plane)
+        if line_number == 3
+        for number, _ in _fields(line)
+    )
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Numbers and contents of a message's length-delimited fields."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        size, at = _varint(data, at) if tag & 7 in (0, 2) else ({1: 8, 5: 4}[tag & 7], at)
+        if tag & 7 == 2:
+            yield tag >> 3, data[at : at + size]
+        at += size if tag & 7 else 0
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
 
 
 def _truths() -> dict[str, list[float]]:

@@ -19,6 +19,7 @@ from tests.importers.kineto.traces import Trace
 from tests.importers.nsys import generated as nsys
 from tests.importers.onnxruntime.test_profiles import node, run, written
 from tests.importers.rocprofv3 import generated as rocprof
+from tests.importers.xplane.spaces import E, L, plane, space
 
 _SECRETS = ("hunter2", "hf_abcDEF123456789", "alice", "node-17.cluster", "train.py")
 _COMMAND_LINE = "python train.py --password=hunter2 --hf-token hf_abcDEF123456789"
@@ -122,6 +123,65 @@ def _rocpd(folder, names=("void kernel()",)):
     return path
 
 
+def _xplane(folder, names=("fusion",)):
+    ops = [E(name, 10_000 * n, 5_000, display=name) for n, name in enumerate(names, 1)]
+    kinds = [E(ops[0].name, 5_000, 1, {"source_stack": " ".join(_SECRETS)})]
+    lines = [L("XLA Modules", [E("jit_f(1)", 0, 10**7)]), L("XLA Ops", [*kinds, *ops])]
+    path = folder / "made.xplane.pb"
+    told = plane("Task Environment", stats={"command": _COMMAND_LINE, "user": "alice"})
+    path.write_bytes(space(plane("/device:TPU:0", lines), told, hostname="node-17.cluster"))
+    return path
+
+
+def _openvino(folder, names=("conv",)):
+    header = "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
+    rows = [f"{name.replace(chr(10), ' ')};EXECUTED;Add;jit;1.0;1.0" for name in names]
+    path = folder / "made.csv"
+    report = f"Command line parameters\n-m;/home/alice/a.xml\nrun;{_COMMAND_LINE}\nhost;node-17\n"
+    (folder / "benchmark_report.csv").write_text(report, encoding="utf-8")
+    path.write_text("\n".join((header, *rows, " ".join(_SECRETS))), encoding="utf-8")
+    return path
+
+
+def _qnn(folder, names=("/a/Conv",)):
+    path = folder / "made.csv"
+    columns = ("Msg Timestamp", "Message", "Time", "Unit of Measurement", "Timing Source")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow((*columns, "Event Level", "Event Identifier", *_SECRETS))
+        for name in names:
+            node = f"{name}:OpId_1 (cycles)"
+            rows.writerow((0, "NODE", 9, "CYCLES", "BACKEND", "SUB-EVENT", node))
+        rows.writerow((0, "B", 9, "US", "BACKEND", "ROOT", "Accelerator (execute) time"))
+        rows.writerow((0, "E", 90, "US", "BACKEND", "ROOT", "QNN (execute) time", *_SECRETS))
+    return path
+
+
+def _triton(folder, names=("unet",)):
+    rows = []
+    parts = ("QUEUE_START", "COMPUTE_START", "COMPUTE_END", "REQUEST_END")
+    for number, name in enumerate(names, 1):
+        at = 1000 * number
+        told = {"id": number, "model_name": name, "request_id": "alice", "host": " ".join(_SECRETS)}
+        stamps = [{"name": "REQUEST_START", "ns": at}]
+        stamps += [{"name": part, "ns": at + 100 * n} for n, part in enumerate(parts, 1)]
+        rows += [told, {"id": number, "timestamps": stamps}]
+        tensor = {"name": "prompt", "data": _COMMAND_LINE, "shape": "1", "dtype": "BYTES"}
+        rows.append({"id": number, "activity": "TENSOR_QUEUE_INPUT", "tensor": tensor})
+    path = folder / "made.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    return path
+
+
+def _sglang(folder, names=("DenoisingStage",)):
+    steps = [{"name": name, "duration_ms": 5.0} for name in names]
+    told = {"prompt": _COMMAND_LINE, "host": " ".join(_SECRETS)}
+    report = {"total_duration_ms": 900.0, "steps": steps, "denoise_steps_ms": [], "meta": told}
+    path = folder / "made.json"
+    path.write_text(json.dumps(report), encoding="utf-8")
+    return path
+
+
 FILES = {
     "nsys": _nsys,
     "onnxruntime": _onnxruntime,
@@ -130,6 +190,11 @@ FILES = {
     "rocprofv3": _rocprofv3,
     "rocprofv3_csv": _rocprofv3_csv,
     "rocpd": _rocpd,
+    "xplane": _xplane,
+    "openvino": _openvino,
+    "qnn": _qnn,
+    "triton": _triton,
+    "sglang": _sglang,
 }
 
 

@@ -103,4 +103,4 @@ def test_importers_are_found_by_their_folders():
     assert {importer.name for importer in registry.built_in()} == folders
     for importer in registry.built_in():
         assert importer.accepts in registry.accepted()
-        assert "timeline" in importer.capabilities
+        assert importer.capabilities & {"timeline", "averages", "stages"}

@@ -46,15 +46,18 @@ def test_the_page_says_what_importers_find(sample):
 
 @needs_corpus
 def test_busy_times_are_the_true_ones():
-    """Of every sample with a true time, to 1 % or 0.02 ms; of TensorRT without the warm-up less."""
+    """Of every sample with a true time, to 1 % or 0.02 ms; of TensorRT without the warm-up less, of
+    a TPU without what it waited for copies (`tests/importers/xplane` has it with that)."""
     checked = 0
     for sample, row in _rows().items():
+        if sample.startswith("xplane/xprof_tpu"):
+            continue
         if row[1] in ("\N{EN DASH}", "tensorrt") or "\N{EN DASH}" in (row[5], row[6]):
             continue
         ours, true = ([float(x.replace(",", "")) for x in re.split(", ", row[at])] for at in (5, 6))
         assert ours == pytest.approx(true, rel=0.01, abs=0.02), sample
         checked += 1
-    assert checked >= 20
+    assert checked >= 26
 
 
 def test_events_are_counted_without_importers(tmp_path):

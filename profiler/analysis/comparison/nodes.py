@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from profiler.analysis.comparison.inferences import AVERAGED
 from profiler.grammars.tensorrt import EngineLayer, engine_layer
 
-__all__ = ["Group", "TimedLayer", "node_groups"]
+__all__ = ["Group", "TimedLayer", "node_groups", "nodes_of"]
 
-_FUSED = re.compile(r"(?:/\w*Fusion\w*/?|_(?:nchwc|nhwc|quant|quantized|token_\d+))$")
+_FUSED = re.compile(
+    r"(?:/\w*Fusion\w*/?|/WithoutBiases|_(?:nchwc|nhwc|quant|quantized|token_\d+))$"
+)
 _OUTPUT = re.compile(r"(?:_output_\d+|:\d+)$")
 _MODULE = "/"  # what our own capture puts between a module and a node's name
 
@@ -69,6 +71,11 @@ def node_groups(
             group = groups.setdefault(joined.find((at, number)), Group())
             (group.new if at else group.base).append(timed)
     return [*groups.values()]
+
+
+def nodes_of(layer: str, producer: str) -> tuple[str, ...]:
+    """What the nodes that a layer runs may be called in the model."""
+    return _read(layer, producer).nodes
 
 
 def _read(name: str, producer: str) -> EngineLayer:

@@ -30,6 +30,10 @@ class Assumption(NoteCode):
     ONE_LAUNCH = "one_launch"
     NOT_CAPTURED = "not_captured"
     SPANS_OF_CALLS = "spans_of_calls"
+    INSTANCES_SEEN = "instances_seen"  # models: notes INSTANCES_OF
+    INSTANCES_OF = "instances_of"
+    NO_BATCHES = "no_batches"
+    OTHER_REQUESTS = "other_requests"
 
 
 class Reason(NoteCode):

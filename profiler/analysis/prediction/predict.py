@@ -14,6 +14,7 @@ from profiler.analysis.prediction.codes import Assumption, PlacementNote, Unknow
 from profiler.analysis.prediction.killed import with_spans_of_calls
 from profiler.analysis.prediction.memory_limits import TooLarge, too_large, unknown_memory
 from profiler.analysis.prediction.placement import BestPlacement, best_placement
+from profiler.analysis.prediction.recorded_requests import predict_requests, recorded_by_server
 from profiler.analysis.prediction.replay_basis import replay_basis
 from profiler.analysis.prediction.request import (
     RequestTime,
@@ -57,6 +58,8 @@ def predict(
     Of several pipeline calls `pipeline` is the number of the one to start from. Raises InputError
     where the run cannot answer it.
     """
+    if recorded_by_server(run):
+        return predict_requests(run, scenario)
     given, run = run, with_spans_of_calls(run)
     workload = workload_of(run, analysis, pipeline)
     check(scenario, workload)

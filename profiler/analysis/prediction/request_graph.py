@@ -34,7 +34,8 @@ class RequestGraph:
     `work[i]` is what node i does: tasks with their steps, -1 outside of steps. It is one call, or
     host work that follows one another. `resource[i]` is the number in `resources` of what it needs,
     the first being the process's host thread, the others devices. `waits_for[i]` counts the nodes
-    directly before node i, `after[i]` are those directly after it.
+    directly before node i, `after[i]` are those directly after it. `servers[r]` is how many nodes
+    resource r runs at once: one each where it is empty.
     """
 
     work: tuple[tuple[tuple[Task, int], ...], ...]
@@ -42,6 +43,7 @@ class RequestGraph:
     resource: tuple[int, ...]
     waits_for: tuple[int, ...]
     after: tuple[tuple[int, ...], ...]
+    servers: tuple[int, ...] = ()
 
     def critical_path(self, durations: Sequence[float]) -> float:
         """The longest chain of nodes with these durations [n]: a request that waits for no other,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from profiler.analysis.prediction.changes import DeviceSpan
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.request import RequestTime
@@ -11,7 +14,7 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.simulation import Simulation
 from profiler.notes import Note
 
-__all__ = ["Measured", "Part", "Prediction"]
+__all__ = ["Measured", "Part", "Prediction", "RecordedLatency"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,20 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class RecordedLatency:
+    """What a server recorded: how many requests were `in_flight` in the mean, how many ended in a
+    second, and how long each took, int64 [requests]."""
+
+    in_flight: float
+    throughput: float
+    latency_ns: npt.NDArray[np.int64]
+
+    def latency(self, percentile: float) -> int:
+        """The latency in ns below which `percentile` % of the requests stay."""
+        return round(float(np.percentile(self.latency_ns, percentile)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
     """The answer to `scenario` for one request of the run, and for many at once.
 
@@ -48,7 +65,8 @@ class Prediction:
     None); `best` is None where there is one device and no set of them was given.
     `assumes` (`Assumption`, `PlacementNote`) is what it takes for granted, `unknown` (`Unknown`)
     what it does not know. Where launches were replayed `device` is the device's span, and
-    `reasons` (`Reason`) say why the request takes what it takes.
+    `reasons` (`Reason`) say why the request takes what it takes. `recorded` is what requests of a
+    server took, to hold the simulation against; such a prediction has no stages and submodules.
     """
 
     run_id: str
@@ -64,3 +82,4 @@ class Prediction:
     unknown: tuple[Note, ...]
     device: DeviceSpan | None = None
     reasons: tuple[Note, ...] = ()
+    recorded: RecordedLatency | None = None

@@ -30,7 +30,7 @@ from profiler.analysis.prediction.throughput_interval import relative_interval
 from profiler.analysis.prediction.workload import Workload
 from profiler.errors import InputError
 
-__all__ = ["SEED", "Simulation", "mean_durations", "run_closed_loop", "simulate"]
+__all__ = ["SEED", "Simulation", "mean_durations", "run_closed_loop", "simulate", "simulate_drawn"]
 
 SEED = 0
 _EVENTS = 30_000  # of a simulation, about
@@ -100,6 +100,23 @@ def simulate(
         return found
     low, high = (found.throughput * bound for bound in bounds)
     return replace(found, low=low, high=high)
+
+
+def simulate_drawn(
+    graph: RequestGraph,
+    measured: Sequence[Sequence[float]],
+    concurrency: int,
+    *,
+    seed: int = SEED,
+) -> Simulation:
+    """Simulate requests each of which is one of those measured: durations in ns [r][n] of the nodes
+    of `graph`. Raises InputError where they took no time."""
+    warmup = _WARMUP_ROUNDS * concurrency
+    rounds = _rounds(None, concurrency, len(graph.work))
+    count = warmup + (rounds + 1) * concurrency
+    drawn = np.random.default_rng(seed).integers(len(measured), size=count)
+    durations = [measured[row] for row in drawn.tolist()]
+    return run_closed_loop(graph, durations, concurrency, warmup, "graph")
 
 
 def _rounds(requests: int | None, concurrency: int, nodes: int) -> int:
@@ -184,7 +201,12 @@ def run_closed_loop(
         window_ns=round(window),
         throughput=count / window * 1e9,
         latency_ns=np.array(loop.latencies[warmup:last], dtype=np.float64).round().astype(np.int64),
-        utilization={name: time / window for name, time in busy.items()},
+        utilization={
+            name: time / window / servers
+            for (name, time), servers in zip(
+                busy.items(), graph.servers or (1,) * len(busy), strict=True
+            )
+        },
         queue_wait_ns={
             name: sum(wait[i] for wait in waits) / count for i, name in enumerate(graph.resources)
         },
@@ -207,7 +229,8 @@ class _Loop:
         self._sequence = 0
         count = len(graph.resources)
         self._queues: list[deque[tuple[float, int, int]]] = [deque() for _ in range(count)]
-        self._busy_until: list[float | None] = [None] * count
+        self._servers = graph.servers or (1,) * count
+        self._until: list[list[float]] = [[] for _ in range(count)]  # ends of what each runs
         self._busy = [0.0] * count  # to the end of what runs
         self._now = 0.0
         self.latencies: list[float] = []  # in order of completion
@@ -228,7 +251,7 @@ class _Loop:
 
     def snapshot(self) -> dict[str, float]:
         """By resource, how long it has been busy until now."""
-        ahead = [0.0 if end is None else max(end - self._now, 0.0) for end in self._busy_until]
+        ahead = [sum(max(end - self._now, 0.0) for end in ends) for ends in self._until]
         busy = (total - rest for total, rest in zip(self._busy, ahead, strict=True))
         return dict(zip(self._graph.resources, busy, strict=True))
 
@@ -247,7 +270,7 @@ class _Loop:
     def _ready(self, request: int, node: int) -> None:
         """The node's inputs are there: it runs, or joins the queue of what it needs."""
         resource = self._graph.resource[node]
-        if self._busy_until[resource] is None:
+        if len(self._until[resource]) < self._servers[resource]:
             self._run(request, node, resource)
         else:
             self._queues[resource].append((self._now, request, node))
@@ -255,7 +278,7 @@ class _Loop:
     def _run(self, request: int, node: int, resource: int) -> None:
         duration = self._durations[request][node]
         end = self._now + duration
-        self._busy_until[resource] = end
+        self._until[resource].append(end)
         self._busy[resource] += duration
         self._sequence += 1
         heappush(self._ends, (end, self._sequence, request, node))
@@ -263,7 +286,7 @@ class _Loop:
     def _done(self, request: int, node: int) -> None:
         resource = self._graph.resource[node]
         queue = self._queues[resource]
-        self._busy_until[resource] = None
+        self._until[resource].remove(self._now)
         if queue:
             since, other, waiting = queue.popleft()
             self._waited[other][resource] += self._now - since

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from profiler.graph.checks.finding import CheckedModel, GraphFinding, place, rule
 from profiler.graph.values import nodes
+from profiler.onnx_targets import find_target
 
 __all__ = ["dynamic_shape"]
 
@@ -16,9 +17,15 @@ _OF_DATA = {"NonZero", "Unique", "NonMaxSuppression", "Compress", "StringSplit"}
 
 @rule
 def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
-    """With `static`: a size of an input is not fixed, or a node's shape depends on data."""
-    if not checked.static:
+    """With `static`, or a target that takes fixed sizes alone: a size of an input is not fixed, or
+    a node's shape depends on data."""
+    target = find_target(checked.target) if checked.target else None
+    needed = target is not None and target.fixed_sizes
+    if not checked.static and not needed:
         return
+    because = (
+        f", and {target.title} takes fixed ones ({target.fixed_sizes})" if target and needed else ""
+    )
     for value in checked.model.graph.inputs:
         if value.name in checked.model.graph.initializers:
             continue
@@ -28,7 +35,7 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
                 "dynamic_shape",
                 "error",
                 value.name or "",
-                f"input of shape {_text(value)}: {', '.join(named)} {_not_fixed(named)}",
+                f"input of shape {_text(value)}: {', '.join(named)} {_not_fixed(named)}{because}",
                 "export it with fixed sizes, or set them by `python -m "
                 "onnxruntime.tools.make_dynamic_shape_fixed`",
             )
@@ -38,7 +45,7 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
                 "dynamic_shape",
                 "error",
                 place(node),
-                f"{node.op_type}: the shape of what it writes depends on data",
+                f"{node.op_type}: the shape of what it writes depends on data{because}",
                 "compute with a mask of fixed shape instead",
             )
 

@@ -16,12 +16,13 @@ from typing import Any, cast, get_args
 
 from profiler.errors import InputError
 from profiler.events import BRANCHES, NO_STEP, STAGES, Branch
+from profiler.importers.plain_yaml import plain_yaml
 
 __all__ = ["BUILT_IN", "CallPattern", "Description", "ExpectedCall", "describe"]
 
 _SUFFIXES = (".yaml", ".yml")
-_LARGEST = 1 << 16  # bytes of a description
 _DEEPEST = 8  # collections in each other
+_LARGEST = 1 << 16  # bytes of a description
 _MOST_PATTERNS = 1_000  # of one stage
 _MOST_STEPS = 100_000
 _MOST_CALLS = 1_000_000
@@ -171,30 +172,10 @@ def _read(path: Path) -> Description:
     if len(data) > _LARGEST:
         raise InputError(f"{path} is larger than 64 KiB: no description of a pipeline is")
     try:
-        return _Schema(path).description(_load(data))
+        return _Schema(path).description(plain_yaml(data, _DEEPEST))
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{path} is not valid YAML ({reason}): see docs/rbln.md") from error
-
-
-def _load(data: bytes) -> Any:
-    """The document; ValueError where it is no plain YAML.
-
-    Aliases and deep nesting are refused before anything is built: a few hundred bytes of the one
-    expand without end, and the other takes time that grows with its square.
-    """
-    import yaml
-
-    depth = 0
-    try:
-        for event in yaml.parse(data, yaml.SafeLoader):
-            opens = isinstance(event, yaml.CollectionStartEvent)
-            depth += opens - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
-                raise ValueError("it nests too deeply or uses an alias (*name)")
-        return yaml.safe_load(data)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ _MEANINGS = {
     "memory": said("the allocator's memory over time"),
     "cycles": said("cycles of the device's units"),
     "metrics": said("the device's counters over time"),
+    "stages": said("how long each stage of a request took, and nothing below"),
+    "requests": said("requests of a server: how long each waited for what, and computed"),
     GRAPH_CAPTURE: said("kernels of a graph's capture, to name those of its replays"),
 }
 
@@ -73,6 +75,7 @@ def told(codes: Collection[str]) -> list[str]:
 
 def untold(codes: Collection[str]) -> list[str]:
     """What other producers tell and these never do; not graphs' captures, of torch alone, nor
-    averages, of what has no times."""
-    lacking = _MEANINGS.keys() - set(codes) - {GRAPH_CAPTURE, "averages"}
+    averages, of what has no times, nor requests and
+    stages, of servers."""
+    lacking = _MEANINGS.keys() - set(codes) - {GRAPH_CAPTURE, "averages", "requests", "stages"}
     return [meaning for code, meaning in _MEANINGS.items() if code in lacking]

@@ -198,6 +198,43 @@ SENTENCES: Sentences = {
         DropReason.TIMELINES_APART: said(
             "recorded one by one: each is a pipeline call of its own, laid behind the one before"
         ),
+        DropReason.LAYERS_UNLIKE_TOTAL: said(
+            "layers take {layers_ns} together, and the file's own total is {total_ns}"
+        ),
+        DropReason.SHARES_OF_CYCLES: said(
+            "nodes have cycles and no times: each was given its share of the accelerator's time, "
+            "in the order of the file; threads that worked side by side are not told apart"
+        ),
+        DropReason.EXECUTIONS_IN_ORDER: said(
+            "the file does not tell when executions began: they are laid one behind the other"
+        ),
+        DropReason.UNITS_ONLY: said(
+            "a summary lists the costliest of {nodes} nodes alone: give the profile as CSV with it"
+        ),
+        DropReason.ONE_COLUMN: said(
+            "one of {measurements} measurements in the file: choose by --import device=…, "
+            "runtime=… and precision=…"
+        ),
+        DropReason.STEPS_UNKNOWN: said(
+            "each component was measured once: how often a pipeline calls it is not told, so this "
+            "is no end-to-end time"
+        ),
+        DropReason.EVERY_NTH: said(
+            "one of {rate} requests was recorded: concurrency and use of models are those of what "
+            "was recorded"
+        ),
+        DropReason.RATE_UNTOLD: said(
+            "a server records one of so many requests, and the file does not tell how many: "
+            "concurrency and use of models are those of what was recorded (--import rate=N says it)"
+        ),
+        DropReason.REQUESTS_INCOMPLETE: said(
+            "requests whose record, or that of a part or caller, is not whole are left out: "
+            "{requests}"
+        ),
+        DropReason.REQUESTS_IN_ORDER: said(
+            "the file does not tell when requests began: they are laid one behind the other"
+        ),
+        DropReason.WITHOUT_OPERATIONS: said("the file has times of stages and none of operations"),
         DropReason.BEGIN_BY_NAME: said(
             "files' names tell to within {within_ns} when each session began, and nothing else "
             "relates their clocks: calls of different sessions may be off by that"

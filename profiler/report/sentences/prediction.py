@@ -22,6 +22,18 @@ SENTENCES: Sentences = {
         Assumption.OVERLAPPING_CALLS: said(
             "pipeline calls of the run overlapped: their times include what they waited for another"
         ),
+        Assumption.INSTANCES_SEEN: said(
+            "each model runs as many requests at once as it was seen to: {models}"
+        ),
+        Assumption.INSTANCES_OF: said("{submodule} {instances}"),
+        Assumption.NO_BATCHES: said(
+            "each request computes alone, for as long as its batch did: {calls} recorded calls "
+            "shared theirs with others"
+        ),
+        Assumption.OTHER_REQUESTS: said(
+            "{requests} requests that called other models, or called them more or less often, are "
+            "left out"
+        ),
         Assumption.WITHOUT_SUBMODULES: said(
             "without {submodules} its calls and the host's time before each of them are left out; "
             "nothing stands in for what they made"

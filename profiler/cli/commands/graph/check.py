@@ -14,14 +14,15 @@ from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 from profiler.onnx_targets import TARGETS
-from profiler.report.units import counted
+from profiler.report.units import counted, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profiler.graph.check import CheckResult
-    from profiler.graph.checks.finding import GraphFinding
     from profiler.graph.fix import FixResult
+    from profiler.table.run import Run
+    from profiler.workbench.checking import MeasuredFinding
 
 __all__ = ["SUBCOMMAND", "check"]
 
@@ -61,6 +62,14 @@ _Size = Annotated[
 _ShowAll = Annotated[
     bool, typer.Option("--all", help="Show each finding and output, not three nodes a rule.")
 ]
+_Measured = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PATH",
+        help="A run of the model, of any format that `import` reads: findings get the time of "
+        "their nodes.",
+    ),
+]
 _JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write all findings as JSON; -: to stdout."),
@@ -73,6 +82,7 @@ def check(
     static: _Static = False,
     fix: _Fix = None,
     size: _Size = None,
+    measured: _Measured = None,
     show_all: _ShowAll = False,
     json_file: _JsonFile = None,
 ) -> None:
@@ -99,7 +109,8 @@ def check(
             for path in sources:
                 say(f"checking {path}")
                 results.append(check_model(path, target=target, static=static))
-    _give(results, fixed, json_file, show_all=show_all)
+    run = _loaded(measured)
+    _give(results, fixed, json_file, run, show_all=show_all)
     if any(result.count("error") for result in results):
         raise typer.Exit(1)
 
@@ -108,17 +119,18 @@ def _give(
     results: Sequence[CheckResult],
     fixed: Sequence[FixResult],
     json_file: Path | None,
+    run: Run | None,
     *,
     show_all: bool,
 ) -> None:
     """Write what was found and repaired as JSON, and print it where that is not on stdout."""
     if json_file is not None:
-        write_json(json_file, _document(results, fixed))
+        write_json(json_file, _document(results, fixed, run))
     if json_file != STDOUT:
         for result in fixed:
             _print_fix(result, show_all)
         for checked in results:
-            _print(checked, show_all)
+            _print(checked, run, show_all)
 
 
 def _sources(models: list[Path]) -> Iterator[Path]:
@@ -157,8 +169,33 @@ def _fix(
     return [fix_model(sources[0], out, target=target, static=static, sizes=sizes)]
 
 
-def _document(results: Sequence[CheckResult], fixed: Sequence[FixResult]) -> dict[str, Any]:
+def _loaded(path: Path | None) -> Run | None:
+    """The run whose times findings get."""
+    if path is None:
+        return None
+    from profiler.sources.load import load
+
+    with progress(f"reading {path}"):
+        return load(path)
+
+
+def _findings(result: CheckResult, run: Run | None) -> list[MeasuredFinding]:
+    """The findings, with the time of their nodes where a run was given."""
+    from profiler.workbench.checking import MeasuredFinding, measured
+
+    if run is None:
+        return [MeasuredFinding(finding, None, None, None) for finding in result.findings]
+    return [*measured(result, run)]
+
+
+def _document(
+    results: Sequence[CheckResult], fixed: Sequence[FixResult], run: Run | None
+) -> dict[str, Any]:
     entries = [result.to_json() for result in results]
+    if run is not None:
+        for entry, checked in zip(entries, results, strict=True):
+            entry["run"] = run.run_id
+            entry["findings"] = [one.to_json() for one in _findings(checked, run)]
     for entry, result in zip(entries, fixed, strict=False):
         entry["fixed"] = result.to_json()
     return {"models": entries}
@@ -176,20 +213,33 @@ def _print_fix(result: FixResult, show_all: bool) -> None:
         echo(f"  compared: {worst}{f' (the most of {count} outputs)' if count > 1 else ''}")
 
 
-def _print(result: CheckResult, show_all: bool) -> None:
+def _print(result: CheckResult, run: Run | None, show_all: bool) -> None:
     counts = [(result.count(name), name) for name in ("error", "warning", "note")]
     total = ", ".join(counted(n, name) for n, name in counts if n) or "nothing found"
     nodes = counted(result.node_count, "node")
     echo(f"{result.path}: opset {result.opset}, {nodes}: {total}")
-    for findings in grouped(result.findings, _kind, each=show_all):
-        first = findings[0]
-        names = named(finding.node for finding in findings) or "the model"
+    for findings in grouped(_findings(result, run), _kind, each=show_all):
+        first = findings[0].finding
+        names = named(one.finding.node for one in findings) or "the model"
         echo(f"  {first.severity} {first.rule}: {names}")
+        if run is not None:
+            echo(f"    measured: {_times(findings)}")
         echo(f"    {first.evidence}")
         echo(f"    → {first.recommendation}{' (--fix does)' if first.fix else ''}")
 
 
-def _kind(finding: GraphFinding) -> tuple[object, ...]:
+def _times(findings: Sequence[MeasuredFinding]) -> str:
+    """How long the nodes of these findings take in a call, the layers of several counted once."""
+    known = {one.layer: one for one in findings if one.ns is not None}
+    if not known:
+        return "none of them is a layer of the run"
+    total = sum(one.ns or 0 for one in known.values())
+    share = sum(one.share or 0 for one in known.values())
+    return f"{duration(total)} a call, {percent(share)} of what was measured"
+
+
+def _kind(one: MeasuredFinding) -> tuple[object, ...]:
+    finding = one.finding
     return finding.rule, finding.severity, finding.recommendation, finding.fix
 
 

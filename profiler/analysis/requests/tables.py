@@ -1,0 +1,176 @@
+"""The tables of requests: pipeline calls of a run that has many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.requests.codes import RequestPart
+from profiler.analysis.requests.columns import REQUEST_PERCENTILES, REQUESTS
+from profiler.analysis.table import Table
+from profiler.events import STAGES
+from profiler.table.batches import Codes, Times
+from profiler.table.columns import empty, schema
+from profiler.table.command_times import ends, positions
+from profiler.table.intervals import union_by
+from profiler.table.run import Run
+
+__all__ = ["QUEUE", "TABLES", "call_parts"]
+
+QUEUE = "queue"  # op type of what waits in a scheduler's queue, on a track of category sync
+_FEWEST = 2  # pipeline calls: a single one is in the other tables
+_NO_WORK = ("host", "sync")
+
+
+@shared
+def call_parts(of: Inputs) -> pl.DataFrame:
+    """Of each call of the run, in its order, how long it was under way, waited in a queue and
+    computed: `pipeline`, `submodule`, `latency_ns`, `queue_ns`, `compute_ns`, null as in
+    `requests`."""
+    calls, commands = of.run.calls, of.run.commands
+    place = positions(commands["call"].to_numpy(), calls["call"].to_numpy())
+    queue, compute = _unions(commands, place, len(calls))
+    return pl.DataFrame(
+        {
+            "pipeline": of.pipelines.number_of(calls),
+            "submodule": calls["submodule"].cast(pl.String),
+            "latency_ns": ends(calls) - calls["start_ns"].to_numpy(),
+            "queue_ns": queue,
+            "compute_ns": compute,
+        }
+    )
+
+
+def _unions(commands: pl.DataFrame, place: Codes, groups: int) -> tuple[pl.Series, pl.Series]:
+    """How long commands of each group waited in a queue, and how long any worked; null, all of it,
+    where the run has none of these."""
+    start, end = commands["start_ns"].to_numpy(), ends(commands)
+    category = commands["category"].cast(pl.String)
+    kinds = commands["op_type"].cast(pl.String)
+    found = []
+    for rows in (
+        ((category == "sync") & (kinds == QUEUE)).fill_null(value=False).to_numpy(),
+        (~category.is_in(_NO_WORK)).fill_null(value=False).to_numpy(),
+    ):
+        codes = np.where(rows, place, -1).astype(np.int32)
+        told = bool((codes >= 0).any())
+        length = union_by(start, end, codes, groups) if told else [None] * groups
+        found.append(pl.Series(length, dtype=pl.Int64))
+    return found[0], found[1]
+
+
+def _requests(of: Inputs) -> pl.DataFrame:
+    run, pipelines = of.run, of.pipelines
+    numbers = pipelines.numbers
+    if len(numbers) < _FEWEST:
+        return empty(REQUESTS)
+    begin, end, names = _extents(pipelines)
+    queue, compute = _unions(run.commands, pipelines.code_of(run.commands), len(numbers))
+    stages = {f"{name}_ns": _stage(run, pipelines, name) for name in STAGES}
+    frame = pl.DataFrame(
+        {
+            "pipeline": numbers,
+            "name": names,
+            "begin_ns": begin - begin.min(),
+            "latency_ns": end - begin,
+            "queue_ns": queue,
+            "compute_ns": compute,
+            **stages,
+            "in_flight": _in_flight(begin, end),
+        }
+    )
+    return frame.select(pl.col(n).cast(t) for n, t in schema(REQUESTS).items())
+
+
+def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
+    """Begin and end of each pipeline call, and its name, that of the span which began first."""
+    spans = pipelines.spans.with_columns(
+        code=pl.Series(pipelines.code_of(pipelines.spans)),
+        end_ns=pl.Series(ends(pipelines.spans)),
+    )
+    found = (
+        spans.group_by("code")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("name").first())
+        .sort("code")
+    )
+    names = found["name"].cast(pl.String).to_list()
+    return found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), names
+
+
+def _stage(run: Run, pipelines: PipelineCalls, name: str) -> pl.Series:
+    """How long each pipeline call was in a stage, null where it has no such span."""
+    told = (pl.col("kind") == "stage") & (pl.col("name").cast(pl.String) == name)
+    spans = run.spans.filter(told)
+    found = np.zeros(len(pipelines.numbers), dtype=np.int64)
+    codes = pipelines.code_of(spans)
+    length = (ends(spans) - spans["start_ns"].to_numpy())[codes >= 0]
+    np.add.at(found, codes[codes >= 0], length)
+    there = np.zeros(len(found), dtype=np.bool_)
+    there[codes[codes >= 0]] = True
+    return pl.select(pl.when(pl.Series(there)).then(pl.Series(found))).to_series()
+
+
+def _in_flight(begin: Times, end: Times) -> Codes:
+    begun = np.searchsorted(np.sort(begin), begin, side="right")
+    ended = np.searchsorted(np.sort(end), begin, side="right")
+    found: Codes = np.maximum(begun - ended, 1).astype(np.int32)
+    return found
+
+
+def _percentiles(of: Inputs) -> pl.DataFrame:
+    requests = of.table("requests")
+    if requests.is_empty():
+        return empty(REQUEST_PERCENTILES)
+    rows = list(_rows(None, requests))
+    if requests["queue_ns"].null_count() < len(requests):  # of a server: where they waited
+        for (name,), calls in call_parts(of).group_by("submodule", maintain_order=True):
+            rows += _rows(str(name), calls)
+    return pl.DataFrame(rows, schema=schema(REQUEST_PERCENTILES), orient="row")
+
+
+def _rows(submodule: str | None, frame: pl.DataFrame) -> Iterator[tuple[object, ...]]:
+    """A row for each part that any has; a percentile is the time of one of them."""
+    for part in RequestPart:
+        column = f"{part.value}_ns"
+        times = frame[column].drop_nulls().sort() if column in frame.columns else pl.Series()
+        if not len(times):
+            continue
+        found = [times.quantile(q, "higher") for q in (0.5, 0.95, 0.99)]
+        mean = round(float(times.to_numpy().mean()))
+        yield (submodule, part.value, len(times), mean, *map(_whole, found), _whole(times[-1]))
+
+
+def _whole(value: float | None) -> int:
+    return int(value or 0)
+
+
+TABLES = (
+    Table(
+        name="requests",
+        row="one pipeline call of several",
+        section="requests",
+        columns=REQUESTS,
+        make=_requests,
+        title="Requests, the slowest",
+        about="Of the whole run; empty where it has a single pipeline call. `latency_ns` is the "
+        "request's span; of `queue_ns` and `compute_ns`, each a union over its calls, both may "
+        "count at once where calls run side by side. Only servers' traces tell of queues.",
+        rank=("-latency_ns",),
+    ),
+    Table(
+        name="request_percentiles",
+        row="one part of requests, or of a submodule's calls in them",
+        section="requests",
+        columns=REQUEST_PERCENTILES,
+        make=_percentiles,
+        title="Percentiles",
+        about="Of [requests](#requests); with a submodule, of its calls. A percentile is the "
+        "time of one of them: the shortest that is not below.",
+        reads=("requests",),
+        shown=20,
+    ),
+)

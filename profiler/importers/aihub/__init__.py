@@ -1,0 +1,45 @@
+"""Measurements of Qualcomm's AI Hub (`perf.yaml` of its models)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer, Option
+
+if TYPE_CHECKING:
+    from profiler.importers.placed import PlacedRun
+
+__all__ = ["IMPORTER"]
+
+_KEYS = tuple(
+    re.compile(rb"^\s*%s:\s*$" % key, re.MULTILINE)
+    for key in (rb"precisions", rb"components", rb"performance_metrics")
+)
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    return head.lstrip()[:1] not in (b"{", b"[") and all(key.search(head) for key in _KEYS)
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+    from profiler.importers.aihub.read import read_run
+
+    return read_run(paths, **options)
+
+
+IMPORTER = Importer(
+    name="aihub",
+    accepts="measurements of Qualcomm's AI Hub (a model's perf.yaml)",
+    recognises=_recognises,
+    read=_read,
+    options=(
+        Option("device", str, "the device whose measurements to take"),
+        Option("runtime", str, "the runtime whose measurements to take"),
+        Option("precision", str, "the precision whose measurements to take"),
+    ),
+    capabilities=frozenset({"averages"}),
+    seen="those of qai-hub-models of 2025 and 2026",
+)

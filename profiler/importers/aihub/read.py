@@ -1,0 +1,197 @@
+"""A model's `perf.yaml` of AI Hub → a bundle of one column of its measurements.
+
+    options = {"device": "Samsung Galaxy S24", "runtime": "qnn_context_binary"}
+    import_trace(Path("perf.yaml"), Path("traces"), options=options)
+
+A measurement is one time of a component on a device, with a runtime, in a precision. Source of the
+format: quic/ai-hub-models, qai_hub_models/configs/perf_yaml.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.drop_reasons import DropReason
+from profiler.errors import InputError
+from profiler.events import Drop, DropKind, Track
+from profiler.importers.components import component
+from profiler.importers.head import content_of
+from profiler.importers.importer import only_path
+from profiler.importers.placed import PlacedRun, Timed, end_to_end, one_behind_other, spans_of
+from profiler.importers.plain_yaml import plain_yaml
+from profiler.notes import Note
+from profiler.trace.columns import Counter
+from profiler.trace.manifest_fields import Device, Setting
+
+__all__ = ["Measurement", "measurements_in", "read_run"]
+
+_LARGEST_FILE = 16 << 20
+_LARGEST_MS = 1e9
+_UNITS = {"NPU": "qnn:0", "GPU": "gpu:0", "CPU": "cpu:0"}
+_NAMED = 8  # columns that an error names
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """`unit` is the device on which most layers run; `layers` counts them by device."""
+
+    precision: str
+    component: str
+    device: str
+    runtime: str
+    time_ns: int
+    unit: str
+    layers: Mapping[str, int]
+    peak_bytes: int
+
+    @property
+    def column(self) -> tuple[str, str, str]:
+        return self.device, self.runtime, self.precision
+
+
+def read_run(
+    paths: Sequence[Path], device: str = "", runtime: str = "", precision: str = ""
+) -> PlacedRun:
+    """Read the measurements of one device, runtime and precision; where several are left, those of
+    the first that measured most components, in the order of the file's devices.
+
+    Raises InputError where the file cannot be read, or has no measurement of what was asked for.
+    """
+    path = only_path(paths, "one perf.yaml")
+    document = _document(path)
+    every = list(measurements_in(document))
+    if not every:
+        raise InputError(f"{path} holds no measured time: its jobs failed, or are of another kind")
+    asked = {"device": device, "runtime": runtime, "precision": precision}
+    left = [one for one in every if all(not v or getattr(one, k) == v for k, v in asked.items())]
+    if not left:
+        raise InputError(f"{path} has no measurement of {_said(asked)}: it has {_columns(every)}")
+    chosen = _chosen(left, document)
+    taken = [one for one in every if one.column == chosen]
+    return _run(path, taken, len(every))
+
+
+def measurements_in(document: Any) -> Iterator[Measurement]:
+    """All that have a time, in the order of the file: failed jobs and language models have none."""
+    for precision, parts in _entries(_get(document, "precisions")):
+        for name, one in _entries(_get(parts, "components")):
+            for device, runtimes in _entries(_get(one, "performance_metrics")):
+                for runtime, told in _entries(runtimes):
+                    found = _measurement(precision, name, device, runtime, told)
+                    if found is not None:
+                        yield found
+
+
+def _measurement(
+    precision: str, name: str, device: str, runtime: str, told: Any
+) -> Measurement | None:
+    time = _get(told, "inference_time_milliseconds")
+    if not isinstance(time, int | float) or isinstance(time, bool) or not isfinite(time):
+        return None
+    if not 0 <= time < _LARGEST_MS:
+        return None
+    counts = ((unit, _get(_get(told, "layer_counts"), unit)) for unit in ("npu", "gpu", "cpu"))
+    peak = _get(_get(told, "estimated_peak_memory_range_mb"), "max")
+    return Measurement(
+        *(precision, name, device, runtime),
+        time_ns=round(time * 1e6),
+        unit=str(_get(told, "primary_compute_unit") or ""),
+        layers={unit: n for unit, n in counts if type(n) is int and 0 < n < 1 << 31},
+        peak_bytes=peak << 20 if type(peak) is int and 0 <= peak < 1 << 30 else -1,
+    )
+
+
+def _document(path: Path) -> Any:
+    try:
+        return plain_yaml(content_of(path, _LARGEST_FILE))
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path} is damaged or was cut ({reason}): fetch it again") from error
+
+
+def _get(mapping: Any, key: str) -> Any:
+    return mapping.get(key) if isinstance(mapping, dict) else None
+
+
+def _entries(mapping: Any) -> Iterator[tuple[str, Any]]:
+    for key, value in (mapping if isinstance(mapping, dict) else {}).items():
+        yield str(key)[:200], value
+
+
+def _chosen(left: Sequence[Measurement], document: Any) -> tuple[str, str, str]:
+    """The first column, by the order of supported devices, that has most components."""
+    supported = _get(document, "supported_devices")
+    order = [str(name) for name in supported] if isinstance(supported, list) else []
+    counts: dict[tuple[str, str, str], int] = {}
+    for one in left:
+        counts[one.column] = counts.get(one.column, 0) + 1
+    most = max(counts.values())
+    full = [column for column, count in counts.items() if count == most]
+    return min(full, key=lambda c: order.index(c[0]) if c[0] in order else len(order))
+
+
+def _run(path: Path, taken: Sequence[Measurement], measurements: int) -> PlacedRun:
+    calls, counters, at = [], [], 0
+    for one in taken:
+        track = Track(_UNITS.get(one.unit, "qnn:0"), one.runtime, "compute")
+        name = component(one.component) or one.component
+        calls.append(end_to_end(name, track, [Timed(name, one.time_ns, "Inference")], at))
+        if one.peak_bytes >= 0:
+            times, values = np.array([at]), np.array([one.peak_bytes])
+            label = f"{name}: estimated peak"
+            counters.append(Counter(track.device, label, "bytes", times, values))
+        at += one.time_ns
+    placed = one_behind_other(calls)
+    first = taken[0]
+    name = path.name.removesuffix(".gz").removesuffix(".yaml").removesuffix(".perf")
+    name = path.absolute().parent.name if name == "perf" else name
+    used = {one.call.device for one in placed}
+    return PlacedRun(
+        producer="aihub",
+        name=name,
+        path=path,
+        placed=placed,
+        capabilities=frozenset({"averages"}),
+        spans=tuple(spans_of(placed, 0, name)),
+        devices={unit: Device(hardware=first.device, provider=first.runtime) for unit in used},
+        counters=tuple(counters),
+        drops=tuple(_drops(path, taken, measurements)),
+        settings=_settings(taken),
+    )
+
+
+def _settings(taken: Sequence[Measurement]) -> dict[str, Setting]:
+    """What was chosen, and how many layers of each component run where."""
+    first = taken[0]
+    found: dict[str, Setting] = {
+        "device": first.device,
+        "runtime": first.runtime,
+        "precision": first.precision,
+    }
+    for one in taken:
+        found |= {f"{one.component}.layers_{unit}": n for unit, n in one.layers.items()}
+    return found
+
+
+def _drops(path: Path, taken: Sequence[Measurement], measurements: int) -> Iterator[Drop]:
+    note = Note.of(DropReason.STEPS_UNKNOWN)
+    yield Drop(DropKind.ESTIMATED_TIMES, path.name, len(taken), "calls", note)
+    if measurements > len(taken):
+        note = Note.of(DropReason.ONE_COLUMN, measurements=measurements)
+        yield Drop(DropKind.ESTIMATED_TIMES, path.name, len(taken), "measurements", note)
+
+
+def _said(asked: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {value!r:.60}" for key, value in asked.items() if value)
+
+
+def _columns(every: Sequence[Measurement]) -> str:
+    columns = dict.fromkeys(" / ".join(one.column) for one in every)
+    more = f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else ""
+    return ", ".join(list(columns)[:_NAMED]) + more

@@ -1,0 +1,37 @@
+"""The table of times that diffusers' own benchmarks write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer
+
+if TYPE_CHECKING:
+    from profiler.importers.placed import PlacedRun
+
+__all__ = ["IMPORTER"]
+
+_COLUMNS = (b"scenario", b"model_cls", b"time_plain_s")
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    names = [name.strip(b' "\r') for name in head.split(b"\n", 1)[0].split(b",")]
+    return all(name in names for name in _COLUMNS)
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+    from profiler.importers.diffusers_csv.read import read_run
+
+    return read_run(paths, **options)
+
+
+IMPORTER = Importer(
+    name="diffusers_csv",
+    accepts="the CSV of diffusers' benchmarks (benchmarks/benchmarking_*.py)",
+    recognises=_recognises,
+    read=_read,
+    capabilities=frozenset({"stages"}),
+    seen="those of diffusers 0.35 and 0.36",
+)

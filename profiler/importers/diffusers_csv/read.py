@@ -1,0 +1,72 @@
+"""The CSV of diffusers' benchmarks → a bundle without commands.
+
+A row is a model in a scenario: a pipeline call with the model's mean time, plain and compiled.
+Source of the format: huggingface/diffusers, benchmarks/benchmarking_utils.py. Collated tables have
+the earlier time behind the new one, `0.074 (0.079)`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from pathlib import Path
+
+from profiler.drop_reasons import DropReason
+from profiler.errors import InputError
+from profiler.events import Drop, DropKind
+from profiler.importers.head import content_of
+from profiler.importers.importer import only_path
+from profiler.importers.placed import PlacedRun
+from profiler.importers.stage_times import RequestTimes, StageTime, nanoseconds, stage_run
+from profiler.notes import Note
+
+__all__ = ["read_run"]
+
+_TIMES = {"time_plain_s": "", "time_compile_s": ".compiled"}
+_MEMORY = {"time_plain_s": "mem_plain_GB", "time_compile_s": "mem_compile_GB"}
+_LARGEST_FILE = 64 << 20
+_LONGEST = 200
+
+
+def read_run(paths: Sequence[Path]) -> PlacedRun:
+    """Read one file. Raises InputError where no row has a time."""
+    path = only_path(paths, "one CSV")
+    text = content_of(path, _LARGEST_FILE).decode("utf-8", "replace")
+    try:
+        rows = [*csv.DictReader(StringIO(text))]
+    except csv.Error as error:
+        raise InputError(f"{path} is no CSV ({error}): run the benchmarks anew") from error
+    requests = [one for row in rows if (one := _request(row)).stages]
+    if not requests:
+        raise InputError(
+            f"{path} holds no time of a model (time_plain_s): run the benchmarks of diffusers anew"
+        )
+    name = path.name.removesuffix(".gz").removesuffix(".csv")
+    unread = len(rows) - len(requests)
+    note = Note.of(DropReason.NO_TIME)
+    drops = [Drop(DropKind.DROPPED_EVENTS, path.name, unread, "rows", note)] if unread else []
+    return stage_run("diffusers_csv", name, path, requests, drops=drops)
+
+
+def _request(row: dict[str, str]) -> RequestTimes:
+    name = (row.get("scenario") or "scenario")[:_LONGEST]
+    return RequestTimes(name, tuple(_stages(row)))
+
+
+def _stages(row: dict[str, str]) -> Iterator[StageTime]:
+    model = (row.get("model_cls") or "model")[:_LONGEST]
+    for column, suffix in _TIMES.items():
+        seconds = _number(row.get(column))
+        time = nanoseconds(seconds * 1e3) if seconds is not None else None
+        if time is not None:
+            memory = _number(row.get(_MEMORY[column]))
+            peak = round(memory * (1 << 30)) if memory is not None and 0 <= memory < 1e6 else -1
+            yield StageTime(f"{model}{suffix}", time, peak_bytes=peak)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float((text or "").partition("(")[0])
+    except (ValueError, AttributeError):
+        return None

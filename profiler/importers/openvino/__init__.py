@@ -1,0 +1,37 @@
+"""Counters of layers that OpenVINO's benchmark_app writes (`-report_type average_counters`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer
+
+if TYPE_CHECKING:
+    from profiler.importers.placed import PlacedRun
+
+__all__ = ["HEADER", "IMPORTER"]
+
+HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf\r\n \t").startswith(HEADER)
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+    from profiler.importers.openvino.read import read_run
+
+    return read_run(paths, **options)
+
+
+IMPORTER = Importer(
+    name="openvino",
+    accepts="layer counters of OpenVINO's benchmark_app (-report_type average_counters or "
+    "detailed_counters)",
+    recognises=_recognises,
+    read=_read,
+    capabilities=frozenset({"averages"}),
+    seen="those of an NPU, of 2025",
+)

@@ -1,0 +1,160 @@
+"""A profile of QNN as CSV: executions with their nodes, and what was done before them.
+
+ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the message
+ended; the words under `Message` differ, too. Rows are told by level and identifier alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import isfinite
+
+from profiler.importers.qnn import HEADER
+
+__all__ = ["Execution", "Node", "Profile", "read_profile"]
+
+_LINE = re.compile(r"\r?\n|\r")
+_COLUMNS = 7  # newer versions of ONNX Runtime have more behind them
+_LINES = 10
+_NODE = re.compile(r"(.+?)(?:\s+|:)OpId_(\d+)\s*(?:\((cycles|us)\))?$")
+_GRAPH = re.compile(r"Graph \d+: (.+)")
+_BEFORE = re.compile(r"\((?:finalize|init|load binary|compose graphs|deinit|de-init)\)", re.I)
+_END = "QNN (execute) time"
+_LARGEST = 1 << 50
+_LARGEST_US = 10**12  # 11 days
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`amount` counts cycles, or microseconds where `timed`."""
+
+    name: str
+    op_id: int
+    amount: int
+    timed: bool
+
+
+@dataclass(slots=True)
+class Execution:
+    """`times_us` and `counts` are by identifier; `end_us` is 0 where the file does not tell."""
+
+    graph: str = ""
+    end_us: int = 0
+    times_us: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class Profile:
+    """`before_us` are steps of loading in the order of the file; `unread` counts rows that are no
+    rows, `cut` says whether the last execution has no end."""
+
+    executions: list[Execution] = field(default_factory=list)
+    before_us: list[tuple[str, int]] = field(default_factory=list)
+    unread: int = 0
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    time_us: int
+    value: int
+    unit: str
+    source: str
+    level: str
+    name: str
+
+
+def read_profile(text: str) -> Profile:
+    """The rows below the header, in executions."""
+    profile = Profile()
+    current: Execution | None = None
+    for row in _rows(text, profile):
+        node = _NODE.match(row.name) if row.level == "SUB-EVENT" else None
+        if node is None and (_BEFORE.search(row.name) or (row.level != "ROOT" and not current)):
+            if row.unit == "US":
+                profile.before_us.append((row.name, row.value))
+            continue
+        if current is None or _ends(current, row):
+            current = Execution(end_us=row.time_us)
+            profile.executions.append(current)
+        _take(current, row, node)
+        if current.ended and not row.time_us:
+            current = None
+    profile.executions = [one for one in profile.executions if one.times_us or one.nodes]
+    profile.cut = bool(profile.executions) and not profile.executions[-1].ended
+    return profile
+
+
+def _ends(current: Execution, row: _Row) -> bool:
+    """Whether a row is of the next execution: of another message, or of the next graph."""
+    if row.time_us != current.end_us:
+        return True
+    return current.ended and _GRAPH.match(row.name) is not None
+
+
+def _take(current: Execution, row: _Row, node: re.Match[str] | None) -> None:
+    graph = _GRAPH.match(row.name)
+    if node is not None:
+        timed = row.unit == "US"
+        current.nodes.append(Node(node[1], int(node[2][:9]), row.value, timed))
+    elif graph is not None:
+        current.graph = graph[1]
+        current.times_us["Graph"] = row.value
+    elif row.unit == "US":
+        current.times_us[row.name] = row.value
+        current.ended |= row.name == _END
+    elif row.unit in ("CYCLES", "COUNT"):
+        current.counts[row.name] = row.value
+
+
+def _rows(text: str, profile: Profile) -> Iterator[_Row]:
+    """Rows with a value; objects and rates are none. The header may come again: ONNX Runtime
+    appends to its file."""
+    lines = _LINE.split(text)
+    head = islice(lines, _LINES)
+    skip = next((n for n, line in enumerate(head) if HEADER.match(line.encode())), 0)
+    for line in islice(lines, skip, None):
+        if not line.strip() or HEADER.match(line.encode()):
+            continue
+        row = _row(_cells(line))
+        if row is None:
+            profile.unread += 1
+        elif row.unit in ("US", "CYCLES", "COUNT"):
+            yield row
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line, none where it is no CSV."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+    except (csv.Error, StopIteration):
+        return []
+
+
+def _row(cells: Sequence[str]) -> _Row | None:
+    """A row; of an unknown unit where its value is none (`UNKNOWN`, `INF/SEC`)."""
+    if len(cells) < _COLUMNS:
+        return None
+    stamp, value = _number(cells[0]), _number(cells[2])
+    unit, source, level, name = cells[3:_COLUMNS]
+    known = unit in ("US", "CYCLES", "COUNT")
+    if stamp is None or (known and value is None) or not name:
+        return None
+    if unit == "US" and value is not None and value >= _LARGEST_US:
+        return None
+    return _Row(stamp, value or 0, unit, source, level, name)
+
+
+def _number(text: str) -> int | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return int(value) if isfinite(value) and 0 <= value < _LARGEST else None

@@ -1,0 +1,41 @@
+"""What SGLang's diffusion runtime writes of requests: `--perf-dump-path` and `performance.log`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer
+
+if TYPE_CHECKING:
+    from profiler.importers.placed import PlacedRun
+
+__all__ = ["DUMP", "IMPORTER", "RECORD"]
+
+DUMP = re.compile(rb'"denoise_steps_ms"\s*:')
+RECORD = re.compile(rb'"tag"\s*:\s*"pipeline_stage_metrics"')
+_TOTAL = re.compile(rb'"total_duration_ms"\s*:')
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    if head.lstrip()[:1] != b"{" or not _TOTAL.search(head):
+        return False
+    return bool(DUMP.search(head) or RECORD.search(head))
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+    from profiler.importers.sglang.read import read_run
+
+    return read_run(paths, **options)
+
+
+IMPORTER = Importer(
+    name="sglang",
+    accepts="stage times of SGLang's diffusion runtime (--perf-dump-path, performance.log)",
+    recognises=_recognises,
+    read=_read,
+    capabilities=frozenset({"stages"}),
+    seen="those of 2026, by their source",
+)

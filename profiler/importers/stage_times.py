@@ -1,0 +1,182 @@
+"""Runs of which a server tells how long each stage of a request took, and nothing below.
+
+    stage_run("sglang", name, path, requests)
+
+A request is a pipeline call, a stage of it a call without commands; stages follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from profiler.drop_reasons import DropReason
+from profiler.events import (
+    NO_ITERATION,
+    NO_STEP,
+    RUN_STAGE,
+    Call,
+    Drop,
+    DropKind,
+    Span,
+)
+from profiler.importers.placed import PlacedCall, PlacedRun
+from profiler.notes import Note
+from profiler.trace.columns import CommandBuilder, Counter
+from profiler.trace.manifest_fields import ClockName, Clocks, Device
+
+__all__ = ["RequestTimes", "StageTime", "nanoseconds", "stage_run"]
+
+_DEVICE = "gpu:0"  # of a kind that nobody tells
+_LARGEST_MS = 1e9
+_DENOISE = "denoise"
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """`stage` is a phase of the pipeline. A denoising loop has its `steps_ns`, each a call of its
+    own. `peak_bytes` is the most memory up to its end, -1 where not told."""
+
+    name: str
+    duration_ns: int
+    stage: str = RUN_STAGE
+    steps_ns: tuple[int, ...] = ()
+    peak_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimes:
+    """`total_ns` is that of the whole request, 0 where not told; `end_ns` when it ended, in
+    CLOCK_REALTIME, 0 where nobody tells."""
+
+    name: str
+    stages: tuple[StageTime, ...]
+    total_ns: int = 0
+    end_ns: int = 0
+
+    @property
+    def duration_ns(self) -> int:
+        return max(self.total_ns, sum(stage.duration_ns for stage in self.stages))
+
+
+@dataclass(slots=True)
+class _Placing:
+    """What has been placed so far."""
+
+    calls: list[PlacedCall] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    peaks: list[tuple[int, int]] = field(default_factory=list)
+
+
+def stage_run(
+    producer: str,
+    name: str,
+    path: Path,
+    requests: Sequence[RequestTimes],
+    *,
+    files: int = 1,
+    drops: Sequence[Drop] = (),
+    versions: Mapping[str, str] = MappingProxyType({}),
+) -> PlacedRun:
+    """The requests at the times that the file tells, or, where it tells none, one behind the other
+    in its order."""
+    dated = all(one.end_ns > one.duration_ns for one in requests)
+    placing, at = _Placing(), 0
+    ordered = sorted(requests, key=lambda one: one.end_ns - one.duration_ns) if dated else requests
+    for number, one in enumerate(ordered):
+        begin = one.end_ns - one.duration_ns if dated else at
+        _place(placing, number, one, begin)
+        at = begin + one.duration_ns
+    note = Note.of(DropReason.WITHOUT_OPERATIONS)
+    untraced = Drop(DropKind.UNTRACED_CALL, path.name, len(placing.calls), "calls", note)
+    undated: tuple[Drop, ...] = ()
+    if not dated and len(requests) > 1:
+        told = Note.of(DropReason.REQUESTS_IN_ORDER)
+        undated = (Drop(DropKind.ESTIMATED_TIMES, path.name, len(requests), "requests", told),)
+    return PlacedRun(
+        producer=producer,
+        name=name,
+        path=path,
+        placed=tuple(placing.calls),
+        capabilities=frozenset({"stages"}),
+        spans=tuple(placing.spans),
+        devices={_DEVICE: Device()},
+        files=files,
+        counters=tuple(_counters(placing)),
+        drops=(untraced, *undated, *drops),
+        clocks=Clocks(clock=ClockName.REALTIME if dated else None),
+        versions=versions,
+    )
+
+
+def _place(placing: _Placing, number: int, one: RequestTimes, begin: int) -> None:
+    whole = one.duration_ns
+    placing.spans.append(Span("pipeline", one.name, "", NO_STEP, begin, whole, number))
+    at = begin
+    turns: list[tuple[str, int]] = []
+    for stage in one.stages:
+        if not turns or turns[-1][0] != stage.stage:
+            turns.append((stage.stage, at))
+        for step, start, length in _parts(stage, at):
+            _add(placing, stage, number, step, start, length)
+        at += stage.duration_ns
+        if stage.peak_bytes >= 0:
+            placing.peaks.append((at, stage.peak_bytes))
+    until = [*(start for _, start in turns[1:]), begin + whole]
+    for (name, start), end in zip(turns, until, strict=True):
+        placing.spans.append(Span("stage", name, name, NO_STEP, start, end - start, number))
+
+
+def _parts(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]:
+    """Step, begin and length of the calls of a stage: what a loop spent outside of its steps is
+    ahead of them."""
+    steps = stage.steps_ns if sum(stage.steps_ns) <= stage.duration_ns else ()
+    if not steps:
+        yield NO_STEP, at, stage.duration_ns
+        return
+    at += stage.duration_ns - sum(steps)
+    for number, length in enumerate(steps):
+        yield number, at, length
+        at += length
+
+
+def _add(
+    placing: _Placing, stage: StageTime, pipeline: int, step: int, start: int, length: int
+) -> None:
+    call = Call(
+        index=len(placing.calls),
+        submodule=stage.name,
+        stage=stage.stage,
+        branch="",
+        step=step if stage.stage == _DENOISE else NO_STEP,
+        device=_DEVICE,
+        start_ns=start,
+        duration_ns=length,
+        ops_traced=False,
+        pipeline=pipeline,
+        iteration=NO_ITERATION,
+    )
+    placing.calls.append(PlacedCall(call, CommandBuilder().build()))
+    if call.step != NO_STEP:
+        name = f"step {step}"
+        placing.spans.append(Span("step", name, _DENOISE, step, start, length, pipeline))
+
+
+def _counters(placing: _Placing) -> Iterator[Counter]:
+    if placing.peaks:
+        times, values = np.array(sorted(placing.peaks), dtype=np.int64).T
+        yield Counter(_DEVICE, "peak reserved", "bytes", times.copy(), values.copy())
+
+
+def nanoseconds(milliseconds: object) -> int | None:
+    """A time of a foreign file, None where it is none: below 0 or above 11 days, too."""
+    if not isinstance(milliseconds, int | float) or isinstance(milliseconds, bool):
+        return None
+    if not isfinite(milliseconds) or not 0 <= milliseconds < _LARGEST_MS:
+        return None
+    return round(milliseconds * 1e6)

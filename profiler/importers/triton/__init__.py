@@ -1,0 +1,50 @@
+"""Traces of the Triton Inference Server (`--trace-config triton,file=…`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer, Option
+
+if TYPE_CHECKING:
+    from profiler.importers.placed import PlacedRun
+
+__all__ = ["IMPORTER"]
+
+_ID = re.compile(rb'"id"\s*:\s*\d')
+_STAMP = re.compile(rb'"timestamps"\s*:\s*\[\s*(?:\{\s*"(?:name|ns)"|\])')
+_MODEL = re.compile(rb'"(?:model_name|activity)"\s*:\s*"')
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    if head.lstrip()[:1] != b"[":
+        return False
+    return all(pattern.search(head) for pattern in (_ID, _STAMP, _MODEL))
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+    from profiler.importers.triton.read import read_run
+
+    return read_run(paths, **options)
+
+
+IMPORTER = Importer(
+    name="triton",
+    accepts="a trace of the Triton Inference Server (mode triton, level TIMESTAMPS), or its "
+    "numbered files",
+    recognises=_recognises,
+    read=_read,
+    options=(
+        Option(
+            "rate",
+            int,
+            "the server's rate (--trace-config rate=N): one of N requests was recorded",
+            least=1,
+        ),
+    ),
+    capabilities=frozenset({"timeline", "requests"}),
+    seen="those of 1.x and 2.x, by their documentation",
+)

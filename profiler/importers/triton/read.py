@@ -1,0 +1,313 @@
+"""A trace of the Triton Inference Server → a bundle.
+
+    import_trace(Path("trace.json"), Path("traces"), options={"rate": 100})
+
+A request from outside is a pipeline call. Each request of a model that computes, itself or those
+that an ensemble or a BLS model made for it, is a call; its model is a device (`triton:0`, …), since
+a server has a queue and instances for each and tells of no hardware. What requests of a batch
+compute together they all have, at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from profiler.drop_reasons import DropReason
+from profiler.errors import InputError
+from profiler.events import (
+    NO_ITERATION,
+    NO_STEP,
+    ROOT_DEVICE,
+    UNKNOWN,
+    Call,
+    Drop,
+    DropKind,
+    Span,
+    Track,
+)
+from profiler.importers.components import component, stages
+from profiler.importers.placed import PlacedCall, PlacedRun
+from profiler.importers.triton.files import Request, Requests, read_requests
+from profiler.notes import Note
+from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, Int64s
+from profiler.trace.manifest_fields import Device
+
+__all__ = ["read_run"]
+
+_PARTS = (
+    ("input", "COMPUTE_START", "COMPUTE_INPUT_END"),
+    ("infer", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START"),
+    ("output", "COMPUTE_OUTPUT_START", "COMPUTE_END"),
+)
+_COMPUTE = ("infer", "COMPUTE_START", "COMPUTE_END")  # where it is not broken down
+_FRONT = (
+    ("receive", "HTTP", "HTTP_RECV_START", "HTTP_RECV_END"),
+    ("send", "HTTP", "HTTP_SEND_START", "HTTP_SEND_END"),
+    ("send", "GRPC", "GRPC_SEND_START", "GRPC_SEND_END"),
+)
+_BEGINS = ("HTTP_RECV_START", "GRPC_WAITREAD_END", "REQUEST_START")  # GRPC waits before it reads
+_ENDS = ("REQUEST_END", "HTTP_SEND_END", "GRPC_SEND_END")
+_NAMED = 8  # incomplete requests that are named
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipeline:
+    """A request from outside; `inner` are ensembles and BLS models, itself among them where it is
+    one, `leaves` those that compute and call no other."""
+
+    number: int
+    root: Request
+    inner: tuple[Request, ...]
+    leaves: tuple[Request, ...]
+
+    @property
+    def begin(self) -> int:
+        told = (self.root.at[name] for name in _BEGINS if name in self.root.at)
+        return min(next(told), self.root.at["REQUEST_START"])
+
+    @property
+    def end(self) -> int:
+        return max(self.root.at[name] for name in _ENDS if name in self.root.at)
+
+
+def read_run(paths: Sequence[Path], rate: int = 0) -> PlacedRun:
+    """Read the files of one server. Raises InputError where they hold no complete request."""
+    read = read_requests(sorted(paths))
+    pipelines, incomplete = _pipelines(read.requests)
+    if not pipelines:
+        raise InputError(
+            f"{paths[0]} holds no complete request: record with --trace-config level=TIMESTAMPS, "
+            "and give the file once the server has written it"
+        )
+    devices = _devices(pipelines)
+    placed = _placed(pipelines, devices)
+    path = sorted(paths)[0]
+    return PlacedRun(
+        producer="triton",
+        name=_name(path, pipelines),
+        path=path,
+        placed=placed,
+        capabilities=frozenset({"timeline", "requests"}),
+        spans=tuple(_spans(pipelines, placed)),
+        devices={
+            device: Device(hardware=model, compute_units=_instances(pipelines, model))
+            for model, device in devices.items()
+        },
+        files=len(paths),
+        outside=_outside(pipelines),
+        counters=tuple(_counters(pipelines, devices)),
+        drops=tuple(_drops(path, read, incomplete, rate)),
+    )
+
+
+def _pipelines(requests: Sequence[Request]) -> tuple[list[_Pipeline], list[Request]]:
+    """Requests from outside in order of their begins, and what is left out: requests without an
+    end, with all that they called, and those whose caller is not in the files."""
+    by_id = {one.id: one for one in requests}
+    children: dict[int, list[Request]] = {}
+    for one in requests:
+        if one.parent:
+            children.setdefault(one.parent, []).append(one)
+    roots: list[Request] = []
+    left: list[Request] = []
+    seen: set[int] = set()
+    for one in requests:
+        if one.parent:
+            continue
+        family = list(_family(one, children))
+        seen |= {each.id for each in family}
+        (roots if all(each.whole for each in family) else left).append(one)
+    left += [one for one in by_id.values() if one.id not in seen]
+    roots.sort(key=lambda one: (one.at["REQUEST_START"], one.id))
+    made = [_pipeline(number, root, children) for number, root in enumerate(roots)]
+    return [one for one in made if one.leaves], left
+
+
+def _family(root: Request, children: dict[int, list[Request]]) -> Iterator[Request]:
+    waiting, seen = [root], set()
+    while waiting:
+        one = waiting.pop()
+        if one.id not in seen:
+            seen.add(one.id)
+            yield one
+            waiting += children.get(one.id, [])
+
+
+def _pipeline(number: int, root: Request, children: dict[int, list[Request]]) -> _Pipeline:
+    family = list(_family(root, children))
+    inner = [one for one in family if one.id in children]
+    leaves = [one for one in family if one.id not in children and "COMPUTE_START" in one.at]
+    leaves.sort(key=lambda one: (one.at["REQUEST_START"], one.id))
+    return _Pipeline(number, root, tuple(inner), tuple(leaves))
+
+
+def _devices(pipelines: Sequence[_Pipeline]) -> dict[str, str]:
+    """A device for each model that computes, in order of their first requests."""
+    models = dict.fromkeys(one.model for pipeline in pipelines for one in pipeline.leaves)
+    return {model: f"triton:{number}" for number, model in enumerate(models)}
+
+
+def _instances(pipelines: Sequence[_Pipeline], model: str) -> int:
+    """How many batches of a model ran at once at most: it has that many instances or more."""
+    batches = {
+        (one.at["COMPUTE_START"], one.at["COMPUTE_END"])
+        for pipeline in pipelines
+        for one in pipeline.leaves
+        if one.model == model
+    }
+    return max(_running(batches)[1].tolist(), default=0)
+
+
+def _running(ranges: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    """When the number of ranges under way changes, and what it is from then on; int64 each."""
+    pairs = np.array(list(ranges), dtype=np.int64).reshape(-1, 2)
+    times = np.concatenate((pairs[:, 1], pairs[:, 0]))  # what ends goes before what begins
+    change = np.concatenate((np.full(len(pairs), -1), np.ones(len(pairs), dtype=np.int64)))
+    order = np.argsort(times, kind="stable")
+    running = np.cumsum(change[order])
+    last = np.append(np.diff(times[order]) > 0, [True] * bool(len(times)))
+    return times[order][last], running[last]
+
+
+def _placed(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> tuple[PlacedCall, ...]:
+    placed: list[PlacedCall] = []
+    for pipeline in pipelines:
+        names = [_submodule(one.model) for one in pipeline.leaves]
+        labels = stages(names, [NO_ITERATION] * len(names))
+        for one, name, label in zip(pipeline.leaves, names, labels, strict=True):
+            device = devices[one.model]
+            placed.append(_call(len(placed), pipeline.number, one, name, label, device))
+    return tuple(placed)
+
+
+def _call(
+    index: int,
+    pipeline: int,
+    one: Request,
+    name: str,
+    label: tuple[str, int, int],
+    device: str,
+) -> PlacedCall:
+    stage, step, iteration = label
+    builder = CommandBuilder()
+    queued = one.between("QUEUE_START", "COMPUTE_START")
+    if queued is not None:
+        _add(builder, Track(device, "queue", "sync"), name, "queue", queued)
+    track = Track(device, one.model, "compute")
+    for part, times in _computed(one):
+        _add(builder, track, name, part, times)
+    begin, end = one.at["REQUEST_START"], one.at["REQUEST_END"]
+    call = Call(
+        index=index,
+        submodule=name,
+        stage=stage,
+        branch="",
+        step=step if step >= 0 else NO_STEP,
+        device=device,
+        start_ns=begin,
+        duration_ns=end - begin,
+        ops_traced=True,
+        pipeline=pipeline,
+        iteration=iteration,
+    )
+    return PlacedCall(call, builder.build())
+
+
+def _computed(one: Request) -> Iterator[tuple[str, tuple[int, int]]]:
+    parts = [(name, one.between(first, last)) for name, first, last in _PARTS]
+    if any(times is None for _, times in parts):
+        name, first, last = _COMPUTE
+        parts = [(name, one.between(first, last))]
+    yield from ((name, times) for name, times in parts if times is not None)
+
+
+def _add(
+    builder: CommandBuilder, track: Track, name: str, part: str, times: tuple[int, int]
+) -> None:
+    begin, end = times
+    builder.add(track, f"{name}/{part}", part, begin, end - begin, module=name)
+
+
+def _outside(pipelines: Sequence[_Pipeline]) -> CommandColumns:
+    """The endpoint's work, and what BLS models compute between their calls."""
+    builder = CommandBuilder()
+    for pipeline in pipelines:
+        for part, protocol, first, last in _FRONT:
+            times = pipeline.root.between(first, last)
+            if times is not None and times[0] <= times[1]:
+                track = Track(ROOT_DEVICE, protocol, "host")
+                begin, length = times[0], times[1] - times[0]
+                builder.add(track, part, part, begin, length, pipeline=pipeline.number)
+        for one in pipeline.inner:
+            queued = one.between("QUEUE_START", "COMPUTE_START")
+            named = [("queue", "sync", queued)] if queued is not None else []
+            for part, category, times in (*named, *((p, "host", t) for p, t in _computed(one))):
+                track = Track(ROOT_DEVICE, f"{one.model} {category}", category)
+                begin, length = times[0], times[1] - times[0]
+                layer = f"{one.model}/{part}"
+                builder.add(track, layer, part, begin, length, pipeline=pipeline.number)
+    return builder.build()
+
+
+def _spans(pipelines: Sequence[_Pipeline], placed: Sequence[PlacedCall]) -> Iterator[Span]:
+    """The request, and its stages, each from the first of successive calls of it to the next."""
+    calls: dict[int, list[Call]] = {}
+    for one in placed:
+        calls.setdefault(one.call.pipeline, []).append(one.call)
+    for pipeline in pipelines:
+        begin, end, number = pipeline.begin, pipeline.end, pipeline.number
+        yield Span("pipeline", pipeline.root.model, "", NO_STEP, begin, end - begin, number)
+        own = calls[number]
+        before = ("", *(call.stage for call in own[:-1]))
+        turns = [call for call, last in zip(own, before, strict=True) if call.stage != last]
+        begins = [begin, *(call.start_ns for call in turns[1:])]
+        for call, start, until in zip(turns, begins, (*begins[1:], end), strict=True):
+            yield Span("stage", call.stage, call.stage, NO_STEP, start, until - start, number)
+
+
+def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterator[Counter]:
+    """How many requests were under way, and how many waited for each model."""
+    times, running = _running((one.begin, one.end) for one in pipelines)
+    yield Counter(ROOT_DEVICE, "requests in flight", "count", times, running)
+    for model, device in devices.items():
+        waits = (
+            one.between("QUEUE_START", "COMPUTE_START")
+            for pipeline in pipelines
+            for one in pipeline.leaves
+            if one.model == model
+        )
+        times, running = _running(wait for wait in waits if wait is not None)
+        if len(times):
+            yield Counter(device, "requests queued", "count", times, running)
+
+
+def _drops(path: Path, read: Requests, incomplete: Sequence[Request], rate: int) -> Iterator[Drop]:
+    if rate != 1:
+        note = Note.of(DropReason.EVERY_NTH, rate=rate) if rate else Note.of(DropReason.RATE_UNTOLD)
+        yield Drop(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "requests", note)
+    if incomplete:
+        named = tuple(f"{one.id} ({one.model or '?'})" for one in incomplete[:_NAMED])
+        note = Note.of(DropReason.REQUESTS_INCOMPLETE, requests=named)
+        yield Drop(DropKind.DROPPED_EVENTS, path.name, len(incomplete), "requests", note)
+    if read.unread:
+        note = Note.of(DropReason.DAMAGED)
+        yield Drop(DropKind.DROPPED_EVENTS, path.name, read.unread, "events", note)
+    for cut in read.cut:
+        note = Note.of(DropReason.ENTRIES_CUT)
+        yield Drop(DropKind.TRUNCATED_FILE, cut.name, UNKNOWN, "events", note)
+
+
+def _submodule(model: str) -> str:
+    return component(model) or model
+
+
+def _name(path: Path, pipelines: Sequence[_Pipeline]) -> str:
+    """The model that all requests were of, else the file's name."""
+    models = {one.root.model for one in pipelines}
+    if len(models) == 1:
+        return models.pop()
+    return path.name.removesuffix(".gz").split(".json")[0]

@@ -1,0 +1,40 @@
+"""What vLLM-Omni tells of requests with --log-stats: `*.stats.jsonl`, and its log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer
+
+if TYPE_CHECKING:
+    from profiler.importers.placed import PlacedRun
+
+__all__ = ["IMPORTER"]
+
+_MARK = re.compile(
+    rb"""["']type["']:\s*["'](?:stage_request_stats|Request_stage_stats|orchestrator_request_e2e)["']"""
+    rb"|\[StageRequestStats \[request_id="
+)
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    return head.lstrip()[:1] != b"[" and _MARK.search(head) is not None
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+    from profiler.importers.vllm_omni.read import read_run
+
+    return read_run(paths, **options)
+
+
+IMPORTER = Importer(
+    name="vllm_omni",
+    accepts="stage times of vLLM-Omni (--log-stats: *.stats.jsonl, or its log)",
+    recognises=_recognises,
+    read=_read,
+    capabilities=frozenset({"stages"}),
+    seen="those of 2025 and 2026, by their source",
+)

@@ -1,0 +1,40 @@
+"""XSpaces of XLA's profiler (`*.xplane.pb`): JAX, TensorFlow and torch_xla on GPUs and TPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer
+
+if TYPE_CHECKING:
+    from profiler.importers.placed import PlacedRun
+
+__all__ = ["IMPORTER"]
+
+# The first plane: its length, perhaps its id, and its name. Perfetto's traces begin with 0x0a, too.
+_FIRST_PLANE = re.compile(
+    rb"\x0a.{1,5}?(?:\x08.{1,9}?)?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL
+)
+
+
+def _recognises(_path: Path, head: bytes) -> bool:
+    return _FIRST_PLANE.match(head) is not None
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+    from profiler.importers.xplane.read import read_run
+
+    return read_run(paths, **options)
+
+
+IMPORTER = Importer(
+    name="xplane",
+    accepts="an XSpace of XLA's profiler (jax.profiler, tf.profiler: *.xplane.pb)",
+    recognises=_recognises,
+    read=_read,
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
+    seen="those of JAX on TPU v6 Lite and MI300X",
+)

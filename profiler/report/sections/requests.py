@@ -1,0 +1,87 @@
+"""How long requests take: latencies, queues and stages of a run with several pipeline calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from profiler.analysis.requests.codes import RequestPart
+from profiler.analysis.requests.columns import REQUEST_PERCENTILES, REQUESTS
+from profiler.messages import said
+from profiler.report.model import Part, ReportInput, SectionKind
+from profiler.report.units import count, duration, percent
+from profiler.report.views import table
+
+__all__ = ["SECTION"]
+
+_HELD = 1000  # rows of a table
+_COLUMNS = tuple(column.name for column in REQUESTS)
+_PERCENTILES = tuple(column.name for column in REQUEST_PERCENTILES)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    requests, percentiles = of.analysis.requests, of.analysis.request_percentiles
+    if requests.is_empty():
+        return
+    yield Part(
+        said("Percentiles"),
+        lead=_lead(requests, percentiles),
+        table=table(
+            "request_percentiles",
+            "parts of requests",
+            _PERCENTILES,
+            REQUEST_PERCENTILES,
+            percentiles,
+            shown=of.rows(12),
+        ),
+    )
+    yield Part(
+        said("Requests, the slowest first"),
+        table=table(
+            "requests",
+            "requests",
+            _COLUMNS,
+            REQUESTS,
+            requests,
+            shown=of.rows(10),
+            held=_HELD,
+            sort="latency_ns",
+        ),
+    )
+
+
+def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
+    """How many there are, how long they take, and what of that is waiting."""
+    whole = percentiles.filter(pl.col("submodule").is_null())
+    row = whole.filter(pl.col("part") == RequestPart.LATENCY.value).row(0, named=True)
+    values = {
+        "requests": count(len(requests)),
+        "most": count(int(requests["in_flight"].to_numpy().max())),
+        "median": duration(row["p50_ns"]),
+        "p95": duration(row["p95_ns"]),
+        "p99": duration(row["p99_ns"]),
+    }
+    if requests["queue_ns"].null_count() == len(requests):
+        return said(
+            "{requests} requests, at most {most} under way at once: half took up to {median}, "
+            "95 % up to {p95}, 99 % up to {p99}. No queue was recorded.",
+            **values,
+        )
+    waited = int(requests["queue_ns"].sum()) / max(int(requests["latency_ns"].sum()), 1)
+    return said(
+        "{requests} requests, at most {most} under way at once: half took up to {median}, 95 % "
+        "up to {p95}, 99 % up to {p99}. In {share} of their time a call waited in a queue.",
+        share=percent(waited),
+        **values,
+    )
+
+
+SECTION = SectionKind(
+    "requests",
+    22,
+    said("Requests"),
+    _parts,
+    contents=said("Requests"),
+    tables=("requests", "request_percentiles"),
+)

@@ -1,0 +1,227 @@
+"""Profiles of QNN: the corpus by its totals, both forms of the CSV, broken files."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.errors import InputError
+from profiler.events import DropKind
+from profiler.importers.importing import import_trace
+from profiler.importers.registry import recognised
+from profiler.sources.load import load
+from tests.corpus import CORPUS, needs_corpus
+from tests.importers.broken import read_or_refused
+
+CSV, QHAS = CORPUS / "qnn/winml_optrace_resnet50.csv", CORPUS / "qnn/winml_qhas_resnet50.json"
+COLUMNS = (
+    "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier"
+)
+LOADING = (
+    "0,FINALIZE,500,US,BACKEND,ROOT,QNN (finalize) time",
+    "0,UNKNOWN,300,US,BACKEND,SUB-EVENT,Graph Optimizations",
+)
+
+
+def execution(cycles, accelerator=100, whole=900, stamp=0):
+    """An execution of two nodes of the model and QNN's own input, as ONNX Runtime writes it."""
+    names = ("Input OpId_2", "/a/Conv_token_1_2:OpId_24", "/a/Add_3:OpId_30")
+    nodes = [
+        f"{stamp},NODE,{n},CYCLES,BACKEND,SUB-EVENT,{name} (cycles)"
+        for n, name in zip(cycles, names, strict=True)
+    ]
+    return (
+        f"{stamp},BACKEND,4,COUNT,BACKEND,ROOT,Number of HVX threads used",
+        f"{stamp},BACKEND,700,US,BACKEND,ROOT,RPC (execute) time",
+        f"{stamp},BACKEND,{sum(cycles)},CYCLES,BACKEND,ROOT,Accelerator (execute) time (cycles)",
+        *nodes,
+        f"{stamp},BACKEND,{accelerator},US,BACKEND,ROOT,Accelerator (execute) time",
+        f"{stamp},UNKNOWN,UNKNOWN,OBJECT,BACKEND,ROOT,Unknown event type",
+        f"{stamp},EXECUTE,{whole},US,BACKEND,ROOT,QNN (execute) time",
+    )
+
+
+def viewed(stamp, graph, whole):
+    """The same as qnn-profile-viewer writes it, with another model's names."""
+    return (
+        f"{stamp},EXECUTE,{whole},US,NETRUN,ROOT,Graph 0: {graph}",
+        f"{stamp},EXECUTE,4,COUNT,BACKEND,ROOT,Number of HVX threads used",
+        f"{stamp},EXECUTE,50,US,BACKEND,ROOT,Accelerator (execute) time",
+        f"{stamp},EXECUTE,60,CYCLES,BACKEND,SUB-EVENT,/a/Conv_7:OpId_9 (cycles)",
+        f"{stamp},EXECUTE,40,CYCLES,BACKEND,SUB-EVENT,/a/Mul:OpId_11 (cycles)",
+        f"{stamp},EXECUTE,{whole - 20},US,BACKEND,ROOT,QNN (execute) time",
+        f"{stamp},EXECUTE,1111.1,INF/SEC,NETRUN,ROOT,NetRun IPS (includes IO and misc. time)",
+    )
+
+
+VIEWER = (
+    "Qnn Profile Viewer, v2.39",
+    "log, a.log",
+    "backend, libQnnHtp.so",
+    "date, x",
+    COLUMNS.replace(",", ", "),
+)
+
+
+def imported(folder, *lines, name="unet.csv"):
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return load(import_trace([path], folder / "traces"))
+
+
+def nodes(run, *columns):
+    own = run.commands.filter(pl.col("device").cast(pl.String) == "qnn:0")
+    texts = ("layer", "op_type")
+    return own.select(
+        pl.col(name).cast(pl.String) if name in texts else pl.col(name) for name in columns
+    ).rows()
+
+
+@needs_corpus
+def test_the_totals_of_the_corpus(tmp_path):
+    """Executions, nodes, µs of the accelerator and of the host, cycles of nodes: those of
+    `truth.json`; cycles and µs are kept apart."""
+    truth = json.loads((CORPUS / "truth.json").read_text())["qnn/winml_optrace_resnet50.csv"]
+    run = load(import_trace([CSV], tmp_path))
+    told = truth["execute_us"]
+    assert [d // 1000 for d in run.calls["duration_ns"]] == told["QNN (execute) time"]
+    assert len(nodes(run, "layer")) == truth["count"] == 5 * truth["nodes"]
+    own = run.commands.filter(pl.col("device").cast(pl.String) == "qnn:0")
+    by_call = own.group_by("call", maintain_order=True).agg(pl.col("duration_ns").sum() // 1000)
+    assert by_call["duration_ns"].to_list() == told["Accelerator (execute) time"]
+    busy = dict(analyze(run).devices.select("device", "busy_ns").iter_rows())["qnn:0"]
+    assert busy / 1e6 == pytest.approx(
+        truth["busy_ms"]["npu:0 (sum of Accelerator (execute) time)"]
+    )
+    names = run.counters["name"].cast(pl.String)
+    values = run.counters.filter(names == "cycles of nodes")["value"].to_list()
+    assert values[-1] == sum(truth["node_cycles_per_execution"])
+    whole = run.counters.filter(names == "Accelerator (execute) time (cycles)")["value"].to_list()
+    assert whole == told["Accelerator (execute) time (cycles)"]
+    top = own.group_by(pl.col("layer").cast(pl.String)).agg(pl.col("duration_ns").sum())
+    first = top.sort("duration_ns", descending=True)["layer"].to_list()[:3]
+    assert first[0] == "/resnet/embedder/embedder/convolution/Conv"
+    assert sum(own["duration_ns"] == 0) == truth["zero_cycle_rows"]
+
+
+@needs_corpus
+def test_a_summary_gives_its_types_and_bytes(tmp_path):
+    """Beside the CSV: op types and bytes of DRAM of the nodes that it lists; alone: the units."""
+    truth = json.loads((CORPUS / "truth.json").read_text())["qnn/winml_qhas_resnet50.json"]
+    both = load(import_trace([CSV, QHAS], tmp_path / "both"))
+    found = {row[0]: row[1:] for row in nodes(both, "layer", "op_type", "bytes_read")}
+    assert found["/resnet/embedder/embedder/convolution/Conv"] == ("Conv2d", 18_432)
+    listed = [row for row in nodes(both, "op_type", "bytes_read") if row[1] is not None]
+    assert len(listed) == 5 * truth["listed"]["qnn_op_instances_nodes"]
+    alone = load(import_trace([QHAS], tmp_path / "alone"))
+    busy = dict(analyze(alone).devices.select("device", "busy_ns").iter_rows())["qnn:0"]
+    assert busy / 1000 == truth["time_us"]
+    tracks = alone.commands["track"].cast(pl.String).to_list()
+    assert sorted(tracks) == sorted(f"{kind} {tid}" for kind, tid, *_ in truth["tracks"])
+    used = alone.counters.filter(pl.col("name").cast(pl.String) == "HMX 256 cycles used")
+    assert used["value"].to_list() == [truth["tracks"][0][2]]
+    dram = alone.counters.filter(pl.col("name").cast(pl.String) == "DRAM read")
+    assert dram["value"].to_list() == [truth["dram_read"]]
+
+
+def test_executions_are_calls_with_shares_of_cycles(tmp_path):
+    """The host's time is the call, the accelerator's is shared by cycles; loading comes before."""
+    run = imported(tmp_path, COLUMNS, *LOADING, *execution((10, 60, 30)), *execution((0, 50, 50)))
+    calls = run.calls.select("start_ns", "duration_ns", "iteration").rows()
+    assert calls == [(500_000, 900_000, 0), (1_400_000, 900_000, 1)]
+    assert nodes(run, "layer", "op_type", "duration_ns") == [
+        ("Input", "Input", 10_000),
+        ("/a/Conv", "Conv", 60_000),
+        ("/a/Add", "Add", 30_000),
+        ("Input", "Input", 0),
+        ("/a/Conv", "Conv", 50_000),
+        ("/a/Add", "Add", 50_000),
+    ]
+    reasons = [drop.detail.code.value for drop in run.drops]
+    assert reasons == ["shares_of_cycles", "executions_in_order"]
+    assert set(run.info.capabilities) == {"averages", "cycles"}
+
+
+def test_the_viewers_form(tmp_path):
+    """Its messages have an end in µs, so calls have begins; the graph names the submodule; names of
+    the model keep their numbers where QNN appended none."""
+    text = (*VIEWER, *viewed(5_000, "vae_decoder", 900), *viewed(9_000, "vae_decoder", 800))
+    run = imported(tmp_path, *text)
+    calls = run.calls.select(pl.col("submodule").cast(pl.String), "start_ns", "duration_ns").rows()
+    assert calls == [("vae_decoder", 0, 880_000), ("vae_decoder", 4_100_000, 780_000)]
+    assert [row[0] for row in nodes(run, "layer")] == ["/a/Conv_7", "/a/Mul"] * 2
+    assert [drop.detail.code.value for drop in run.drops] == ["shares_of_cycles"]
+
+
+def test_a_profile_without_nodes_is_one_command_an_execution(tmp_path):
+    """What profiling_level=basic may leave."""
+    rows = [row for row in execution((1, 2, 3)) if ",NODE," not in row]
+    run = imported(tmp_path, COLUMNS, *rows)
+    assert nodes(run, "layer", "op_type", "duration_ns") == [("unet", "Execution", 100_000)]
+
+
+def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
+    """At whatever byte it ends: a drop, or one sentence."""
+    text = "\n".join((COLUMNS, *LOADING, *execution((10, 60, 30)), *execution((0, 50, 50))))
+    read = 0
+    for length in range(len(COLUMNS), len(text) - 70, 61):
+        name = f"{length}.csv"
+        run = read_or_refused(
+            imported, tmp_path, text[:length], name=name, sentence="holds no execution"
+        )
+        if run is None:
+            continue
+        read += 1
+        whole = text[:length].count("QNN (execute) time")
+        cut = DropKind.TRUNCATED_FILE in {drop.kind for drop in run.drops}
+        assert cut or len(run.calls) == whole
+    assert read > 10
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "soon,NODE,5,CYCLES,BACKEND,SUB-EVENT,/a/Conv:OpId_1 (cycles)",
+        "0,NODE,-5,CYCLES,BACKEND,SUB-EVENT,/a/Conv:OpId_1 (cycles)",
+        "0,NODE,1e300,CYCLES,BACKEND,SUB-EVENT,/a/Conv:OpId_1 (cycles)",
+        "0,NODE,nan,US,BACKEND,ROOT,RPC (execute) time",
+        "0,NODE",
+        "0,NODE,5,CYCLES,BACKEND,SUB-EVENT," + "x" * 200_000,
+    ],
+)
+def test_a_damaged_row_is_counted(tmp_path, row):
+    """And the others are read."""
+    first, *rest = execution((10, 60, 30))
+    run = imported(tmp_path, COLUMNS, first, row, *rest)
+    assert len(nodes(run, "layer")) == 3
+    assert [d.count for d in run.drops if d.kind is DropKind.DROPPED_EVENTS] == [1]
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ('{"header": {"artifact_type": "QHAS"}, "data": {}}', "holds no time of an execution"),
+        ('{"header": {"artifact_type": "QHAS"}, "data": ', "is damaged or was cut"),
+        ('{"header": {"artifact_type": "QHAS"}, "data": {"htp_overall_summary": 3}}', "no time"),
+    ],
+)
+def test_a_summary_without_a_time_is_refused(tmp_path, data, sentence):
+    """One sentence."""
+    path = tmp_path / "qhas.json"
+    path.write_text(data)
+    with pytest.raises(InputError, match=sentence):
+        import_trace([path], tmp_path / "traces")
+
+
+def test_profiles_of_several_models_are_refused_together(tmp_path):
+    """Each may be imported alone."""
+    paths = []
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("\n".join((COLUMNS, *execution((1, 2, 3)))))
+        paths.append(tmp_path / name)
+    with pytest.raises(InputError, match="are of several models"):
+        import_trace(paths, tmp_path / "traces")
+    assert recognised(paths[:1]).name == "qnn"

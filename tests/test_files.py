@@ -245,6 +245,7 @@ _OWN_FOLDERS = {  # what writes elsewhere, and why a name that is known does no 
     "graph/optimize/optimizers.py": "into a scratch folder",
     "graph/optimize/runner.py": "into a scratch folder",
     "graph/output_file.py": "into a scratch folder",
+    "importers/archive/members.py": "into a temporary folder",
     "importers/sqlite_file.py": "into a temporary folder",
     "pipelines/device_rates.py": "into a temporary folder",
     "pipelines/tiny/source.py": "into a new folder of its own",

@@ -17,8 +17,16 @@ import polars as pl
 
 from profiler.events import device_kind
 from profiler.table.command_times import text_codes
+from profiler.table.run import Run
 
-__all__ = ["has_accelerators", "host_categories", "host_waits", "is_accelerator", "thread_of"]
+__all__ = [
+    "has_accelerators",
+    "host_categories",
+    "host_unseen",
+    "host_waits",
+    "is_accelerator",
+    "thread_of",
+]
 
 _OF_THREAD = re.compile(r" (sync|launches)$")  # tracks of one thread beside each other
 
@@ -52,6 +60,15 @@ def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.b
     driving = ["sync" in host_categories(name, accelerated=True) for name in names]
     found: npt.NDArray[np.bool_] = waits & np.array([*driving, False])[device]
     return found if found.any() else None
+
+
+def host_unseen(run: Run) -> bool:
+    """Whether a foreign trace has neither launches nor anything else of the host: what a device
+    waited for in a call is then not known."""
+    told = run.info.capabilities
+    if not told or "launches" in told:
+        return False
+    return not (run.commands["category"] == "host").any()
 
 
 def thread_of(track: str) -> str:

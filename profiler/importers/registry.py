@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 from profiler.errors import InputError
+from profiler.importers.archive import archive_importer, is_archive
+from profiler.importers.archive.members import heads_in
 from profiler.importers.head import head_of
 from profiler.importers.importer import Importer, recognised_by
 from profiler.importers.likeness import likeness
@@ -58,6 +60,8 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
     found = next(matching, None)
     if len(paths) == 1 and paths[0].is_dir():
         return _of_folder(paths[0], found)
+    if len(paths) == 1 and is_archive(paths[0], heads[0]):
+        return _of_archive(paths[0], found)
     if found is None:
         refuse(paths, heads)
     return found
@@ -73,6 +77,20 @@ def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
         if together is None or len(together(there.get(whole.name, ()))) < 2:
             return whole
     return mixed_importer(importers()) if there else None
+
+
+def _of_archive(path: Path, whole: Importer | None) -> Importer | None:
+    """What reads an archive: `whole`, which reads the only trace in it where it lies, else what
+    unpacks it; None where no importer recognises any of its files."""
+    holders = [
+        found
+        for name, head in heads_in(path)
+        if (found := next((o for o in importers() if recognised_by(Path(name), head, o)), None))
+    ]
+    if not holders:
+        return None
+    alone = whole is not None and [one.name for one in holders] == [whole.name]
+    return whole if alone else archive_importer(importers(), recognised)
 
 
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from profiler.events import UNKNOWN
-from profiler.ort_profiles.lines import Event
+from profiler.ort_profiles.lines import Args, Event
 from profiler.trace.columns import Int32s, Int64s
 
 __all__ = ["NodeColumns", "NodeKind", "NodeRows", "node_name", "nodes_of"]
 
 _KERNEL_SUFFIX = "_kernel_time"
 _DIGITS = 18  # of a number of bytes
+_SIZES = 1 << 12  # texts of such numbers that are kept
+_IN_USE = attrgetter("args.mem_bytes_in_use")
+_NUMBERS = tuple(map(attrgetter, ("tid", "ts", "dur")))
 _Key = tuple[str, str, str, str, str, str, bytes, bytes]
 
 
@@ -89,6 +94,43 @@ class _Kinds(dict[_Key, int]):
         super().__init__()
         self.kinds: list[NodeKind] = []
         self._shapes: dict[bytes, str] = {}
+        self._last: dict[str, tuple[Args, int]] = {}
+
+    def codes(self, events: Sequence[Event]) -> list[int]:
+        """The codes of some nodes' kinds. Most executions of a node are as its last one was, and
+        comparing them takes half of what a key does that has to be made first."""
+        last, found = self._last, []
+        for event in events:
+            args, known = event.args, last.get(event.name)
+            if known is not None and args is not None:
+                other = known[0]
+                if (
+                    args.input_type_shape == other.input_type_shape
+                    and args.output_type_shape == other.output_type_shape
+                    and args.output_size == other.output_size
+                    and args.activation_size == other.activation_size
+                    and args.parameter_size == other.parameter_size
+                    and args.op_name == other.op_name
+                    and args.provider == other.provider
+                ):
+                    found.append(known[1])
+                    continue
+            last[event.name] = known = self._seen(event)
+            found.append(known[1])
+        return found
+
+    def _seen(self, event: Event) -> tuple[Args, int]:
+        """What is kept of a node's execution: its arguments, whose texts are no part of the file's
+        any more, and its code."""
+        args = event.args or Args()
+        inputs, outputs = args.input_type_shape.copy(), args.output_type_shape.copy()
+        key = (
+            *(event.name, args.op_name, args.provider),
+            *(args.parameter_size, args.activation_size, args.output_size),
+            *(bytes(inputs), bytes(outputs)),
+        )
+        kept = structs.replace(args, input_type_shape=inputs, output_type_shape=outputs)
+        return kept, self[key]
 
     def __missing__(self, key: _Key) -> int:
         code = self[key] = len(self.kinds)
@@ -113,42 +155,35 @@ class _Kinds(dict[_Key, int]):
         )
 
 
+class _Sizes(dict[str, int]):
+    """Numbers of bytes by their text."""
+
+    def __missing__(self, text: str) -> int:
+        found = self[text] = _integer(text)
+        return found
+
+
 class NodeRows:
     """Collects the nodes among events."""
 
     def __init__(self) -> None:
         self.count = 0
         self._kinds = _Kinds()
+        self._sizes = _Sizes()
         self._parts: list[tuple[Int32s, Int64s]] = []
 
     def add(self, events: Sequence[Event]) -> None:
         """Append some events that are executed nodes."""
         if not events:
             return
-        every = [event.args for event in events if event.args is not None]
-        keys = (
-            (
-                event.name,
-                args.op_name,
-                args.provider,
-                args.parameter_size,
-                args.activation_size,
-                args.output_size,
-                bytes(args.input_type_shape),
-                bytes(args.output_type_shape),
-            )
-            for event, args in zip(events, every, strict=True)
-        )
-        kind = np.fromiter(map(self._kinds.__getitem__, keys), dtype=np.int32, count=len(events))
-        arena = [args.mem_bytes_in_use for args in every]
-        sizes = {text: _integer(text) for text in set(arena)}
-        table = (
-            [event.tid for event in events],
-            [event.ts for event in events],
-            [event.dur for event in events],
-            [sizes[text] for text in arena],
-        )
-        self._parts.append((kind, np.array(table, dtype=np.int64)))
+        if len(self._sizes) > _SIZES:
+            self._sizes.clear()
+        table = np.empty((4, len(events)), dtype=np.int64)
+        for row, values in zip(table[:3], _NUMBERS, strict=True):
+            row[:] = np.fromiter(map(values, events), dtype=np.int64, count=len(events))
+        sizes = map(self._sizes.__getitem__, map(_IN_USE, events))
+        table[3] = np.fromiter(sizes, dtype=np.int64, count=len(events))
+        self._parts.append((np.array(self._kinds.codes(events), dtype=np.int32), table))
         self.count += len(events)
 
     def columns(self) -> NodeColumns:

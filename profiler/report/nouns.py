@@ -20,6 +20,7 @@ from profiler.report.sentences.nouns import Noun
 __all__ = ["all_events", "noun_of", "of_devices", "on_gpus", "with_nouns"]
 
 _GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
+_OF_ENGINES = ("tensorrt",)  # their layers and inferences are kernels of several functions
 _OF_DEVICES = ("operators", "roles", "blocks", "roofline", "roofline_roles", "split")
 _OF_CALLS = ("calls", "submodules", "devices")  # what the host launched for them, too
 
@@ -83,9 +84,11 @@ def on_gpus(analysis: Analysis) -> bool:
 
 def noun_of(analysis: Analysis) -> Noun:
     """What the commands of a run are called, by its devices and, on CPUs, by what ran there."""
+    run = analysis.run
+    if run.producer in _OF_ENGINES:
+        return Noun.COMMANDS
     if on_gpus(analysis):
         return Noun.KERNELS
-    run = analysis.run
     if _kinds(analysis) != {"cpu"}:
         return Noun.COMMANDS
     if any(submodule.model.endswith(".onnx") for submodule in run.submodules.values()):

@@ -94,10 +94,12 @@ class Union:
 @dataclass(frozen=True, slots=True)
 class Distinct:
     """How many different tuples of these attributes there are, in the parts with the partial column
-    `among`; without it in those that hold the keys."""
+    `among`; without it in those that hold the keys. With `where` (an attribute and its value) of
+    parts that have that value."""
 
     of: tuple[str, ...]
     among: str = ""
+    where: tuple[str, str | bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)

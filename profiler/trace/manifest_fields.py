@@ -163,7 +163,8 @@ class Graphs(Fields, frozen=True, kw_only=True):
 class Recording(Fields, frozen=True, kw_only=True):
     """How the run was recorded, as far as an importer knows. `source` is the imported file;
     `calls_from`, `steps_from` and `described_as` say where calls, steps and labels come from;
-    `names_kept_whole` counts names that could not be taken apart; `commands_of` are the files whose
+    `names_kept_whole` counts names that could not be taken apart; `nvtx_domains` are those, but the
+    default one, whose ranges say what ran; `commands_of` are the files whose
     commands were kept where the bundle is an excerpt."""
 
     source: str = ""
@@ -181,6 +182,7 @@ class Recording(Fields, frozen=True, kw_only=True):
     steps: _Count | None = None
     labelled: bool | None = None
     names_kept_whole: _Count | None = None
+    nvtx_domains: tuple[str, ...] = ()
     commands_of: tuple[str, ...] = ()
 
 

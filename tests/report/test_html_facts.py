@@ -81,7 +81,8 @@ def test_headline_answers():
     how idle each device was."""
     text = plain(headline(analyze(tiny_run()), 1000))
     assert text == (
-        "2 steps in 1.00 µs: 50 % transformer (of which 57 % attention), 9.0 % text_encoder, "
+        "2 steps in 1.00 µs: 50 % transformer (of its device time 57 % attention), 9.0 % "
+        "text_encoder, "
         "8.0 % vae; devices idle: rbln:0 52 %, rbln:1 93 %"
     )
 
@@ -111,7 +112,8 @@ def test_headline_of_one_submodule():
     text = plain(headline(analyze(one_submodule("cpu:0")), 100))
     assert (
         text
-        == "1 step in 100 ns: 90 % transformer, of which 75 % attention; device cpu:0 idle 20 %"
+        == "1 step in 100 ns: 90 % transformer, of its device time 75 % attention; device cpu:0 "
+        "idle 20 %"
     )
 
 

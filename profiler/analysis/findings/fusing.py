@@ -13,6 +13,7 @@ from profiler.analysis.findings.measures import (
     share,
 )
 from profiler.analysis.result import Analysis
+from profiler.analysis.roles.operations import Sort, operation_of
 from profiler.analysis.roofline.codes import FusionKind
 from profiler.notes import Value
 
@@ -37,21 +38,40 @@ def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
-    """Norms, and the modulation after them, read and write memory several times."""
+    """Norms, and the modulation after them, read and write memory several times. A norm that is one
+    operator, between arithmetic, is none of these: `elementwise_chains`."""
     return _of_chains(
         analysis,
         "norm_chains",
         (FusionKind.NORM, FusionKind.NORM_AND_MODULATION),
+        _chains_of(analysis, whole_norms=False),
     )
 
 
 def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
-    """Elementwise operators hand intermediates to each other through memory."""
+    """Elementwise operators hand intermediates to each other, or to a norm, through memory."""
     return _of_chains(
         analysis,
         "elementwise_chains",
-        (FusionKind.ELEMENTWISE, FusionKind.SOFTMAX, FusionKind.MODULATION, FusionKind.ROPE),
+        (
+            *(FusionKind.ELEMENTWISE, FusionKind.SOFTMAX, FusionKind.MODULATION, FusionKind.ROPE),
+            FusionKind.NORM,
+        ),
+        _chains_of(analysis, whole_norms=True),
     )
+
+
+def _chains_of(analysis: Analysis, *, whole_norms: bool) -> pl.DataFrame:
+    """The chains of which those called norms have, or have not, a norm that is one operator."""
+    chains = analysis.fusions
+    whole = pl.Series([_has_whole_norm(names) for names in chains["op_types"]], dtype=pl.Boolean)
+    norms = pl.col("what") == FusionKind.NORM.value
+    return chains.filter(~norms | (whole if whole_norms else ~whole))
+
+
+def _has_whole_norm(op_types: str) -> bool:
+    """Whether an operator of a chain is a norm by itself: `aten::cudnn_batch_norm`."""
+    return any(operation_of(name).sort is Sort.NORM for name in op_types.split(f" {_NEXT} "))
 
 
 def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
@@ -92,11 +112,18 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _of_chains(analysis: Analysis, rule: str, what: tuple[FusionKind, ...]) -> tuple[Finding, ...]:
-    """A finding for each submodule whose chains of these sorts are worth a word: without a profile
-    for the time they take, else for what fusing them saves."""
+def _of_chains(
+    analysis: Analysis,
+    rule: str,
+    what: tuple[FusionKind, ...],
+    chains: pl.DataFrame | None = None,
+) -> tuple[Finding, ...]:
+    """A finding for each submodule whose chains of these sorts are worth a word, of all or of
+    `chains`: without a profile for the time they take, else for what fusing them saves."""
     total = end_to_end_ns(analysis)
-    rows = analysis.fusions.filter(pl.col("what").is_in([kind.value for kind in what]))
+    rows = (analysis.fusions if chains is None else chains).filter(
+        pl.col("what").is_in([kind.value for kind in what])
+    )
     rows = scaled(analysis, rows, "total_ns", "saved_ns", "chains", "saved_bytes")
     found = []
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis import host_side
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
@@ -53,10 +54,7 @@ def unaligned(analysis: Analysis) -> bool:
 def host_unseen(analysis: Analysis) -> bool:
     """Whether a foreign trace has neither launches nor anything else of the host: why a device
     waited in a call is then not known."""
-    told = analysis.inputs.run.info.capabilities
-    if not told or "launches" in told:
-        return False
-    return not (analysis.inputs.run.commands["category"] == "host").any()
+    return host_side.host_unseen(analysis.inputs.run)
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from profiler.table.columns import schema
 __all__ = ["TABLES", "kernel_table"]
 
 _NO_WORK = ("host", "sync")
+_NO_KERNELS = ("dma", "copy")  # what copies and fills is no function that ran
 
 
 def kernel_table(commands: pl.DataFrame) -> pl.DataFrame:
@@ -20,7 +21,7 @@ def kernel_table(commands: pl.DataFrame) -> pl.DataFrame:
     work = commands.lazy().filter(~pl.col("category").is_in(_NO_WORK))
     whole = work.group_by("device").agg(whole_ns=took.sum())
     rows = (
-        work.filter(pl.col("kernel").is_not_null())
+        work.filter(pl.col("kernel").is_not_null(), ~pl.col("category").is_in(_NO_KERNELS))
         .group_by("device", "kernel")
         .agg(
             executions=pl.len(),

@@ -226,7 +226,7 @@ def _derived() -> Iterator[pl.Expr]:
     most = pl.max_horizontal(*BOUNDS)
     of_peak = pl.col("compute_ns") / pl.col("computed_ns")
     yield (
-        pl.when(pl.col("flops_ns") > 0)
+        pl.when((pl.col("flops_ns") > 0) & (pl.col("flops") > 0))
         .then(pl.col("flops") / pl.col("flops_ns") / 1e3)
         .alias("teraflops_per_s")
     )
@@ -237,7 +237,7 @@ def _derived() -> Iterator[pl.Expr]:
         .alias("flops")
     )
     bound = (
-        pl.when((pl.col("wait_ns") > pl.col("rated_ns")) & (pl.col("rated_ns") > 0))
+        pl.when((pl.col("blamed_ns") > pl.col("rated_ns")) & (pl.col("rated_ns") > 0))
         .then(pl.lit(Bound.HOST.value))
         .when((2 * pl.col("known_ns") < pl.col("rated_ns")) | (most <= 0))
         .then(None)

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from profiler.analysis.roles.operations import Operation, Sort
 
-__all__ = ["Chained", "after_negation", "chained_kinds"]
+__all__ = ["Chained", "after_negation", "chained_kinds", "concluding_softmaxes"]
 
 _LETTERS = {
     "pow": "p",
@@ -94,6 +94,28 @@ def after_negation(order: Sequence[int], operations: Mapping[int, Operation]) ->
     if not negations:
         return frozenset()
     return frozenset(kind for before, kind in pairwise(order) if before in negations)
+
+
+def concluding_softmaxes(
+    order: Sequence[int], operations: Mapping[int, Operation]
+) -> frozenset[int]:
+    """The kinds of softmax that no product follows in the call, nor anything of an attention: they
+    are of probabilities of a classifier or sampler, since attention multiplies with its own."""
+    softmaxes = {n for n, one in operations.items() if _LETTERS.get(one.word) == "S"}
+    if not softmaxes:
+        return frozenset()
+    last = max(
+        (at for at, n in enumerate(order) if n not in softmaxes and _may_weight(operations[n])),
+        default=-1,
+    )
+    before = set(order[: last + 1])
+    return frozenset(n for n in order[last + 1 :] if n in softmaxes and n not in before)
+
+
+def _may_weight(operation: Operation) -> bool:
+    """Whether it may be the product of an attention with its values; a kernel that is not known
+    may."""
+    return operation.sort in (Sort.MATMUL, Sort.ATTENTION, Sort.UNKNOWN)
 
 
 def _letter(operation: Operation) -> str:

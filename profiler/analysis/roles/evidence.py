@@ -21,7 +21,8 @@ class Evidence(Struct, frozen=True):
     `rotates` is whether its attention module turns queries and keys by position, `projected`
     whether the command runs after that module's output projection, `negated` directly after a
     negation. `attends` is False where the submodule convolves and nothing of it attends: what sizes
-    of products say of a transformer does not hold there.
+    of products say of a transformer does not hold there. `concludes` is whether it is a softmax
+    that no product follows, as those of a classifier.
     """
 
     op_type: str
@@ -34,6 +35,7 @@ class Evidence(Struct, frozen=True):
     projected: bool = False
     negated: bool = False
     attends: bool = True
+    concludes: bool = False
 
 
 class Decision(Struct, frozen=True):

@@ -21,6 +21,7 @@ _BY_SORT = {  # in the order in which a fused kernel is asked
 _SAMPLING = frozenset(("argmax", "argmin", "topk", "multinomial", "sort", "exponential"))
 _PARTS = frozenset(("split", "split_with_sizes", "chunk", "unbind", "unsqueeze", "select", "slice"))
 _SUMS = frozenset(("add",))
+_TURNED = frozenset(("mul", "cat", "stack", "neg", "view_as_complex"))
 
 
 def role_of_name(name: str) -> str:
@@ -63,15 +64,17 @@ def _by_sort(fused: FusedKernel) -> str:
 
 def _of_arithmetic(fused: FusedKernel) -> str:
     words = fused.words
-    if {"cos", "sin"} <= words:
-        return "embedding" if words & {"arange", "exp"} else "rope"
+    if {"cos", "sin"} <= words and words & {"arange", "exp"}:
+        return "embedding"
+    if {"cos", "sin"} <= words and words & _TURNED:  # a rotation multiplies, a table is joined
+        return "rope"
     if words & {"view_as_complex", "neg"}:
         return "rope"
     if not fused.arithmetic:
         return "data_movement"
     if "mul" in words:
         return "modulation"
-    return "residual" if "add" in words else ""
+    return "residual" if "add" in words and not words & {"cos", "sin"} else ""
 
 
 def _of_activation(found: Evidence, words: frozenset[str]) -> str:

@@ -34,6 +34,7 @@ _Rules = tuple[tuple[str, str], ...]  # pattern, which `re` compiles when it is 
 _ATTENTION = (
     r"flash(?!infer)|fmha|attn|attention|sdpa|(?<![a-z])mha_|fav3|(?<![a-z])fa[23]_"
     r"|(?<![a-z])sage|(paged|ragged)kvcache|(single|batch)(prefill|decode)|(?<![a-z])mla(?![a-z])"
+    r"|gated_?delta|(?<![a-z])(lightning|linear)_?attn"  # linear attention
     r"|(?<![a-z])_fwd_(grouped_)?kernel(_stage\d)?$|reduce_segments|merge_?states"
 )
 _NORM = (
@@ -52,7 +53,9 @@ _PRODUCT = (
 _OPTIMIZER = r"(?<![a-z])(fused_?)?(adam|adamw|sgd|lamb|lion|adagrad|adafactor|rmsprop)(?![a-z])"
 
 _CACHE = r"(store|write|copy|reshape_and|concat_and|append).*cache"
-_GATED = r"act_and_mul|swi?glu|geglu|(silu|gelu)_and_mul"  # stands in no part but a gated mlp
+_GATED = (  # stands in no part but a gated mlp
+    r"act_and_mul|unary_gated_op|swi?glu|geglu|(silu|gelu)_and_mul"
+)
 
 _FUNCTIONS: _Rules = (
     (r"^(nccl|rccl|msccl)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", "collective"),
@@ -75,12 +78,15 @@ _FUNCTIONS: _Rules = (
     (r"sort_?(key|kv)|radixfindkth|(?<![a-z])min_p(?![a-z])", "sampling"),
     (r"embedding|indexselect|vectorized_gather|get_rows", "embedding"),
     (r"to_?(nhwc|nchw)|transpose|permute|catarray|(?<![a-z])cat_|concat|copy", "data_movement"),
-    (r"(?<!broad)cast|convert|quant|fp8|qparam|index_|gather|scatter|reorder", "data_movement"),
+    (
+        r"(?<!broad)(?<!(?<![a-z])b)cast|convert|quant|fp8|qparam|index_|gather|scatter|reorder",
+        "data_movement",
+    ),
     (r"(?<![a-z])(cpy|pad|flip|roll|tril|triu|repeat|fill)|compute_cuda", "data_movement"),
 )
 _WRITES_CACHE = re.compile(rf"(?:^|::|\s){_CACHE}[a-z_]*$", re.IGNORECASE)
 _ARITHMETIC = re.compile(
-    r"elementwise|pointwise|reduce|dropout|random|tensor_?op|op\d?d?_?tensor|scale|bias|clamp|relu"
+    r"elementwise|pointwise|unary_op|binary_op|reduce|dropout|random|tensor_?op|op\d?d?_?tensor|scale|bias|clamp|relu"
     r"|gelu|silu|sigmoid|tanh|threshold|arange|bernoulli|bcast|(?<![a-z])(add|mul|sub|div|exp|pow"
     r"|scal|axpy|neg|sum|mean|where|sqrt|rsqrt|sin|cos|log|max|min|norm|erf|abs|normal|uniform)"
     r"(?![a-z])",

@@ -15,7 +15,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from profiler.analysis.distinct_commands import Kinds
-from profiler.analysis.roles.chains import after_negation, chained_kinds
+from profiler.analysis.roles.chains import after_negation, chained_kinds, concluding_softmaxes
 from profiler.analysis.roles.evidence import ROLE_BY, Decision, Evidence
 from profiler.analysis.roles.kernel_rules import role_of_name
 from profiler.analysis.roles.operations import Operation, Sort, operation_of
@@ -208,6 +208,8 @@ class _Submodule:
             path for n, path in attention.items() if path and self._marks_rotation(n)
         )
         self._projected = self._after_projection(order)
+        concluding = concluding_softmaxes(order, self._operations)
+        self._concluding = {n for n in concluding if not attention[n]}
         self._attends = not self._convolves() or any(map(self._attention_in, rows))
 
     def evidence(self, number: int) -> Evidence:
@@ -224,6 +226,7 @@ class _Submodule:
             rotates=self._attention[number] in self._rotating,
             projected=number in self._projected,
             attends=self._attends,
+            concludes=number in self._concluding,
         )
 
     def _convolves(self) -> bool:
@@ -233,6 +236,8 @@ class _Submodule:
         """Whether a kind is of an attention: by its name, its place, or as a product of two batches
         of matrices."""
         operation = self._operations[number]
+        if number in self._concluding:
+            return False
         if operation.sort is Sort.ATTENTION or self._attention[number]:
             return True
         if operation.sort is Sort.MATMUL:

@@ -103,6 +103,8 @@ def _of_transfer(found: Evidence) -> Decision:
 def _of_operation(found: Evidence) -> Decision | None:
     """Op types that can be nothing else."""
     sort = found.operation.sort
+    if found.concludes:
+        return Decision("elementwise", "chain")
     if sort in _CERTAIN:
         kind = norm_kind(found) if sort is Sort.NORM else ""
         return Decision(_CERTAIN[sort], "op_type", kind)

@@ -23,7 +23,8 @@ total - roofline over what is known: what better kernels could save at most.
 Verdict, for a row (an operator or a role on one device):
 
 - host-bound: the device stood idle directly before its commands, within their calls, for longer
-  than they ran: `wait_ns > total_ns`. Nothing on the device makes that faster.
+  than they ran: `wait_ns > total_ns`. Nothing on the device makes that faster. Where nothing of the
+  host was recorded nobody knows what the device waited for, and no row is host-bound.
 - none (null) where of more than half of its time the roofline time is not known.
 - else compute-bound, memory-bound or launch-bound: the term that has most of the roofline
   time of its commands.
@@ -65,11 +66,14 @@ def kind_roofline(
     work: KindWork,
     commands: CommandArrays,
     profiles: Mapping[str, DeviceProfile],
+    *,
+    host_seen: bool = True,
 ) -> pl.DataFrame:
     """One row a kind and device: times in ns summed over its commands, float64 for those that
     are computed.
 
-    Columns: kind, device, commands, total_ns, wait_ns, flops, bytes, compute_ns, memory_ns,
+    Columns: kind, device, commands, total_ns, wait_ns, blamed_ns (of wait_ns what the host is to
+    blame for: nothing where it was not recorded, `host_seen`), flops, bytes, compute_ns, memory_ns,
     launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
     (they were faster than the longest term, which is not their roofline then).
     """
@@ -83,6 +87,7 @@ def kind_roofline(
             "commands": times.commands,
             "total_ns": times.total_ns,
             "wait_ns": times.wait_ns,
+            "blamed_ns": times.wait_ns if host_seen else np.zeros_like(times.wait_ns),
             "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
         }
     )
@@ -202,7 +207,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(TERMS))
     }
     sums = frame.group_by(keys).agg(
-        pl.col("commands", "total_ns", "wait_ns").sum(),
+        pl.col("commands", "total_ns", "wait_ns", "blamed_ns").sum(),
         flops=_sum_or_null("flops"),
         bytes=_sum_or_null("bytes"),
         flops_ns=pl.col("total_ns").filter(pl.col("flops").is_not_null()).sum(),
@@ -226,7 +231,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
             pl.col("roofline_ns") / pl.col("known_ns")
         ),
         beyond_ns=pl.col("known_ns") - pl.col("roofline_ns").round(),
-        bound=pl.when(pl.col("wait_ns") > pl.col("total_ns"))
+        bound=pl.when(pl.col("blamed_ns") > pl.col("total_ns"))
         .then(pl.lit(Bound.HOST.value))
         .when(pl.col("roofline_ns").is_null() | (most <= 0) | too_little)
         .then(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.host_side import host_unseen
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.roles.tables import cell_partials, kind_roles
 from profiler.analysis.roofline.bounds import kind_roofline, operator_roofline, role_roofline
@@ -33,7 +34,8 @@ def works(of: Inputs) -> KindWork:
 @shared
 def kind_bounds(of: Inputs) -> pl.DataFrame:
     """The selected commands against the roofline, one row a kind and device."""
-    return kind_roofline(of.kinds, works(of), of.commands, profiles(of))
+    seen = not host_unseen(of.run)
+    return kind_roofline(of.kinds, works(of), of.commands, profiles(of), host_seen=seen)
 
 
 def _fusions(of: Inputs) -> pl.DataFrame:

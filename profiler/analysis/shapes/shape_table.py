@@ -132,7 +132,7 @@ def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
     took = pl.col("total_ns")
     whole = ("compute_ns", "memory_ns", "launch_ns")
     return keyed.group_by(_KEY).agg(
-        pl.col("total_ns", "wait_ns").sum(),
+        pl.col("total_ns", "blamed_ns").sum(),
         *(_sum_if(name, pl.col(name).is_not_null().any()) for name in ("flops", "bytes")),
         *(_sum_if(name, pl.col(name).is_not_null().all()) for name in whole),
         computed_ns=took.filter(pl.col("flops").is_not_null()).sum(),
@@ -158,7 +158,7 @@ def _bound() -> pl.Expr:
     """The rule of operators: the host where the device waited longer, else the longest term."""
     longest = pl.max_horizontal("compute_ns", "memory_ns", "launch_ns")
     return (
-        pl.when(pl.col("wait_ns") > pl.col("total_ns"))
+        pl.when(pl.col("blamed_ns") > pl.col("total_ns"))
         .then(pl.lit(Bound.HOST.value))
         .when(pl.col("roofline_ns").is_null())
         .then(None)

@@ -37,7 +37,7 @@ _LEAST, _MOST = Min("elapsed_ns", _STEADY), Max("elapsed_ns", _STEADY)
 _MEDIAN = Median("elapsed_ns", _STEADY)
 _WORKED = Union("busy_ns", "work_begin_ns", "work_end_ns")
 _TAKEN = Union("taken_share", "begin_ns", "end_ns")
-_OPERATORS = Distinct(("layer", "host"), among="commands")
+_OPERATORS = Distinct(("layer",), among="commands", where=("host", False))
 
 
 def _sum(name: str, **changes: Any) -> Column:
@@ -119,7 +119,7 @@ SUBMODULES: tuple[Column, ...] = (
         "operators",
         _INT64,
         "",
-        "different operators in its calls",
+        "different operators that devices ran in its calls",
         importance=15,
         combine=_OPERATORS,
     ),
@@ -205,7 +205,14 @@ _CALLS: tuple[Column, ...] = (
     Column(
         "commands", _INT64, "", "commands of the call", importance=4, combine=Sum(("commands",))
     ),
-    Column("operators", _INT64, "", "operators of the call", importance=5, combine=_OPERATORS),
+    Column(
+        "operators",
+        _INT64,
+        "",
+        "operators that devices ran in the call",
+        importance=5,
+        combine=_OPERATORS,
+    ),
     column_of(TILES, "busy_ns"),
     column_of(TILES, "idle_inside_ns"),
     column_of(TILES, "launch_bound_ns"),

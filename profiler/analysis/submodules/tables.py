@@ -32,7 +32,9 @@ __all__ = ["TABLES"]
 
 
 def _submodules(of: Inputs) -> pl.DataFrame:
+    of_devices = ~np.array(folds(of).host, dtype=np.bool_)
     submodule = pl.DataFrame({"submodule": folds(of).submodules}, schema={"submodule": pl.String})
+    submodule = submodule.filter(pl.Series(of_devices))
     factors = overhead_ratios(of.run.info.submodules)
     return submodule_table(of.table("calls"), submodule, _share(of), _device_time(of), factors)
 
@@ -72,7 +74,9 @@ def _calls(of: Inputs) -> pl.DataFrame:
     first, total = unsteady_calls(of.run), accounting(of).end_to_end_ns
     tiles, commands = of.run.tiles.calls, of.commands.call
     before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
-    return call_table(of.calls, tiles, commands, folds(of).call, first, before, total)
+    found = folds(of)
+    on_device = ~np.array(found.host, dtype=np.bool_)[found.key]
+    return call_table(of.calls, tiles, commands, found.call[on_device], first, before, total)
 
 
 def _partials(of: Inputs) -> tuple[Partials, ...]:

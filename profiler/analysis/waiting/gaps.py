@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.host_side import host_unseen
+from profiler.analysis.waiting.codes import WaitCause
 from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, DeviceGaps
 from profiler.analysis.waiting.gap_columns import GAPS
 from profiler.analysis.waiting.host_doing import Doing, HostDoings
@@ -21,6 +23,10 @@ __all__ = ["gap_table"]
 
 _LONGEST = 20  # of a device
 _CAUSES = tuple(part for part in PARTS if part != OUTSIDE)
+_UNSEEN = tuple(  # where nothing of the host was recorded
+    WaitCause.UNRECORDED if cause in (WaitCause.LAUNCH, WaitCause.SYNC, WaitCause.QUEUE) else cause
+    for cause in _CAUSES
+)
 
 
 def gap_table(
@@ -35,10 +41,11 @@ def gap_table(
     longest = [(gaps, *_longest(gaps)) for gaps in devices]
     times = Stretches.of_all(Stretches(*gaps.ranges(np.sort(rows))) for gaps, rows, _ in longest)
     doings = HostDoings.of(run, commands, times)
+    causes = _UNSEEN if host_unseen(run) else _CAUSES
     rows = [
         row
         for gaps, places, parts in longest
-        for row in _rows(gaps, places, parts, kernels[gaps.device], doings)
+        for row in _rows(gaps, places, parts, kernels[gaps.device], doings, causes)
     ]
     return pl.DataFrame(rows, schema=schema(GAPS), orient="row")
 
@@ -51,7 +58,12 @@ def _longest(gaps: DeviceGaps) -> tuple[Times, Times]:
 
 
 def _rows(
-    gaps: DeviceGaps, places: Times, parts: Times, calls: KernelsOfCalls, doings: HostDoings
+    gaps: DeviceGaps,
+    places: Times,
+    parts: Times,
+    calls: KernelsOfCalls,
+    doings: HostDoings,
+    causes: Sequence[str],
 ) -> Iterator[tuple[object, ...]]:
     names = doings.run.calls.select("call", pl.col("submodule").cast(pl.String), "step")
     ranges = zip(*(column.tolist() for column in gaps.ranges(places)), strict=True)
@@ -62,7 +74,7 @@ def _rows(
             gaps.device,
             start,
             int(found.sum()),
-            _CAUSES[int(found.argmax())],
+            causes[int(found.argmax())],
             position,
             *((None, None, None) if call < 0 else names.row(call)),
             *((None,) * 5 if doing is None else _told(doing, end - start)),

@@ -230,7 +230,7 @@ def _command(work: Work, marks: Marks, texts: _Texts, row: tuple[int, ...]) -> t
     full = work.names[name]
     label = full
     if kind == _KERNEL:
-        label = marks.texts[operator] if operator >= 0 else kernel_name(full)
+        label = marks.plain(operator) if operator >= 0 else kernel_name(full)
     path = marks.modules[module] if module >= 0 else ""
     layer = f"{path}/{label}" if path else label
     shape = marks.shapes[shapes] if kind == _KERNEL else ""

@@ -112,6 +112,7 @@ class GpuRun:
     placing: Placing
     commands: Commands
     ranges: tuple[tuple[str, ...], Int32s, Int64s]  # their texts, the code and begin of each
+    domains: tuple[str, ...]  # named ones that ranges which say what ran are of
     drops: tuple[Drop, ...]
 
     @classmethod
@@ -125,7 +126,8 @@ class GpuRun:
         commands = Commands.of(work, api, marks, machine.placed, launch, call)
         shapes, ranges = len(marks.shapes) > 1, (marks.texts, marks.text, marks.start)
         drops = recorded.drops
-        return cls(source, machine, work, shapes, launch, placing, commands, ranges, drops)
+        domains = marks.speaking
+        return cls(source, machine, work, shapes, launch, placing, commands, ranges, domains, drops)
 
     @property
     def name(self) -> str:
@@ -198,7 +200,9 @@ class GpuRun:
                 name: Submodule(device=found.most_common(1)[0][0], activate_profiler=True)
                 for name, found in counted.items()
             },
-            recording=Recording(source=source.path.name, files=source.files),
+            recording=Recording(
+                source=source.path.name, files=source.files, nvtx_domains=self.domains
+            ),
             clocks=Clocks(clock=machine.clock, base_ns=machine.base_ns),
             overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
             attribution=self._attribution(),

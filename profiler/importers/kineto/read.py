@@ -78,12 +78,21 @@ class KinetoRun(Struct, frozen=True):
         launched = bool((self.writer.launches.launch >= 0).any())
         known = {
             "launches": launched,
-            "shapes": bool(self.trace.header.record_shapes),
+            "shapes": self._has_shapes(),
             "bytes": "gpu_memcpy" in self.trace.rows,
             "memory": bool(self.memory),
             GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }
         return {"timeline", *(name for name, there in known.items() if there)}
+
+    def _has_shapes(self) -> bool:
+        """Whether operators have shapes; old versions do not say that they were recorded."""
+        told = self.trace.header.record_shapes
+        if told is not None:
+            return bool(told)
+        operators = self.trace.rows_of(OPERATORS).tolist()
+        events = (self.trace.events[row] for row in operators)
+        return any(one.args is not None and bytes(one.args.dims) for one in events)
 
     def landmarks(self) -> Iterator[tuple[str, int]]:
         """The ranges that the program named, with their begins."""

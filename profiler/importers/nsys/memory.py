@@ -2,6 +2,10 @@
 
 The events are allocations and releases alone: what was held before the recording began is not
 known, and the counter's name says so.
+
+Source of the columns and codes: public programs that read such exports. `memKind` 2 is memory of
+the device, 3 an array, 5 what a module declares, 4 and 6 are managed; `memoryOperationType` 0
+allocates, 1 releases.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 headline(analysis, span_ns)
 == "28 steps in 4.10 s: 92 % transformer, of which 41 % attention; device cpu:0 idle 6.0 %"
 
-Shares are of the end-to-end time on the devices' axis.
+Shares are of the end-to-end time on the devices' axis; that of a role is of device time, which the
+line says where devices were busy for less than most of it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _ENOUGH = 0.8  # of the time: the parts that take it are named
 _MOST = 3  # of parts, and of devices that are named
 _KNOWN = 0.5  # of device time with a role, for the share of one to say anything
 _WORTH = 0.05  # share of a role
+_BUSY = 0.9  # of a submodule's time: its device time is all of it but for gaps
 _ENCODERS = "text_encoder"
 
 
@@ -90,11 +92,29 @@ def _parts(analysis: Analysis, total: int) -> str:
         bound = _launch_bound(analysis, shares[0][0])
         named[0] = joined(" ", [named[0], bound]) if bound else named[0]
     role = _role(analysis, shares[0][0]) if named else ""
-    if role and len(named) == 1:
-        return said("{part}, of which {role}", part=named[0], role=role)
     if role:
-        named[0] = said("{part} (of which {role})", part=named[0], role=role)
+        named[0] = _with_role(named[0], role, len(named) > 1, _is_busy(analysis, shares[0][0]))
     return joined(", ", named) if named else ""
+
+
+def _with_role(part: str, role: str, among: bool, busy: bool) -> str:
+    """A submodule with what most of its time is for, or of its device time, in parentheses `among`
+    others."""
+    words = {"part": part, "role": role}
+    if not busy:
+        if among:
+            return said("{part} (of its device time {role})", **words)
+        return said("{part}, of its device time {role}", **words)
+    if among:
+        return said("{part} (of which {role})", **words)
+    return said("{part}, of which {role}", **words)
+
+
+def _is_busy(analysis: Analysis, submodules: tuple[str, ...]) -> bool:
+    """Whether devices worked for most of the submodules' time."""
+    rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
+    elapsed, busy = (int(rows[name].sum()) for name in ("elapsed_ns", "busy_ns"))
+    return busy >= _BUSY * elapsed
 
 
 def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:

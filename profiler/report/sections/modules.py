@@ -49,6 +49,7 @@ _ROWS = 2 * TOP
 _HELD = 2_000  # nodes of a page
 _INWARDS = "\N{NO-BREAK SPACE}" * 2
 _LEAST = 0.01  # share of a node on paper
+_BESIDE = 1.01  # times the end-to-end time: more is no rounding
 
 
 def icicle_figure(analysis: Analysis) -> Figure:
@@ -82,16 +83,32 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             nested=True,
             paper=_indented(tree),
         ),
-        notes=()
-        if len(held) == len(tree)
-        else (
-            said(
-                "This page holds the longest {held} of {total} nodes.",
-                held=count(len(held)),
-                total=count(len(tree)),
-            ),
-        ),
+        notes=(*_held(held, tree), *_beside(of.analysis, tree)),
     )
+
+
+def _held(held: pl.DataFrame, tree: pl.DataFrame) -> Iterator[str]:
+    """How many nodes a page holds, where these are not all."""
+    if len(held) < len(tree):
+        yield said(
+            "This page holds the longest {held} of {total} nodes.",
+            held=count(len(held)),
+            total=count(len(tree)),
+        )
+
+
+def _beside(analysis: Analysis, tree: pl.DataFrame) -> Iterator[str]:
+    """That calls ran beside each other, where the tree adds up to more than passed."""
+    account = analysis.accounting
+    whole = int(tree["elapsed_ns"].max() or 0)  # type: ignore[arg-type]
+    passed = account.end_to_end_ns
+    if not analysis.run.selection and passed and whole > _BESIDE * passed:
+        yield said(
+            "Calls ran beside each other, on several devices: {passed} passed end to end, and the "
+            "times of the tree add up to {whole}, of which its shares are.",
+            passed=duration(passed),
+            whole=duration(whole),
+        )
 
 
 def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:

@@ -41,10 +41,7 @@ CONSEQUENCES: Mapping[str, tuple[str, str]] = {
     ),
     "launches": (
         "idle",
-        said(
-            "The trace has no launches: idle time within calls counts as launch-bound, whatever "
-            "the device waited for."
-        ),
+        said("The trace has no launches: what devices waited for within calls is not known."),
     ),
     "memory": ("memory", said("The trace has no allocations: memory over time is unknown.")),
 }

@@ -67,6 +67,11 @@ NORM = (
     ("Reciprocal", f"{ROW} -> {ROW}"),
     ("Mul", f"{X} {ROW} -> {X}"),
 )
+FUSED_NORM = (
+    ("LayerNormalization", f"{X} float[64] float[64] -> {X}"),
+    ("Add", f"{X} {X} -> {X}"),
+    ("Relu", f"{X} -> {X}"),
+)
 ELEMENTWISE = (("Add", f"{X} {X} -> {X}"), ("Tanh", f"{X} -> {X}"))
 
 
@@ -116,6 +121,17 @@ def a_norm_by_hand():
 @misses("norm_chains")
 def a_short_norm_by_hand():
     return _chain(NORM, 8)
+
+
+@misses("norm_chains")
+def a_norm_that_is_one_operator():
+    """Between arithmetic: nobody wrote it by hand."""
+    return _chain(FUSED_NORM, 25)
+
+
+@triggers("elementwise_chains", chains=1, total_ns=75)
+def arithmetic_beside_a_norm():
+    return _chain(FUSED_NORM, 25)
 
 
 @triggers("elementwise_chains", chains=1, total_ns=50, longest_chain="Add → Tanh")

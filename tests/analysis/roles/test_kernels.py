@@ -199,6 +199,29 @@ def test_compiled_kernels_by_name_alone(operations, role):
 
 
 @pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        (
+            "void k_bin_bcast<&(op_mul(float, float)), float, float, float>(float const*)",
+            "elementwise",
+        ),
+        (
+            "void unary_op_kernel<&(op_silu(float)), float>(float const*, float*, int)",
+            "elementwise",
+        ),
+        ("void unary_gated_op_kernel<&(op_silu(float)), float>(float const*, float*)", "mlp"),
+        ("void gated_delta_net_cuda<128, 1>(float const*, float const*)", "attention"),
+        ("quantize_q8_1(float const*, void*, long)", "data_movement"),
+        ("void broadcast_kernel<float>(float*)", "other"),
+        ("void cast_kernel<float, half>(float*)", "data_movement"),
+    ],
+)
+def test_kernels_of_ggml(name, role):
+    """llama.cpp's: a binary operation that broadcasts is no cast, a gated delta net attends."""
+    assert role_of_name(name) == role
+
+
+@pytest.mark.parametrize(
     ("op_type", "word", "sort"),
     [
         ("aten::add_", "add", Sort.ARITHMETIC),

@@ -270,6 +270,8 @@ def test_writing_a_cache_in_attention_moves_data(op_type):
         ("triton_poi_fused_arange_cat_cos_div_exp_mul_sin_0", "in: float32[2]", "embedding", None),
         ("triton_poi_fused_add_mul_split_unsqueeze_2", "in: bf16[2,64,32]", "modulation", None),
         ("triton_poi_fused_add_view_2", "in: bf16[2,64,32]", "residual", None),
+        ("triton_poi_fused_add_cos_sin_0", "in: float32[10,10]", "elementwise", None),
+        ("triton_poi_fused_add_cos_mul_sin_0", "in: bf16[2,8,64,32]", "rope", None),
         ("triton_poi_fused_cat_transpose_10", None, "data_movement", None),
         ("triton_poi_fused_upsample_nearest2d_1", None, "resample", None),
     ],
@@ -277,6 +279,26 @@ def test_writing_a_cache_in_attention_moves_data(op_type):
 def test_fused_kernels(name, shapes, role, kind):
     """torch.compile's kernels by the rarest of what they fuse."""
     assert roles((name, name, shapes)) == [(role, kind, "kernel")]
+
+
+def test_a_softmax_that_ends_a_call():
+    """A classifier's softmax weighs nothing: no attention, unlike one that a product follows."""
+    classified = roles(
+        ("conv", "Conv", "float[1,3,8,8] float[4,3,3,3]"),
+        ("head", "Gemm", "float[1,64] float[64,10]"),
+        ("prob", "Softmax", "float[1,10]"),
+    )
+    assert [(role, by) for role, _, by in classified] == [
+        ("convolution", "op_type"),
+        ("matmul", "op_type"),
+        ("elementwise", "chain"),
+    ]
+    attending = roles(
+        ("scores", "MatMul", "float[8,64,64] float[8,64,64]"),
+        ("weights", "Softmax", "float[8,64,64]"),
+        ("values", "MatMul", "float[8,64,64] float[8,64,64]"),
+    )
+    assert [role for role, *_ in attending] == ["attention"] * 3
 
 
 def test_a_place_decides_before_a_name():
@@ -383,7 +405,7 @@ def test_position_biases_are_of_the_attention(op_type):
 
 def test_roles_that_a_producer_gave_stay():
     """A role in the trace is kept; commands of the kind without one have it too."""
-    run = one_call(("a", "Softmax"), ("a", "Softmax"), ("b", "Softmax"))
+    run = one_call(("a", "Attention"), ("a", "Attention"), ("b", "Attention"))
     from dataclasses import replace
 
     given_roles = pl.Series("role", ["mlp", None, None], dtype=run.commands["role"].dtype)

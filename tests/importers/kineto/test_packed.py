@@ -72,15 +72,24 @@ def test_a_trace_in_an_archive_is_the_trace(tmp_path, how, inner):
     assert not list(tmp_path.rglob(f"{NAME}*"))
 
 
-def test_an_archive_of_several_traces_is_refused_by_their_names(tmp_path):
-    """Which of them is meant nobody can know."""
+def test_an_archive_of_several_traces_is_their_folder(tmp_path):
+    """Two that do not say of which rank they are: refused as their folder is; the reader of a
+    single trace names them."""
     text = json.dumps(flux().document()).encode()
     path = tmp_path / "both.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("rank0.json", text)
         archive.writestr("rank1.json", text)
     with pytest.raises(InputError, match=r"holds 2 traces \(rank0\.json, rank1\.json\)"):
-        import_trace(path, tmp_path / "traces")
+        read_kineto(path)
+    folder = tmp_path / "both"
+    folder.mkdir()
+    for name in ("rank0.json", "rank1.json"):
+        (folder / name).write_bytes(text)
+    mine, theirs = (
+        load(import_trace(one, tmp_path / "out", f"r{at}")) for at, one in enumerate((path, folder))
+    )
+    assert calls(mine) == calls(theirs)
 
 
 @pytest.mark.parametrize("how", ["zip", "tar"])

@@ -81,6 +81,7 @@ class Range:
     shared: str | None = None
     eventType: int = 59
     globalTid: int = global_id(tid=TID)
+    domainId: int = 0
 
 
 @dataclass

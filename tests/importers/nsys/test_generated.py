@@ -82,6 +82,48 @@ def test_ranges_that_name_components_are_calls(tmp_path):
     ]
 
 
+def _domains(*, default: bool):
+    """Passes of a denoiser in the domain `app` and, across their edges, a range of the domain `lib`
+    that a component's name has; one of the default domain where asked for."""
+    rows = [
+        Range(0, None, "app", eventType=75, domainId=1),
+        Range(0, None, None, "lib", eventType=75, domainId=2),
+        Range(5, 130, "vae", domainId=2),
+    ]
+    for number, begin in enumerate((10, 110, 210), 1):
+        rows += [
+            Range(begin, begin + 60, "transformer", domainId=1),
+            Call(begin + 10, begin + 12, number),
+            Kernel(begin + 15, begin + 55, number),
+        ]
+    return [*rows, Range(100, 280, "unet")] if default else rows
+
+
+def test_domains_of_ranges_do_not_nest_into_each_other(tmp_path):
+    """Calls are the ranges of one domain, that with most of them: what another one says across
+    their edges makes no call, and takes none away. The manifest names the domain."""
+    run = imported(tmp_path, _domains(default=False))
+    assert _told(run, "submodule") == [
+        ("transformer", step, UTC + 100 * step + 10, 60) for step in range(3)
+    ]
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    assert work["call"].to_list() == [0, 1, 2]
+    assert run.info.recording.nvtx_domains == ("app",)
+
+
+def test_the_default_domain_goes_first(tmp_path):
+    """Where the default domain names a call, others do not; what a user names of a domain is a
+    call of that name, and a text of a domain that is not there is said."""
+    run = imported(tmp_path, _domains(default=True))
+    assert [row[0] for row in _told(run, "submodule")] == ["unet"]
+    assert run.info.recording.nvtx_domains == ()
+    path = tmp_path / "made.sqlite"
+    named = import_trace(path, tmp_path / "named", options={"submodules": "vae@lib"})
+    assert _told(load(named), "submodule") == [("vae@lib", -1, UTC + 5, 125)]
+    with pytest.raises(InputError, match="no NVTX range 'vae@app'"):
+        import_trace(path, tmp_path, options={"submodules": "vae@app"})
+
+
 def test_submodules_can_be_named(tmp_path):
     """With `submodules` the ranges of these texts alone are calls; a text of none is said."""
     rows = [*_pipeline(), Range(600, 640, "sampler"), Call(605, 606, 9), Kernel(610, 620, 9)]

@@ -190,12 +190,14 @@ class Combination {
     return this.unplaced.has(part) || !attributes.every((name) => part.book(name));
   }
 
-  // For each row the tuples of values of attributes, with the sum of a partial column.
-  values(attributes, by = "") {
-    const part = this.counted(by);
+  // For each row the tuples of values of attributes, with the sum of a partial column; with `where`
+  // of parts with that value of an attribute.
+  values(attributes, by = "", where = null) {
+    const part = this.counted(by), chosen = where && part.book(where[0]);
     const sources = attributes.map((name) => [part.book(name).attributes[name], part.book(name).codes]), numbers = new Map(), all = [];
     const sums = new Map(), rows = this.rows.map(() => []);
     this.eachPart(part, (i, row) => {
+      if (where && chosen.attributes[where[0]][chosen.codes[i]] !== where[1]) return;
       const value = sources.map(([values, codes]) => values[codes[i]]), name = sources.length > 1 ? keyOf(value) : value[0];
       if (!numbers.has(name)) numbers.set(name, all.push(value) - 1);
       const key = numbers.get(name) * this.size + row;
@@ -243,7 +245,7 @@ class Combination {
       }),
       first: () => this.first(combine),
       union: () => this.union(combine),
-      distinct: () => this.values(combine.of, combine.among).map((found) => found.length),
+      distinct: () => this.values(combine.of, combine.among, combine.where).map((found) => found.length),
       names: () => this.values([combine.of], combine.by).map((found) => (combine.as_they_come ? found : found
         .sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1))).map(([value]) => value).join(", ")),
       ratio: () => {

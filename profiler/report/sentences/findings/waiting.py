@@ -21,6 +21,7 @@ _SLOWER_WITH_STACKS = said(
     "Recording slows the host, Python stacks most of all: without the profiler the device waits "
     "less. Faster kernels gain nothing while it waits."
 )
+_LAUNCH_NS = 1_000_000  # longer than any launch takes
 _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
     "nodes. Record once with call spans only to see how much is left."
@@ -81,8 +82,17 @@ def _host_bound(found: Finding) -> Words:
     return Words(
         title=title,
         caveat=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
-        recommendation=_LAUNCH_LESS_AND_LOOK if "gaps" in found.evidence else _LAUNCH_LESS,
+        recommendation=_less_waiting(found),
     )
+
+
+def _less_waiting(found: Finding) -> Said:
+    """What to do by how long the device waits for each command: fewer launches help where it is
+    about what a launch takes; what takes longer is other work of the host."""
+    commands = number(found, "commands") if "commands" in found.evidence else 0
+    if commands and number(found, "host_wait_ns") / commands > _LAUNCH_NS:
+        return _RECOMMENDATIONS[WaitCause.LAUNCH]
+    return _LAUNCH_LESS_AND_LOOK if "gaps" in found.evidence else _LAUNCH_LESS
 
 
 def _idle_gaps(found: Finding) -> Words:

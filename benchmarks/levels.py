@@ -3,11 +3,11 @@
     python benchmarks/levels.py [--runtime torch] [--rounds 5] [--steps 28]
 
 A round calls the pipeline once each way, in an order of its own: without us, `ops="none"` (calls),
-`ops="first,last"`, `ops="all"` (operators), and on torch under torch.profiler with our options, each
-after a call of one step. Ratios are to the call without us of the same round, of wall time and of
-processor time of all threads, median (least to greatest): they hold on a busy machine, too, as
-long as it is as busy for all ways. What is converted after the run stands apart. torch runs on one
-thread. What is printed is the table of docs/capture-ops.md, in Markdown.
+`ops="first,last"`, `ops="all"` (operators), and on torch under torch.profiler with our options,
+each after a call of one step. Ratios are to the call without us of the same round, of wall time
+and of processor time of all threads, median (least to greatest): they hold on a busy machine,
+too, as long as it is as busy for all ways. What is converted after the run stands apart. torch
+runs on one thread. What is printed is the table of docs/capture-ops.md, in Markdown.
 """
 
 from __future__ import annotations

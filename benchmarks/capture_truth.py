@@ -36,8 +36,9 @@ from profiler.trace.manifest_fields import stated
 LEVELS = {"calls": "none", "operators": "all"}
 
 
-def torch_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
-    """diffusers' tiny SD3 on torch and one call of it, with guidance; `more` are arguments."""
+def torch_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[..., Any]]:
+    """diffusers' tiny SD3 on torch and one call of it, with guidance; `more` are arguments, which a
+    call may replace."""
     import torch
 
     from tests.capture import tiny_diffusers as tiny
@@ -45,10 +46,11 @@ def torch_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
     torch.set_num_threads(1)
     pipeline = tiny.quiet(tiny.sd3(num_layers=4))
     settings = {"num_inference_steps": steps, "output_type": "np", **tiny.SIZE, **more}
-    return pipeline, lambda: pipeline("a cat", negative_prompt="a dog", **settings)
+    prompts = {"prompt": "a cat", "negative_prompt": "a dog"}
+    return pipeline, lambda **own: pipeline(**prompts, **{**settings, **own})
 
 
-def onnx_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
+def onnx_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[..., Any]]:
     """The embedded SD3 on ONNX Runtime and one call of it; `more` are arguments."""
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
@@ -57,7 +59,8 @@ def onnx_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
     for name in pipeline.SUBMODULES:  # else opened within the first call, where nobody profiles
         part = getattr(pipeline, name)
         getattr(part, "decoder", part).session  # noqa: B018 - opens it
-    return pipeline, lambda: pipeline("a cat", num_inference_steps=steps, seed=0, **more)
+    settings = {"num_inference_steps": steps, "seed": 0, **more}
+    return pipeline, lambda **own: pipeline("a cat", **{**settings, **own})
 
 
 PIPELINES = {"torch": torch_pipeline, "onnxruntime": onnx_pipeline}

@@ -184,8 +184,10 @@ class Backend:
         traced. A selection that traces nothing is told as well. Raises InputError."""
         return None
 
-    def event_cost(self) -> EventCost | None:
-        """What one recorded event costs, measured now; None where that is not known."""
+    def event_cost(self, touched: Mapping[int, int]) -> EventCost | None:  # noqa: ARG002
+        """What one recorded event costs on average, measured now; None where that is not known.
+        `touched` counts by n the events that went through less than 2**n bytes of memory, as far as
+        sources know."""
         return None
 
     @property

@@ -20,6 +20,7 @@ from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = [
+    "NewSessions",
     "OperatorSource",
     "OperatorTrace",
     "SourceRequest",
@@ -48,10 +49,28 @@ class TimedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class NewSessions:
+    """What the first calls on sessions that were opened for profiling took longer than later ones,
+    in ns, between what it lies: without us these calls had run on sessions that were warm, or, as
+    far as nobody knows (`most_ns` alone), may have."""
+
+    ns: float = 0.0
+    least_ns: float = 0.0
+    most_ns: float = 0.0
+
+    def __add__(self, other: NewSessions) -> NewSessions:
+        return NewSessions(
+            self.ns + other.ns, self.least_ns + other.least_ns, self.most_ns + other.most_ns
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSummary:
     """What a source did in the whole run.
 
-    `events` counts operator events, each of which cost time; `attributed_ns` of `total_ns`
+    `events` counts operator events, each of which cost time, and `touched` by n those of which it
+    knows that they went through less than 2**n bytes of memory, and at least half of that;
+    `new_sessions` is what first calls took longer; `attributed_ns` of `total_ns`
     operator time found a module path; `sessions` counts profiled sessions. `host_events` are those
     of host work that it recorded between calls. `backend` names whose cost per event holds
     (`overhead`). `timed` holds
@@ -60,6 +79,8 @@ class SourceSummary:
     """
 
     events: int = 0
+    touched: Mapping[int, int] = field(default_factory=dict)
+    new_sessions: NewSessions = NewSessions()
     attributed_ns: int = 0
     total_ns: int = 0
     sessions: int = 0

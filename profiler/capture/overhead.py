@@ -5,24 +5,28 @@ bootstrap interval. The first call of either kind stands apart, and calls are co
 of the same input shapes alone, at least three of either kind.
 
 Estimated: the profiler of a runtime builds a record of each executed operator. What
-that takes is measured on a chain of small operators, run with and without profiling in turn; the
+that takes is measured on a chain of operators, run with and without profiling in turn; the
 median difference per record times the events of a run estimates what tracing added to it. Where
 that is not known either, or says that tracing took longer than all that ran, no sum is stated.
+
+By the run's own calls: what the first call on a session that was opened for profiling took longer
+than later ones, where the program's own session had run before.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
 
 from profiler.capture.call_costs import CallCost, too_few
 from profiler.capture.event_cost import EventCost
-from profiler.capture.operator_source import SourceSummary
+from profiler.capture.operator_source import NewSessions, SourceSummary
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named
 from profiler.trace.manifest_fields import (
@@ -73,8 +77,9 @@ def tracing_cost(
     )
     if estimate.unknown:
         return structs.replace(found, unknown=estimate.unknown)
+    opened = sum((summary.new_sessions for _, summary in sources), start=NewSessions())
     cost_ns = round(measured.cost_ns + estimate.cost_ns)
-    found = structs.replace(found, operators_ns=cost_ns)
+    found = structs.replace(found, operators_ns=cost_ns, new_sessions_ns=round(opened.ns) or None)
     if estimate.events or not costs:
         found = structs.replace(found, **_estimated(estimate))
     if measured.interval_ns is not None and not estimate.events:
@@ -84,6 +89,8 @@ def tracing_cost(
         return found
     without = traced_ns - hooks_ns
     least, most = _bounds(measured, estimate)
+    least, most = least + opened.least_ns, most + opened.most_ns
+    cost_ns += round(opened.ns)
     return structs.replace(
         found,
         untraced_ns=without - cost_ns,
@@ -150,14 +157,25 @@ def whole_of(recorder: Recorder) -> ShareOf:
 
 def _not_measured(
     sources: Sequence[tuple[str, SourceSummary]], costs: Mapping[str, CallCost]
-) -> dict[str, int]:
+) -> dict[str, _Events]:
     """By backend, the events whose cost no comparison of calls covers."""
-    events: dict[str, int] = {}
+    events: dict[str, _Events] = {}
     for submodule, summary in sources:
-        count = summary.host_events + (0 if submodule in costs else summary.events)
+        measured = submodule in costs
+        count = summary.host_events + (0 if measured else summary.events)
         if count:
-            events[summary.backend] = events.get(summary.backend, 0) + count
+            known = events.setdefault(summary.backend, _Events())
+            known.count += count
+            known.touched.update({} if measured else summary.touched)
     return events
+
+
+@dataclass(slots=True)
+class _Events:
+    """How many, and how many of these went through less than 2**n bytes, by n."""
+
+    count: int = 0
+    touched: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +193,20 @@ class _Estimate:
     noisy: bool = False
 
 
-def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
+def _estimate(events: Mapping[str, _Events], total_ns: int) -> _Estimate:
     """`total_ns` is all that ran, 0 where nobody knows: tracing cannot have taken longer."""
     backends, unknown, known = [], [], []
-    for backend, count in events.items():
-        cost = event_cost(backend)
+    for backend, recorded in events.items():
+        cost = event_cost(backend, recorded.touched)
         if cost is None:
             measurable = backend_named(backend).measures_events
             why = WhyUnknown.TOO_BUSY if measurable else WhyUnknown.NOT_MEASURED
             unknown.append(UnknownCost(why=why, backend=backend))
         else:
-            known.append((count, cost))
+            known.append((recorded.count, cost))
             backends.append(backend)
-    total, cost_ns = sum(events.values()), sum(count * cost.ns for count, cost in known)
+    total = sum(recorded.count for recorded in events.values())
+    cost_ns = sum(count * cost.ns for count, cost in known)
     if total_ns and cost_ns > total_ns:
         event_ns = round(cost_ns / total, 1)
         unknown.append(UnknownCost(why=WhyUnknown.IMPLAUSIBLE, event_ns=event_ns))
@@ -200,9 +219,10 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
     return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), (low, high), spread, noisy)
 
 
-def event_cost(backend: str) -> EventCost | None:
-    """What one recorded event costs, measured now; None where that is not known."""
-    return backend_named(backend).event_cost()
+def event_cost(backend: str, touched: Mapping[int, int]) -> EventCost | None:
+    """What one recorded event costs, measured now, of events that went through so much memory; None
+    where that is not known."""
+    return backend_named(backend).event_cost(touched)
 
 
 @dataclass(frozen=True, slots=True)

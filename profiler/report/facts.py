@@ -14,6 +14,7 @@ from profiler.report.event_counts import events_fact
 from profiler.report.model import Fact
 from profiler.report.sections.headline import asynchronous, carried_over
 from profiler.report.sentences.worded import label, why_not, worded
+from profiler.report.step_kinds import by_cache
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import (
@@ -184,7 +185,7 @@ def _steps(analysis: Analysis) -> Iterator[Fact]:
     steps = analysis.step_summary
     if steps.count:
         low, high = duration(steps.min_ns), duration(steps.max_ns)
-        notes = [said("{low} to {high}", low=low, high=high)]
+        notes = [*filter(None, (by_cache(steps),)), said("{low} to {high}", low=low, high=high)]
         notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
         yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
 

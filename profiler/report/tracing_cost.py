@@ -23,9 +23,10 @@ _WHOLES = {
 }
 _ESTIMATED = {
     "onnxruntime": said(
-        "estimated: ONNX Runtime's cost per recorded node, measured on this machine on a chain of "
-        "200 elementwise nodes on all cores, with and without profiling in turn (median and "
-        "quartiles of pairs), times the operator events"
+        "estimated: ONNX Runtime's cost per recorded node, measured on this machine on chains of "
+        "elementwise nodes of several sizes, with and without profiling in turn (median and "
+        "quartiles of pairs), weighted by how much memory the run's nodes went through, times the "
+        "operator events"
     ),
     "torch": said(
         "estimated: torch.profiler's cost per recorded event, with our hooks, measured on this "
@@ -71,6 +72,14 @@ def method(overhead: Overhead) -> Said:
     for backend in overhead.estimated_by:
         anyone = said("estimated: cost per recorded event times the operator events")
         parts.append(_ESTIMATED.get(backend, anyone))
+    if overhead.new_sessions_ns:
+        parts.append(
+            said(
+                "new sessions: how much longer the first call on a session opened for profiling "
+                "took than later calls of the same input shapes, where the program's own session "
+                "had run before"
+            )
+        )
     if overhead.hooks_ns is not None:
         parts.append(said("hooks: time in the profiler's own code, in and around calls"))
     return joined("; ", [*parts, *map(_why_unknown, overhead.unknown)])

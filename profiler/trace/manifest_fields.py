@@ -324,6 +324,7 @@ class Overhead(Fields, frozen=True, kw_only=True):
     operators_ns: _Whole | None = None
     operators_low_ns: _Whole | None = None
     operators_high_ns: _Whole | None = None
+    new_sessions_ns: _Whole | None = None
     share: _Real | None = None
     share_of: ShareOf | None = None
     writing_ns: _Count | None = None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.steps.summary import outliers
+from profiler.report.step_kinds import by_cache
 from tests.runs import make_call, make_info, make_run
 
 DURATIONS = (90, 40, 12, 44, 10)  # the first call is no steady one
@@ -56,6 +59,29 @@ def test_steps_tell_how_much_was_skipped():
     assert analyze(cached_run()).steps["skipped_share"].to_list() == [0, 0, 2 / 3, 0, 2 / 3]
     plain = make_run([make_call(0, "transformer", 0, 10, step=0)])
     assert analyze(plain).steps["skipped_share"].to_list() == [None]
+
+
+def test_the_summary_of_steps_tells_full_from_skipping_ones():
+    """Medians of the steady steps of either kind, 40 and 44 full, 12 and 10 skipping, and the words
+    of the report; nothing of it without a cache, and where it skipped nothing no words."""
+    steps = analyze(cached_run()).step_summary
+    assert (steps.full_steps, steps.full_median_ns) == (3, 42)
+    assert (steps.skipping_steps, steps.skipping_median_ns) == (2, 11)
+    words = str(by_cache(steps)).replace("\N{NO-BREAK SPACE}", " ")
+    assert words == "3 full, median 42 ns; 2 with skipped blocks, median 11 ns"
+    none = analyze(cached_run((0,) * 5)).step_summary
+    assert (none.full_steps, none.skipping_steps, none.skipping_median_ns) == (5, 0, None)
+    assert by_cache(none) is None
+    plain = analyze(make_run([make_call(0, "transformer", 0, 10, step=0)])).step_summary
+    assert (plain.full_steps, by_cache(plain)) == (None, None)
+
+
+def test_a_full_step_among_skipping_ones_is_no_outlier():
+    """Steps are held against those of their kind."""
+    durations = np.array([100, 10, 10, 10, 100, 10, 10, 10, 30])
+    assert outliers(durations).tolist() == [d > 10 for d in durations]
+    skips = durations < 100
+    assert outliers(durations, skips).tolist() == [d == 30 for d in durations]
 
 
 @pytest.mark.parametrize("skipped", [(0, 0, 2, 0, 2), (0,) * 5])

@@ -12,7 +12,7 @@ from profiler.capture import overhead
 from profiler.capture.call_costs import call_cost, measured_costs
 from profiler.capture.event_cost import EventCost
 from profiler.capture.invocations import Invocation
-from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.operator_source import NewSessions, SourceSummary, TimedCall
 from profiler.capture.overhead import noise_ns, tracing_cost, whole_of
 from profiler.capture.recorder import Recorder
 from profiler.report.tracing_cost import how_known, method
@@ -23,12 +23,18 @@ from tests.runs import make_info
 START = 1_790_000_000_000_000_000
 
 
+def told(costs):
+    """What stands for the measurement of a backend's cost, whatever memory its events went
+    through."""
+    return lambda backend, _: costs.get(backend)
+
+
 @pytest.fixture(autouse=True)
 def known_estimate(monkeypatch):
     """Measured once per run for real; here 10 ns an event of ONNX Runtime, 20 of torch, while
     nobody knows of others."""
     known = {"onnxruntime": EventCost(10.0), "torch": EventCost(20.0)}
-    monkeypatch.setattr(overhead, "event_cost", known.get)
+    monkeypatch.setattr(overhead, "event_cost", told(known))
 
 
 def calls(traced, untraced, **shapes):
@@ -306,7 +312,7 @@ def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
     assert cost == EventCost(pytest.approx(20), pytest.approx(12.5), pytest.approx(45))
     assert cost.noisy
     assert not EventCost(20, 15, 25).noisy
-    monkeypatch.setattr(overhead, "event_cost", {"onnxruntime": cost}.get)
+    monkeypatch.setattr(overhead, "event_cost", told({"onnxruntime": cost}))
     found = tracing_cost([("encoder", source(events=10))], {}, 0, 4_000)
     assert (found.operator_event_low_ns, found.operator_event_high_ns) == (12.5, 45.0)
     plain = how_known(found).replace("\N{NO-BREAK SPACE}", " ")
@@ -317,7 +323,7 @@ def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
 
 def test_an_estimate_of_one_pair_has_an_interval(monkeypatch):
     """A machine that was too busy for a second pair: between nothing and four times as much."""
-    monkeypatch.setattr(overhead, "event_cost", {"onnxruntime": EventCost(20)}.get)
+    monkeypatch.setattr(overhead, "event_cost", told({"onnxruntime": EventCost(20)}))
     found = tracing_cost([("encoder", source(events=10))], {}, 0, 4_000, noise_ns=100)
     assert found.untraced_ns == 3_800
     assert (found.untraced_low_ns, found.untraced_high_ns) == (4_000 - 800 - 100, 4_000 + 100)
@@ -332,7 +338,7 @@ def test_an_estimate_above_all_that_ran_is_not_stated():
     """2,400 events at 38.1 µs cannot have cost 91.4 ms where all calls took 57 ms together."""
     overhead_of = {"onnxruntime": EventCost(38_100.0)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overhead, "event_cost", overhead_of.get)
+        patch.setattr(overhead, "event_cost", told(overhead_of))
         found = tracing_cost([("encoder", source(events=2_400))], {}, 50, 57_000_000)
     assert found.share is None
     assert found.operators_ns is None
@@ -377,3 +383,29 @@ def test_reports_say_how_the_cost_is_known(overhead, words):
     known = make_info(overhead=overhead).overhead
     plain = how_known(known).replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
     assert plain == words
+
+
+def test_new_sessions_are_part_of_the_cost():
+    """First calls on new sessions took 300 ns longer (200 to 500): what remains is as much less,
+    and its interval as much wider; what recording operators cost is apart."""
+    new = NewSessions(300, 200, 500)
+    plain = tracing_cost([("encoder", source(events=10))], {}, 50, 4_000)
+    found = tracing_cost([("encoder", replace(source(events=10), new_sessions=new))], {}, 50, 4_000)
+    assert (plain.new_sessions_ns, found.new_sessions_ns) == (None, 300)
+    assert found.operators_ns == plain.operators_ns == 100
+    assert (plain.untraced_ns, found.untraced_ns) == (3_850, 3_550)
+    assert found.share == pytest.approx(1 - 3_550 / 4_000)
+    assert found.untraced_low_ns == plain.untraced_low_ns - 500
+    assert found.untraced_high_ns == plain.untraced_high_ns - 200
+
+
+def test_a_backend_hears_what_memory_events_went_through(monkeypatch):
+    """Those of submodules that untraced calls measure are left out."""
+    told = []
+    monkeypatch.setattr(overhead, "event_cost", lambda *args: told.append(args) or EventCost(10.0))
+    sources = [
+        ("encoder", replace(source(events=3), touched={12: 2, 21: 1})),
+        ("decoder", replace(source(events=4), touched={12: 4})),
+    ]
+    tracing_cost(sources, {}, 0, 4_000)
+    assert told == [("onnxruntime", {12: 6, 21: 1})]

@@ -12,7 +12,7 @@ from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.interval_groups import Grouped
 from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.analysis.steps.columns import STEPS
-from profiler.analysis.steps.summary import outliers
+from profiler.analysis.steps.summary import outliers, skipping
 from profiler.events import NO_STEP
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
@@ -46,6 +46,7 @@ def step_table(
     number = (values >> 32).astype(np.int32)
     begin, end = _extents(in_group, run.tiles.calls, call_groups, groups)
     elapsed, in_calls, host, idle = _times(axis, pipelines, number, begin, end)
+    skipped = _skipped_shares(run, call_groups, groups)
     table = pl.DataFrame(
         {
             "pipeline": number,
@@ -56,12 +57,12 @@ def step_table(
             "duration_ns": in_group.union(groups) if recorded else None,
             "calls": np.bincount(call_groups[call_groups >= 0], minlength=groups),
             "branches": _branches(calls, call_groups, groups),
-            "skipped_share": _skipped_shares(run, call_groups, groups),
+            "skipped_share": skipped,
             "calls_ns": in_calls,
             "host_ns": host,
             "idle_ns": idle,
             "busy_ns": _busy(run, commands, call_groups, pipelines, values),
-            "outlier": outliers(elapsed),
+            "outlier": outliers(elapsed, skipping(skipped)),
         }
     )
     before = pl.col("end_ns").shift().over("pipeline")

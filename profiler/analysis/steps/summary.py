@@ -11,7 +11,9 @@ from profiler.analysis.steps.codes import OutlierRule, StepSource
 from profiler.notes import Note
 from profiler.table.batches import Times
 
-__all__ = ["OUTLIER_RULE", "StepSummary", "outliers", "step_summary"]
+__all__ = ["OUTLIER_RULE", "StepSummary", "outliers", "skipping", "step_summary"]
+
+Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 _SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
 _DEVIATIONS = 3.0
@@ -32,7 +34,9 @@ class StepSummary:
     """Statistics over the rows of `steps`; times are 0 where there are none.
 
     `median_ns` is that of the steady steps, in which no submodule is called for the first time or
-    compiles; of all where none is steady. `diff` compares these, too.
+    compiles; of all where none is steady. `diff` compares these, too. Where a step cache was on,
+    `full_steps` are those in which it skipped nothing, `skipping_steps` the others, with their own
+    medians; None where no cache was on, and where there is no such step.
     `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
     several) that `rule` singles out. `measured_by` says what
     told which steps there are: `step_spans`, or `calls` where the run has no such spans.
@@ -46,6 +50,10 @@ class StepSummary:
     outliers: tuple[str, ...]
     rule: Note
     measured_by: StepSource
+    full_steps: int | None = None
+    full_median_ns: int | None = None
+    skipping_steps: int | None = None
+    skipping_median_ns: int | None = None
 
 
 def step_summary(
@@ -64,22 +72,55 @@ def step_summary(
     return StepSummary(
         count=len(durations),
         min_ns=int(durations.min()),
-        median_ns=int(np.median(durations[steady] if steady.any() else durations)),
+        median_ns=_median(durations, steady),
         max_ns=int(durations.max()),
         mean_ns=round(float(durations.mean())),
         outliers=tuple(f"{pipeline}:{step}" if several else str(step) for pipeline, step in found),
         rule=OUTLIER_RULE,
         measured_by=measured_by,
+        **_by_cache(steps["skipped_share"], durations, steady),
     )
 
 
-def outliers(durations: Times) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which durations stand out by `OUTLIER_RULE`, bool [n]."""
+def _median(durations: Times, steady: Flags) -> int:
+    """Of the steady ones, of all where there are none."""
+    return int(np.median(durations[steady] if steady.any() else durations))
+
+
+def _by_cache(shares: pl.Series, durations: Times, steady: Flags) -> dict[str, int]:
+    """How many steps a step cache left full and in how many it skipped something, with their
+    medians; nothing where none was on."""
+    found = {}
+    skips = skipping(shares)
+    for kind, rows in (("full", ~skips), ("skipping", skips)):
+        if shares.is_null().all():
+            continue
+        found[f"{kind}_steps"] = int(rows.sum())
+        if rows.any():
+            found[f"{kind}_median_ns"] = _median(durations[rows], steady[rows])
+    return found
+
+
+def skipping(shares: pl.Series) -> Flags:
+    """In which steps a cache skipped anything, bool [n], by the share of blocks that it skipped."""
+    found: Flags = (shares.fill_null(0.0) > 0).to_numpy()
+    return found
+
+
+def outliers(durations: Times, skips: Flags | None = None) -> Flags:
+    """Which durations stand out by `OUTLIER_RULE` among those of their kind, bool [n]: full steps
+    among full ones, those in which a cache skipped something (`skips`) among such."""
+    found = np.zeros(len(durations), dtype=np.bool_)
+    skips = np.zeros(len(durations), dtype=np.bool_) if skips is None else skips
+    for rows in (skips, ~skips):
+        found[rows] = _outliers(durations[rows])
+    return found
+
+
+def _outliers(durations: Times) -> Flags:
     if len(durations) < _ENOUGH:
         return np.zeros(len(durations), dtype=np.bool_)
     median = np.median(durations)
     spread = _SCALE * np.median(np.abs(durations - median))
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-        durations > median + _DEVIATIONS * spread
-    ) & (durations > _RATIO * median)
+    found: Flags = (durations > median + _DEVIATIONS * spread) & (durations > _RATIO * median)
     return found

@@ -80,10 +80,10 @@ class OnnxRuntime(Backend):
 
         return ProfiledPart(replace(request, part=standing_in(request.part)))
 
-    def event_cost(self) -> EventCost | None:
+    def event_cost(self, touched: Mapping[int, int]) -> EventCost | None:
         from profiler.capture.onnxruntime import cost
 
-        return cost.onnx_event_cost()
+        return cost.onnx_event_cost(touched)
 
     def weight_bytes(self, part: Any) -> int | None:
         """Of its model's initializers, which are read from the graph."""

@@ -20,6 +20,7 @@ from typing import Any
 from profiler.capture.invocations import Invocation
 from profiler.capture.onnxruntime.commands import Placement
 from profiler.capture.onnxruntime.layers import ExportedModel, node_count
+from profiler.capture.onnxruntime.new_sessions import FirstCalls
 from profiler.capture.onnxruntime.profile_conversion import ProfileConverter
 from profiler.capture.onnxruntime.runs import NotedCall
 from profiler.capture.onnxruntime.segments import (
@@ -76,6 +77,7 @@ class ProfiledPart:
         self._open_calls: dict[Invocation, tuple[Segment, NotedCall]] = {}
         self._lock = threading.RLock()
         self._own = opened_session(self._part)
+        self._first_calls = FirstCalls(request.part if self._own is None else self._own)
         self._plain: Any = None  # the session of calls that are left out
         if request.selection.mixed:
             self._plain = self._own or self._part.open_session(self._part.session_options())
@@ -139,6 +141,13 @@ class ProfiledPart:
                 return
             call.end_ns = segment.now_ns() - segment.start_ns
             call.thread = threading.get_native_id()
+            self._first_calls.add(
+                invocation,
+                call.end_ns - call.begin_ns,
+                first=segment.new,
+                renewed=segment is not self._segments[0],
+            )
+            segment.new = False
             segment.open -= 1
             self._converter.ended(invocation)
             if segment is not self._segments[-1] and not segment.open and self._lending:
@@ -152,12 +161,14 @@ class ProfiledPart:
                 lending.give_back()
                 self._stay()
             self._plain = self._own = None
+            self._first_calls.close()
             for segment in self._segments:
                 segment.end()
 
     def summary(self) -> SourceSummary:
         """Events, attribution and drops of the whole run; after `traces`."""
-        return self._converter.summary(len(self._segments))
+        summary = self._converter.summary(len(self._segments))
+        return replace(summary, new_sessions=self._first_calls.cost())
 
     def traces(self) -> Iterator[OperatorTrace]:
         """The commands of recorded invocations, in order: of sessions that were renewed once they

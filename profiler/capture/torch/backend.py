@@ -59,7 +59,7 @@ class Torch(Backend):
             return TorchPause(request.recorder)
         return TorchOperators.of(request)
 
-    def event_cost(self) -> EventCost | None:
+    def event_cost(self, touched: Mapping[int, int]) -> EventCost | None:  # noqa: ARG002
         from profiler.capture.torch.cost import torch_event_cost
 
         return torch_event_cost()

@@ -36,6 +36,7 @@ from profiler.report.sections.device_use import device_facts
 from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label
+from profiler.report.step_kinds import by_cache
 from profiler.report.units import count, counted, duration, of_all
 from profiler.report.views import renamed, table
 from profiler.table.columns import Column
@@ -137,7 +138,7 @@ def _steps(analysis: Analysis) -> Iterator[Fact]:
     if steps.count:
         low, high = duration(steps.min_ns), duration(steps.max_ns)
         notes = [
-            said("median {median}", median=duration(steps.median_ns)),
+            by_cache(steps) or said("median {median}", median=duration(steps.median_ns)),
             said("{low} to {high}", low=low, high=high),
         ]
         notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []

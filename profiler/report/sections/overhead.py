@@ -59,6 +59,8 @@ def _cost(overhead: Overhead) -> str:
     if overhead.hooks_ns is not None:
         parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))
     parts += _events(overhead)
+    if longer := overhead.new_sessions_ns:
+        parts.append(said("first calls on new sessions {time} longer", time=duration(longer)))
     if not parts:
         return said("not measured")
     if waited := overhead.backpressure_ns:

@@ -11,13 +11,14 @@ import polars as pl
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_OUTLIERS
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
-from profiler.messages import said
+from profiler.messages import joined, said
 from profiler.report.charts.step_bars import step_bars
 from profiler.report.charts.step_matrix import Matrix, matrix_chart, matrix_of
 from profiler.report.charts.steps import steps
 from profiler.report.excerpts import changing_parts, explained_outliers
 from profiler.report.model import Figure, Part, ReportInput
 from profiler.report.sentences.worded import label, worded
+from profiler.report.step_kinds import by_cache
 from profiler.report.units import count, counted, duration
 from profiler.report.views import table
 from profiler.table.columns import Column
@@ -131,6 +132,8 @@ def _durations(analysis: Analysis) -> Part:
         high=duration(summary.max_ns),
         outliers=found,
     )
+    if kinds := by_cache(summary):
+        lead = joined(" ", [lead, said("With a step cache: {kinds}.", kinds=kinds)])
     rule = said(
         "A step lasts from its calls' first tile to the last; {measured_by} tell which there are. "
         "The median is of steady steps, in which no submodule is called for the first time or "

@@ -149,7 +149,7 @@ class Vae:
 def test_two_sessions_of_one_submodule(tmp_path, monkeypatch):
     """A VAE's encoder and decoder have profiles, graphs and memory counters of their own, though
     they are opened within the same millisecond."""
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
     pipe = Pipeline(vae=Vae())
     with profiler.profile(pipe, out=tmp_path) as run:
         for rows in (1, 2):

@@ -24,7 +24,7 @@ RUN = ways()["run"]
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
 
 
 def wrong_dims(session, x):

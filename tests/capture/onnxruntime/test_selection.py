@@ -28,7 +28,7 @@ def pipeline():
 def quick_estimate():
     """The cost of an event is measured once per run; its own test measures it for real."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
+        patch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
         yield
 
 

@@ -193,7 +193,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     from profiler.report.terminal.report import print_report
     from tests.report.rendered import report_of
 
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     paths = [weighted(tmp_path / name, rows=512) for name in ("one", "two")]
@@ -221,7 +221,7 @@ def test_a_pipeline_without_weights_has_no_column(tmp_path, monkeypatch):
     """Where no submodule has weights the report does not speak of them."""
     from profiler.analysis.analyze import analyze
 
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
     pipe = Pipeline(text_encoder=Part(opened(gathering())))
     with profiler.profile(pipe, out=tmp_path) as run:
         pipe(("text_encoder", 1, ways()["run"]))

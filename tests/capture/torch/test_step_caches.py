@@ -140,6 +140,52 @@ def test_skipped_blocks_are_those_that_did_not_run(tmp_path, flux, cache):
             assert type(getattr(hook, "threshold", 0.28)) is float
 
 
+@pytest.mark.filterwarnings("ignore:torch.meshgrid:UserWarning")
+def test_faster_cache_leaves_out_the_unconditional_half(tmp_path):
+    """With guidance FasterCache computes half of the batch in some steps: these are the calls that
+    say so, by the batch that the model's first layer got, in both of two pipeline calls; the image
+    is the one without capture."""
+    from tests.capture import tiny_diffusers
+
+    pipe = tiny_diffusers.quiet(tiny_diffusers.sd3(num_layers=2))
+    now = []
+    pipe.transformer.register_forward_pre_hook(
+        lambda _module, _args, given: now.append(int(given["timestep"][0])), with_kwargs=True
+    )
+    inputs = ("hidden_states", "encoder_hidden_states", "timestep", "pooled_projections")
+    diffusers.hooks.apply_faster_cache(
+        pipe.transformer,
+        diffusers.FasterCacheConfig(
+            spatial_attention_block_skip_range=2,
+            spatial_attention_timestep_skip_range=(-1, 901),
+            unconditional_batch_skip_range=3,
+            unconditional_batch_timestep_skip_range=(-1, 901),
+            attention_weight_callback=lambda _: 0.3,
+            tensor_format="BCHW",
+            current_timestep_callback=lambda: now[-1],
+            _unconditional_conditional_input_kwargs_identifiers=inputs,
+        ),
+    )
+    hooks = diffusers.hooks.HookRegistry.check_if_exists_or_initialize(pipe.transformer)
+    plain = images(pipe)
+    hooks.reset_stateful_hooks()  # models of other pipelines have that done when a call ends
+    batches = []
+    embed = pipe.transformer.pos_embed
+    before = embed.register_forward_pre_hook(lambda _, given: batches.append(len(given[0])))
+    with profiler.profile(pipe, out=tmp_path, ops="none") as run:
+        first = images(pipe)
+        hooks.reset_stateful_hooks()
+        second = images(pipe)
+    before.remove()
+    assert (first == plain).all()
+    assert (second == plain).all()
+    assert batches[:STEPS].count(1) in range(1, STEPS)
+    cached = profiler.load(run.path).info.cached_calls
+    assert [one.cache for one in cached] == ["FasterCache"] * 2 * STEPS
+    assert [one.without_uncond for one in cached] == [batch == 1 for batch in batches]
+    assert any(one.skipped for one in cached)
+
+
 def test_residual_ratio(tmp_path, flux):
     """It is what decided: above the threshold the blocks ran. It is a counter of the device, too;
     the first step of a call has none to compare with."""

@@ -25,6 +25,7 @@ from profiler.cli.printed import Printed, list_sections
 from profiler.cli.report_files import ReportFiles
 from profiler.cli.subcommands import Subcommand
 from profiler.filters import name_list
+from profiler.read_ahead import begin
 
 __all__ = ["SUBCOMMAND", "Language", "analyze"]
 
@@ -160,6 +161,7 @@ def analyze(
     a self-contained page. Files of the trace itself are never written over.
     """
     keep_to_the_end()
+    begin(path)
     from profiler.analysis.selection import Selection
     from profiler.cli.run_report import Request, report_run
 

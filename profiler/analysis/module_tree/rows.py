@@ -175,7 +175,7 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
     made = _Rows(around, inside)
     made.fill()
     rows = made.rows
-    taken = [name for name in _Row.__slots__ if name != "kind"]
+    taken = [name for name in _Row.__struct_fields__ if name != "kind"]
     columns = {name: [getattr(row, name) for row in rows] for name in taken}
     columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}
     frame = (

@@ -160,8 +160,7 @@ def analyze(
     Prints what matters most in 40 lines, with findings and what gains most, and writes all of it as
     a self-contained page. Files of the trace itself are never written over.
     """
-    keep_to_the_end()
-    begin(path)
+    _start(path)
     from profiler.analysis.selection import Selection
     from profiler.cli.run_report import Request, report_run
 
@@ -173,6 +172,12 @@ def analyze(
     filters = (name_list(names or ()) for names in (stage, submodule, device, step))
     where = (against or (), importing or (), out, device_profile)
     report_run(Request(run, Selection(*filters), files, *where, memory, top, printed))
+
+
+def _start(path: Path) -> None:
+    """What comes ahead of the imports."""
+    keep_to_the_end()
+    begin(path)
 
 
 def _watched(path: Path) -> Path:

@@ -25,7 +25,6 @@ from profiler.kineto.collectives import CollectiveArgs
 from profiler.kineto.event_columns import LATEST_NS, EventColumns
 from profiler.kineto.events import Event, Events, Scalar
 from profiler.kineto.json_parts import Text, in_parts
-from profiler.read_ahead import unpacked
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.unpack import may_unpack_to, too_small
 
@@ -39,7 +38,6 @@ __all__ = [
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
-_BEGINS = (b"{", b"[")  # of JSON
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
 _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
@@ -201,21 +199,17 @@ def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTr
 def _chunks(path: Path, file: BinaryIO, limit: int) -> Iterator[bytes]:
     """The JSON text, unpacked; never more than `limit`."""
     bound = may_unpack_to(file.seek(0, SEEK_END))
-    known = unpacked(file)
-    if known is not None and known.lstrip()[:1] in _BEGINS and len(known) <= min(limit, bound):
-        yield from (known[at : at + _CHUNK] for at in range(0, len(known), _CHUNK))
-        return
     size = 0
     try:
         with opened(file, min(limit, bound)) as (stream, packed):
             while chunk := stream.read(_CHUNK):
-                if not size and chunk.lstrip()[:1] not in _BEGINS:
+                if not size and chunk.lstrip()[:1] not in (b"{", b"["):
                     raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
                 size += len(chunk)
                 if size > limit:
-                    how = "when decompressed " if packed else ""
+                    unpacked = "when decompressed " if packed else ""
                     raise InputError(
-                        f"{path} is {how}larger than the limit of {limit:,} bytes: "
+                        f"{path} is {unpacked}larger than the limit of {limit:,} bytes: "
                         "record fewer steps, or without memory profiling"
                     )
                 if packed and size > bound:

@@ -25,7 +25,6 @@ from profiler.cli.printed import Printed, list_sections
 from profiler.cli.report_files import ReportFiles
 from profiler.cli.subcommands import Subcommand
 from profiler.filters import name_list
-from profiler.read_ahead import begin
 
 __all__ = ["SUBCOMMAND", "Language", "analyze"]
 
@@ -160,7 +159,7 @@ def analyze(
     Prints what matters most in 40 lines, with findings and what gains most, and writes all of it as
     a self-contained page. Files of the trace itself are never written over.
     """
-    _start(path)
+    keep_to_the_end()
     from profiler.analysis.selection import Selection
     from profiler.cli.run_report import Request, report_run
 
@@ -172,12 +171,6 @@ def analyze(
     filters = (name_list(names or ()) for names in (stage, submodule, device, step))
     where = (against or (), importing or (), out, device_profile)
     report_run(Request(run, Selection(*filters), files, *where, memory, top, printed))
-
-
-def _start(path: Path) -> None:
-    """What comes ahead of the imports."""
-    keep_to_the_end()
-    begin(path)
 
 
 def _watched(path: Path) -> Path:

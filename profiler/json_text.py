@@ -21,9 +21,9 @@ def json_text(document: Any, *, indent: int | None = 1) -> str:
 def plain(value: Any) -> Any:
     """`value` as mappings, lists, text, numbers, booleans and None.
 
-    Dataclasses become objects, what has a method `as_json` what that returns, members of an enum
-    their value, sequences and sets lists, sets in order. Numbers that JSON lacks (NaN, infinities)
-    become None; what else it has no form for, such as a path or a time, becomes text.
+    Dataclasses and structs become objects, what has a method `as_json` what that returns, members
+    of an enum their value, sequences and sets lists, sets in order. Numbers that JSON lacks (NaN,
+    infinities) become None; what else it has no form for, such as a path or a time, becomes text.
     """
     if isinstance(value, Enum):
         value = value.value
@@ -46,6 +46,9 @@ def _converted(value: Any) -> Any:
         made = getattr(value, method, None)
         if callable(made):
             return plain(made())
+    names = getattr(type(value), "__struct_fields__", None)
+    if names is not None:
+        return {name: plain(getattr(value, name)) for name in names}
     return str(value)
 
 

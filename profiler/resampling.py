@@ -50,6 +50,7 @@ import numpy.typing as npt
 __all__ = [
     "CONFIDENCE",
     "LEAST_SPREAD",
+    "PREDICTED_CONFIDENCE",
     "RESAMPLES",
     "SEED",
     "Bootstrap",
@@ -60,18 +61,28 @@ __all__ = [
     "t_ratio",
 ]
 
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # of comparisons and of what tracing costs
+PREDICTED_CONFIDENCE = 0.90  # of what is yet to come
 RESAMPLES = 2000
 SEED = 0
 LEAST_SPREAD = 0.005  # standard deviation of units, relative, where none can be observed
-_Z = 1.959964
 _FURTHEST = 20.0  # e-folds; what scatters by more has no interval to speak of
-# Quantiles of Student's t at 0.975 for 1 to 30 degrees of freedom.
-_T = (
-    *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
-    *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
-    *(2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423),
-)
+_Z = {CONFIDENCE: 1.959964, PREDICTED_CONFIDENCE: 1.644854}  # two-sided, of a normal distribution
+# Quantiles of Student's t, two-sided as well, for 1 to 30 degrees of freedom; how far those beyond
+# are from z, times their degrees of freedom.
+_T = {
+    CONFIDENCE: (
+        *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
+        *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
+        *(2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423),
+    ),
+    PREDICTED_CONFIDENCE: (
+        *(6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125),
+        *(1.7959, 1.7823, 1.7709, 1.7613, 1.7531, 1.7459, 1.7396, 1.7341, 1.7291, 1.7247),
+        *(1.7207, 1.7171, 1.7139, 1.7109, 1.7081, 1.7056, 1.7033, 1.7011, 1.6991, 1.6973),
+    ),
+}
+_FURTHER = {CONFIDENCE: 2.4, PREDICTED_CONFIDENCE: 1.55}
 
 _Reals = npt.NDArray[np.float64]
 _Ranks = npt.NDArray[np.int64]
@@ -207,16 +218,17 @@ def _widening(n: int) -> float:
     return t_ratio(n) if n == 2 else math.sqrt(t_ratio(n))
 
 
-def mean_widening(n: int) -> float:
+def mean_widening(n: int, confidence: float = CONFIDENCE) -> float:
     """By how much deviations of single values, or of their mean, are widened that were drawn from
     `n` values, at least 2."""
-    return math.sqrt(n / (n - 1)) * t_ratio(n)
+    return math.sqrt(n / (n - 1)) * t_ratio(n, confidence)
 
 
-def t_ratio(n: int) -> float:
-    """t(n - 1) / z at 0.975 for `n` values, at least 2."""
-    freedom = n - 1
-    return (_T[freedom - 1] if freedom <= len(_T) else _Z + 2.4 / freedom) / _Z
+def t_ratio(n: int, confidence: float = CONFIDENCE) -> float:
+    """t(n - 1) / z of a two-sided interval for `n` values, at least 2."""
+    freedom, z, known = n - 1, _Z[confidence], _T[confidence]
+    further = z + _FURTHER[confidence] / freedom
+    return (known[freedom - 1] if freedom <= len(known) else further) / z
 
 
 def draws(n: int, resamples: int, generator: np.random.Generator) -> _Ranks:
@@ -224,7 +236,7 @@ def draws(n: int, resamples: int, generator: np.random.Generator) -> _Ranks:
     return generator.integers(n, size=(resamples, n))
 
 
-def ends(values: _Reals) -> tuple[float, float]:
-    """Between which `CONFIDENCE` of what was drawn lies."""
-    low, high = np.quantile(values, (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2))
+def ends(values: _Reals, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Between which so many of what was drawn lie."""
+    low, high = np.quantile(values, (0.5 - confidence / 2, 0.5 + confidence / 2))
     return float(low), float(high)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.filters import name_list
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Printed", "list_sections"]
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(Struct, frozen=True):
     """At most 40 lines; with `full` everything, with `sections` these, by key."""
 
     full: bool = False

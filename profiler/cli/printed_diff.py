@@ -4,11 +4,12 @@ sections."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
+from msgspec.structs import replace
 
 from profiler.errors import InputError
 from profiler.filters import name_list

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.errors import InputError, OutputError
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ReportFiles"]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFiles:
+class ReportFiles(Struct, frozen=True):
     """What was asked for, None: not; "-" as JSON file is stdout. `html` is None where the page goes
     beside the trace, `no_html` where there is none; `language` is that in which it opens."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from profiler.cli.printed import Printed
 from profiler.cli.progress import progress
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Request", "report_run"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What is asked of the run at `path`: `importing` are the importer's options, `out` keeps what
     is imported, `against` are baselines, `memory` is bytes by device, `top` rows of each table,
     `printed` what the terminal shows."""
@@ -51,8 +51,7 @@ class Request:
     printed: Printed = field(default_factory=Printed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reported:
+class _Reported(Struct, frozen=True):
     """The run, its report, what was written of it, and the page's failure."""
 
     run: Run

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from profiler.errors import InputError
 
@@ -32,8 +33,7 @@ __all__ = ["ForeignRun", "Importer", "Landmarked", "Option", "only_path", "recog
 _DIGITS = 18  # of a number that an option takes
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """An option of an importer; `type` is str, int or Path, `least` the smallest number.
 
     `meaning` is a phrase for help texts: "denoising steps".
@@ -86,8 +86,7 @@ class Landmarked(Protocol):
         """Name and begin of each, on the clock of what it writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Importer:
+class Importer(Struct, frozen=True):
     """Turns the files of one producer into bundles.
 
     `accepts` says in words what to give. `recognises` sees one file and its first MiB, unpacked,

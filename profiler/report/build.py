@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache
 from types import ModuleType
+
+from msgspec.structs import replace
 
 import profiler.report.charts.declared
 import profiler.report.sections

@@ -9,9 +9,9 @@ Rows that exceed noise stand out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.comparison.codes import Resampled, Side
 from profiler.analysis.comparison.columns import METRICS

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.report.model import Part, Report, Summary, TableView
 from profiler.report.sentences.findings.words import words

@@ -9,19 +9,21 @@ Every text is plain; whoever renders it escapes it for where it goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+from msgspec import Struct, field
 
-from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
 from profiler.report.palette import Theme
 from profiler.report.sentences.nouns import Noun
 from profiler.table.columns import Column
+
+if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
 
 __all__ = [
     "TOP",
@@ -45,8 +47,7 @@ __all__ = [
 TOP = 15  # rows of a table of operators
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReportInput:
+class ReportInput(Struct, frozen=True, eq=False):
     """What sections are made of. `begin_ns` to `end_ns` is the extent of the run on its clock,
     `source` its bundle or file, `against` how it compares with a baseline. `top` is how many rows
     each table shows, 0 leaves out those that rank something; None: as many as each declares."""
@@ -71,8 +72,7 @@ class ReportInput:
         return shown if self.top is None else min(self.top, shown)
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A key figure: `value` under `label`, explained by `note`; `alert` where it is bad news."""
 
     label: str
@@ -81,16 +81,14 @@ class Fact:
     alert: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Pairs of name and value under a title."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Struct, frozen=True):
     """How a page shows a table of what a reader selects: combined from the partials of `table` by
     the rules of its columns, as far as the attributes `where` have these values. Rows without a
     value in one of the columns `known`, or whose column `positive` is 0, are left out, and with
@@ -112,8 +110,7 @@ class Opens(StrEnum):
     HOST_LAYERS = "host_layers"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableView:
+class TableView(Struct, frozen=True, eq=False):
     """A table as it is shown.
 
     `columns` are those of `frame` that say something, the first of them always. `frame` holds all
@@ -162,16 +159,14 @@ class TableView:
         return self.frame.head(self.held) if self.held else self.frame
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
+class Bars(Struct, frozen=True):
     """A line of bars for a terminal: a bar for each of `values`, after a `label`."""
 
     label: str
     values: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Figure:
+class Figure(Struct, frozen=True, eq=False):
     """A chart under its `key`, drawn for each theme as plain plotly JSON; `bars` are what a
     terminal shows of it."""
 
@@ -180,8 +175,7 @@ class Figure:
     bars: tuple[Bars, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(Struct, frozen=True, eq=False):
     """Below `title` a sentence, findings, a figure, a table, names with values, small print.
 
     `anchor` is what a link to it names; `beside` stands next to the part before where there is
@@ -209,8 +203,7 @@ class Part:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Section:
+class Section(Struct, frozen=True, eq=False):
     """Parts under a heading, where it has a `title`; `contents` is its name in a list of
     contents."""
 
@@ -220,8 +213,7 @@ class Section:
     parts: tuple[Part, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SectionKind:
+class SectionKind(Struct, frozen=True):
     """What a module of `report.sections` declares: the section's key, its place among all (they
     stand in ascending order), its heading, how its parts are made, and which `tables` of the
     analysis they show. Other tables that name the section stand at its end."""
@@ -234,8 +226,7 @@ class SectionKind:
     tables: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """What stands above everything: one sentence, what ran (`subject`), that a selection is shown,
     what is missing, how the run compares with its baseline, key figures, the accounting."""
 
@@ -248,8 +239,7 @@ class Summary:
     against: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A finding in brief: its `title`, in words the `gain` of following it, at most, and the
     `change` that gets it."""
 
@@ -259,8 +249,7 @@ class Advice:
     change: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Opening:
+class Opening(Struct, frozen=True, eq=False):
     """What a reader with thirty seconds needs: a terminal prints it, a page has it on its first
     screen.
 
@@ -285,8 +274,7 @@ class Opening:
     sections: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Report:
+class Report(Struct, frozen=True, eq=False):
     """A summary and the sections that have something to show, in their order. `verdicts` say what
     passed and what failed: a document has them at its head, a terminal, which is read from its end,
     there. The report of a run has an `opening`."""

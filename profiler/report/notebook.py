@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
+
+from msgspec.structs import replace
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis

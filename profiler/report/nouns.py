@@ -8,8 +8,10 @@ a CPU *operators*.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from profiler.analysis.result import Analysis
 from profiler.events import device_kind
@@ -108,7 +110,7 @@ def with_nouns(part: Part, noun: Noun) -> Part:
     if view is None or label is None:
         return part
     columns = tuple(
-        replace(column, label=label) if column.name == "commands" else column
+        dataclasses.replace(column, label=label) if column.name == "commands" else column
         for column in view.columns
     )
     return replace(part, table=replace(view, columns=columns))

@@ -8,8 +8,9 @@ contrast of at least 3:1 with its surface; `tests/report/test_palette.py` holds 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 __all__ = [
     "BOUND_COLOURS",
@@ -34,8 +35,7 @@ __all__ = [
 Theme = Literal["light", "dark"]
 
 
-@dataclass(frozen=True, slots=True)
-class Colour:
+class Colour(Struct, frozen=True):
     """The same thing on a light and on a dark surface, each "#rrggbb"."""
 
     light: str

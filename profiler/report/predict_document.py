@@ -11,7 +11,7 @@ from profiler.analysis.prediction.simulation import Simulation
 from profiler.json_text import json_text
 from profiler.notes import Note
 from profiler.report.sentences.worded import why_not, worded
-from profiler.resampling import CONFIDENCE, RESAMPLES, SEED
+from profiler.resampling import PREDICTED_CONFIDENCE, RESAMPLES, SEED
 
 __all__ = ["PERCENTILES", "PREDICT_VERSION", "prediction_document", "prediction_to_json"]
 
@@ -24,7 +24,7 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
     scenario, measured, request = prediction.scenario, prediction.measured, prediction.request
     return {
         "version": PREDICT_VERSION,
-        "confidence": CONFIDENCE,
+        "confidence": PREDICTED_CONFIDENCE,
         "resamples": RESAMPLES,
         "seed": SEED,
         "run": prediction.run_id,

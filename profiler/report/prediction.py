@@ -21,7 +21,7 @@ from profiler.report.predict_document import PERCENTILES
 from profiler.report.sentences.worded import label, worded
 from profiler.report.units import counted, duration, percent
 from profiler.report.views import table
-from profiler.resampling import CONFIDENCE
+from profiler.resampling import PREDICTED_CONFIDENCE
 from profiler.table.columns import Column, schema
 
 __all__ = ["headline", "prediction_report"]
@@ -41,8 +41,8 @@ _PARTS = (
 _SIMULATIONS = (
     Column("placement", _TEXT, "", "as the submodules are placed, or the best placement found"),
     Column("throughput", _REAL, "1/s", "requests/s", label="requests/s", kind="number"),
-    Column("low", _REAL, "1/s", "lower end of its 95 % interval", True, kind="number"),
-    Column("high", _REAL, "1/s", "upper end of its 95 % interval", True, kind="number"),
+    Column("low", _REAL, "1/s", "lower end of its 90 % interval", True, kind="number"),
+    Column("high", _REAL, "1/s", "upper end of its 90 % interval", True, kind="number"),
     *(
         Column(f"p{p}_ns", _INT64, "ns", f"latency that {p} % of the requests stay below")
         for p in PERCENTILES
@@ -75,14 +75,14 @@ def prediction_report(prediction: Prediction) -> Report:
 
 
 def headline(prediction: Prediction) -> str:
-    """`"1.76 s → 286 ms, 95 % interval 271 ms to 301 ms (4 steps, guidance off)"`."""
+    """`"1.76 s → 286 ms, 90 % interval 271 ms to 301 ms (4 steps, guidance off)"`."""
     before, request = prediction.measured.ns, prediction.request
     text = f"{duration(before)} → {duration(request.ns)}"
     if request.low is None or request.high is None:
         text += ", no interval"
     else:
         ends = f"{duration(request.low)} to {duration(request.high)}"
-        text += f", {percent(CONFIDENCE)} interval {ends}"
+        text += f", {percent(PREDICTED_CONFIDENCE)} interval {ends}"
     asked = ", ".join(_asked(prediction))
     return f"{text} ({asked or 'nothing changed'})"
 

@@ -8,8 +8,9 @@ the merged trace itself where it is small.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from profiler.report.pack import deflated
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
@@ -22,8 +23,7 @@ _EMBEDDED = 4 << 20  # bytes, deflated
 _TRIED = 32 << 20  # bytes; what is larger does not become that small
 
 
-@dataclass(frozen=True, slots=True)
-class TraceFile:
+class TraceFile(Struct, frozen=True):
     """A file of the trace, or `count` of them together: `size` in bytes, SHA-256 as hex digits, ""
     where it was not computed."""
 
@@ -33,8 +33,7 @@ class TraceFile:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedTrace:
+class EmbeddedTrace(Struct, frozen=True):
     """A trace of `size` bytes: `packed` is it as a zlib stream in base64, "" where that would be
     too large for a page, and it only lies beside."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.table import Table
 from profiler.notes import NoteCode

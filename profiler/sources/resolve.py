@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from profiler.errors import InputError
 from profiler.importers.head import head_of
@@ -41,8 +42,7 @@ class Kind(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
+class Foreign(Struct, frozen=True):
     """The files of one run of another profiler, what reads them, and its options."""
 
     importer: Importer
@@ -50,8 +50,7 @@ class Foreign:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One run: where it lies and in which form. `foreign` says what a foreign one is read with;
     `origin` is, of a bundle that was imported for this once, what it was imported from."""
 
@@ -66,8 +65,7 @@ class Source:
         return self.origin or self.path
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """The runs that `given` stands for, newest first, at least one; and those left out."""
 
     given: Path

@@ -9,7 +9,7 @@ of other rows a column without a rule (a percentile, a union over tracks) has no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = [
     "Distinct",
@@ -29,18 +29,15 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """The attribute of the column's name, which tells rows apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """What the row has in the whole run: no selection changes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """The sum of partial columns; with `where` (an attribute and its value) over parts that have
     it."""
 
@@ -48,8 +45,7 @@ class Sum:
     where: tuple[str, str | bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Min:
+class Min(Struct, frozen=True):
     """The least value of a partial column; with `where` over parts that have that value of an
     attribute, over all where none has it."""
 
@@ -57,32 +53,28 @@ class Min:
     where: tuple[str, str | bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Max:
+class Max(Struct, frozen=True):
     """The highest value of a partial column, of the parts that `Min` takes."""
 
     of: str
     where: tuple[str, str | bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Median:
+class Median(Struct, frozen=True):
     """The median of a partial column without its fraction, of the parts that `Min` takes."""
 
     of: str
     where: tuple[str, str | bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class First:
+class First(Struct, frozen=True):
     """The value of the part with the least `by`, the first of equal ones."""
 
     of: str
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Union:
+class Union(Struct, frozen=True):
     """The sum of a partial column over parts that last from `begin` to `end`, one behind the other;
     null where two of them overlap. What lasts for no time counts nothing."""
 
@@ -91,8 +83,7 @@ class Union:
     end: str
 
 
-@dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(Struct, frozen=True):
     """How many different tuples of these attributes there are, in the parts with the partial column
     `among`; without it in those that hold the keys. With `where` (an attribute and its value) of
     parts that have that value."""
@@ -102,8 +93,7 @@ class Distinct:
     where: tuple[str, str | bool] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """The values of an attribute, joined with commas: in order of the sum of the partial column
     `by`, the highest first, equal ones by name; without it by name, or in the order of the parts
     where they are `as_they_come`."""
@@ -113,16 +103,14 @@ class Names:
     as_they_come: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """One sum over another, null where that is 0."""
 
     of: Sum
     to: Sum
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """The part that another column of the row has in the sum of all selected rows with the same
     values in the columns `within`; null where that is 0."""
 
@@ -130,8 +118,7 @@ class Share:
     within: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(Struct, frozen=True):
     """Another column times an attribute, rounded; null where that is null."""
 
     of: str

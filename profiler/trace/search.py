@@ -8,9 +8,10 @@ found.unfinished    # going on, cut short, never merged, or without a call
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.trace.bundle import is_call_file
@@ -33,8 +34,7 @@ class State(Enum):
     UNMERGED = "unmerged"  # call files without a manifest
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
+class Unfinished(Struct, frozen=True):
     """A run that is not whole."""
 
     path: Path
@@ -58,8 +58,7 @@ class Unfinished:
         return InputError(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Bundles:
+class Bundles(Struct, frozen=True):
     """What is at `path`: itself where that belongs to a run, else the runs below it."""
 
     path: Path

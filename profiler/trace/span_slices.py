@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from profiler.events import (
     CALLS_TRACK,
@@ -20,8 +21,7 @@ from profiler.trace import schema
 __all__ = ["SpanSlice", "call_slice", "encodable", "span_slice"]
 
 
-@dataclass(frozen=True, slots=True)
-class SpanSlice:
+class SpanSlice(Struct, frozen=True):
     """A call or a span; `fields` are those of its extension. Slices of one `correlation` have one
     colour in the Perfetto UI, where names that differ in their digits would share theirs."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from profiler.notes import Note
 
 __all__ = ["Accounting", "StageAccount", "SubmoduleTime"]
 
 
-@dataclass(frozen=True, slots=True)
-class StageAccount:
+class StageAccount(Struct, frozen=True):
     """Where the time of one stage went: `elapsed_ns = calls_ns + host_ns + idle_ns`."""
 
     stage: str
@@ -20,8 +19,7 @@ class StageAccount:
     idle_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class SubmoduleTime:
+class SubmoduleTime(Struct, frozen=True):
     """Union of the tiles of one submodule's calls in each pipeline call, summed up, and its share
     of end to end; of all its calls where the run has no pipeline span."""
 
@@ -30,8 +28,7 @@ class SubmoduleTime:
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Accounting:
+class Accounting(Struct, frozen=True):
     """End-to-end time against what the stages account for; always of the whole run.
 
     Times are on the devices' axis: a pipeline call lasts to the end of the last command that was

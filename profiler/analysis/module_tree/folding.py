@@ -10,7 +10,8 @@ resolution, are none.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.module_tree.paths import Paths
@@ -23,8 +24,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 _Operation = tuple[str, str | None, str | None]
 
 
-@dataclass(slots=True)
-class Folded:
+class Folded(Struct):
     """Nodes in lists, parents before what is in them; `members` are those of `Paths` that each
     stands for, `of` is the reverse."""
 

@@ -7,8 +7,9 @@ module. An operator is what its module does, by op type, else by the name of its
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.roles.places import class_in, module_path
@@ -29,8 +30,7 @@ class Kind(NamedTuple):
     role: str | None
 
 
-@dataclass(slots=True)
-class Paths:
+class Paths(Struct):
     """Nodes in lists, parents before what is in them. The first ones are submodules, whose parent
     is -1. `leaf` is the operator of each kind of commands, `own` are what tells operators of a node
     apart beyond their names: op type and shapes."""

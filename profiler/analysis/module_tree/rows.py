@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.module_tree.columns import MODULE_TREE
@@ -23,8 +24,7 @@ _OWN, _COMMANDS = MEASURES.index("own_ns"), MEASURES.index("commands")
 _EXECUTIONS = MEASURES.index("executions")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Around:
+class Around(Struct, frozen=True, eq=False):
     """What is around modules: the `name` of the run, its number of `pipelines`, the time in none of
     its `stages` (`self_ns`), of each of these the time in no call (`outside_ns`). `submodules` has
     a row a stage and submodule in order of first calls: stage, submodule, calls, elapsed_ns,
@@ -41,8 +41,7 @@ class Around:
 _MOST = float((1 << 63) - (1 << 10))  # FLOPs that an Int64 holds and a float64 tells
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Inside:
+class Inside(Struct, frozen=True, eq=False):
     """What is in submodules. `sums` are the measures of each node of `folded` by stage, [nodes,
     stages, measures], its `roles` what it took by role, [nodes, stages, roles], in the order of
     `role_names`; `blocks` has the times of those that it stands for: node, stage, count, min_ns,
@@ -57,8 +56,7 @@ class Inside:
     visits: Times
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     parent: int
     depth: int
     kind: Node
@@ -73,8 +71,7 @@ class _Row:
     path: str | None = None
 
 
-@dataclass(slots=True)
-class _Rows:
+class _Rows(Struct):
     around: Around
     inside: Inside
     rows: list[_Row] = field(default_factory=list)
@@ -178,7 +175,7 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
     made = _Rows(around, inside)
     made.fill()
     rows = made.rows
-    taken = [name for name in _Row.__slots__ if name != "kind"]
+    taken = [name for name in _Row.__struct_fields__ if name != "kind"]
     columns = {name: [getattr(row, name) for row in rows] for name in taken}
     columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}
     frame = (

@@ -16,6 +16,11 @@ sqrt(k / (k - 1)) with k steps in each; both together by t / z with the degrees 
 sum (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). That few calls are alike may be by
 chance: of less than six the interval is at least that of the steps of all of them.
 
+Equal runs differ by more than their pipeline calls do: what a machine does with clocks, caches and
+other work changes in minutes, and no run shows it. Each draw therefore also multiplies what the
+host's processors execute with one factor of `_BETWEEN_RUNS`, and what other devices do with one
+of `LEAST_SPREAD`.
+
 Where the time of a submodule was estimated within bounds each draw also multiplies it with a value
 between them, from a triangular distribution that has its peak at the estimate.
 """
@@ -32,17 +37,28 @@ import numpy.typing as npt
 from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.workload import HOST, Workload
-from profiler.resampling import RESAMPLES, SEED, ends, t_ratio
+from profiler.events import device_kind
+from profiler.resampling import (
+    LEAST_SPREAD,
+    PREDICTED_CONFIDENCE,
+    RESAMPLES,
+    SEED,
+    ends,
+    t_ratio,
+)
 
 __all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "moved", "request_time"]
 
 _Reals = npt.NDArray[np.float64]
 _FEW = 6  # pipeline calls; that fewer are alike may be by chance
+_BETWEEN_RUNS = 0.02
+"""Standard deviation of an equal run's time on a processor, relative, beyond what its pipeline
+calls scatter by (docs/performance.md, "What intervals are worth")."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTime:
-    """A request's time in ns. `low` and `high` bound it with 95 % confidence, None where nothing
+    """A request's time in ns. `low` and `high` bound it with 90 % confidence, None where nothing
     was measured more than once and nothing was estimated within bounds. `resampled` names what was
     drawn from, None for nothing; `once_ns` is the part of the time that was measured once."""
 
@@ -81,11 +97,24 @@ def request_time(
     if not drawn and all(low >= high for low, high in bounds):
         return RequestTime(value, None, None, None, once)
     deviations = max(drawn, key=_width, default=np.zeros((len(names), resamples)))
-    total = np.zeros(resamples)
+    total = _between_runs(workload, generator, resamples) if drawn else np.zeros(resamples)
     for part, deviation, between in zip(parts, deviations, bounds, strict=True):
         total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
-    least, most = (max(end, 0.0) for end in ends(total))
+    least, most = (max(end, 0.0) for end in ends(total, PREDICTED_CONFIDENCE))
     return RequestTime(value, min(least, value), max(most, value), resampled, once)
+
+
+def _between_runs(workload: Workload, generator: np.random.Generator, resamples: int) -> _Reals:
+    """How far a run to come is from this one, by what neither shows; float64 [resamples]."""
+    on_host = sum(
+        mean_time(task, workload)
+        for task in workload.tasks
+        if not task.device or device_kind(task.device) == "cpu"
+    )
+    elsewhere = sum(mean_time(task, workload) for task in workload.tasks) - on_host
+    host, device = generator.standard_normal((2, resamples))
+    found: _Reals = host * _BETWEEN_RUNS * on_host + device * LEAST_SPREAD * elsewhere
+    return found
 
 
 def moved(request: RequestTime, ns: float) -> RequestTime:
@@ -168,7 +197,7 @@ def _steps_drawn(
     widened: _Reals = drawn * math.sqrt(count / (count - 1) * (1 + later / count))
     if len(parts[0].once) == 1:
         widened = widened + _once_drawn(parts, generator, resamples)
-    return widened * t_ratio(count)
+    return widened * t_ratio(count, PREDICTED_CONFIDENCE)
 
 
 def _once_drawn(
@@ -206,7 +235,7 @@ def _calls_drawn(
         within *= math.sqrt(known / (known - 1))
     of_each = (float(some.sum(axis=0).var()) for some in (between, within))
     free = _degrees(tuple(zip(of_each, (calls - 1, calls * (known - 1)), strict=True)))
-    widened: _Reals = (between + within) * t_ratio(free + 1)
+    widened: _Reals = (between + within) * t_ratio(free + 1, PREDICTED_CONFIDENCE)
     return widened
 
 
@@ -232,7 +261,7 @@ def _factors(
 
 
 def _width(deviations: _Reals) -> float:
-    low, high = ends(deviations.sum(axis=0))
+    low, high = ends(deviations.sum(axis=0), PREDICTED_CONFIDENCE)
     return high - low
 
 

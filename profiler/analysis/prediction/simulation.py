@@ -45,7 +45,7 @@ _Times = npt.NDArray[np.int64]
 class Simulation:
     """What a closed loop of `concurrency` requests came to within its window.
 
-    `throughput` is requests/s, between `low` and `high` with 95 % confidence as far as the scatter
+    `throughput` is requests/s, between `low` and `high` with 90 % confidence as far as the scatter
     of what was measured goes, None where nothing was measured more than once. `latency_ns` has one
     entry for each of the `requests` completed in the window, int64 [requests]. By resource (`host`
     and each device): `utilization`, the share of the window in which it was busy, and

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from profiler.analysis.prediction.request_graph import RequestGraph
 from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.workload import Workload
-from profiler.resampling import draws, ends, mean_widening
+from profiler.resampling import PREDICTED_CONFIDENCE, draws, ends, mean_widening
 
 __all__ = ["relative_interval", "shortest_periods"]
 
@@ -29,7 +29,7 @@ _Reals = npt.NDArray[np.float64]
 def relative_interval(
     workload: Workload, graph: RequestGraph, concurrency: int, seed: int
 ) -> tuple[float, float] | None:
-    """Bounds of the true throughput / the simulated one with 95 % confidence, None where nothing
+    """Bounds of the true throughput / the simulated one with 90 % confidence, None where nothing
     was measured more than once."""
     calls = len(workload.measured_ns)
     steps = max((task.steady_ns.shape[1] for task in workload.step), default=0)
@@ -61,7 +61,7 @@ def relative_interval(
     if measured <= 0:
         return None
     off = np.log(np.maximum(np.array(drawn), 1.0) / measured)
-    low, high = ends(off * mean_widening(units))
+    low, high = ends(off * mean_widening(units, PREDICTED_CONFIDENCE), PREDICTED_CONFIDENCE)
     return min(math.exp(-high), 1.0), max(math.exp(-low), 1.0)
 
 

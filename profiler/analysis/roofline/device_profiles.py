@@ -48,9 +48,10 @@ def profiles_of(
         name, count = (known.hardware, len(known.cores) or None) if known else ("", None)
         fits = [p for p in measured if _fits(p, device, name)]
         fits.sort(key=lambda p: (p.device != device, p.cores != count, -(p.cores or 0)))
-        candidates = [*fits, *(p for p in published() if p.is_of(name))]
-        if candidates:
-            found[device] = candidates[0]
+        if device_kind(device) != "cpu":  # of which nobody publishes such figures
+            fits += (p for p in published() if p.is_of(name))
+        if fits:
+            found[device] = fits[0]
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
@@ -21,6 +20,8 @@ _L2_WIDTH = 64  # bytes a clock and multiprocessor
 @lru_cache
 def published() -> tuple[DeviceProfile, ...]:
     """The published profiles, in the order of the file."""
+    import tomllib  # for devices that a maker publishes something of
+
     place = resources.files(__package__) / "published_profiles.toml"
     document = tomllib.loads(place.read_text(encoding="utf-8"))
     peaks = {

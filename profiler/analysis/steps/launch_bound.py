@@ -3,8 +3,7 @@ first kernel of its calls."""
 
 from __future__ import annotations
 
-from statistics import median
-
+import numpy as np
 import polars as pl
 from msgspec import Struct
 
@@ -41,7 +40,7 @@ def launch_bound_steps(calls: pl.DataFrame) -> LaunchBoundSteps | None:
     known = len(before) == len(bound)
     return LaunchBoundSteps(
         low_ns=bound[0],
-        median_ns=round(median(bound)),
+        median_ns=round(np.median(bound)),
         high_ns=bound[-1],
         before_low_ns=before[0] if known else None,
         before_high_ns=before[-1] if known else None,

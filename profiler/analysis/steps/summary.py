@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.steps.codes import OutlierRule, StepSource
 from profiler.notes import Note
@@ -29,8 +28,7 @@ OUTLIER_RULE = Note.of(
 """When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepSummary:
+class StepSummary(Struct, frozen=True):
     """Statistics over the rows of `steps`; times are 0 where there are none.
 
     `median_ns` is that of the steady steps, in which no submodule is called for the first time or

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from profiler.analysis.comparison.codes import Verdict
-from profiler.analysis.comparison.compare import Comparison
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, shortened
 from profiler.report.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
 from profiler.report.sentences.worded import label
 from profiler.report.units import duration
+
+if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
 
 __all__ = ["changes"]
 

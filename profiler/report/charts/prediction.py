@@ -33,7 +33,7 @@ def before_and_after(prediction: Prediction, theme: Theme = "light") -> Chart:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": "95 % interval",
+                "name": "90 % interval",
                 "x": [request.ns * unit.per_ns],
                 "y": [_PREDICTED],
                 "error_x": {

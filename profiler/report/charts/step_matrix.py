@@ -7,12 +7,12 @@ one together; of more steps than columns, a column is the one of several that to
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.messages import Said, joined, said
 from profiler.report.charts.style import Chart, Pick, escaped, layout, shortened
@@ -30,8 +30,7 @@ _Reals = npt.NDArray[np.float64]
 _KEYS = ("submodule", "layer", "role")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Matrix:
+class Matrix(Struct, frozen=True, eq=False):
     """The rows and columns that are shown.
 
     `time` is ns, float64 [rows, columns], NaN where a part was not traced; `median` float64 [rows]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from profiler.messages import Said
 from profiler.report.palette import LINE, MUTED, SURFACE, TEXT, Theme
@@ -42,8 +43,7 @@ HOVER = "%{customdata}<extra></extra>"
 Chart = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A unit of time on an axis: `name`, and how many of it one nanosecond is."""
 
     name: str

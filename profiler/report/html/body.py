@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.messages import said
 from profiler.report.html.markup import contents, sections_html
@@ -17,8 +19,7 @@ __all__ = ["Body", "body_of"]
 _THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(Struct, frozen=True):
     """The page below its header: HTML of the list of contents and of the `sections`; as JSON the
     `tables` by key and the `figures` by theme and key."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from msgspec import Struct
 
 from profiler.report.pack import deflated
 from profiler.report.provenance import EmbeddedTrace, embedded_trace
@@ -19,8 +20,7 @@ from profiler.report.provenance import EmbeddedTrace, embedded_trace
 __all__ = ["Library", "Packing", "script_hash"]
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """The library that draws figures: `packed` as a zlib stream in base64, and its `hash`."""
 
     packed: str

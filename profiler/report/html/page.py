@@ -14,11 +14,10 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profiler._version import __version__
 from profiler.analysis.assembly import partials_of
-from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis
 from profiler.files import write_atomically
 from profiler.messages import joined, said
@@ -59,6 +58,9 @@ from profiler.report.palette import (
 from profiler.report.provenance import EmbeddedTrace
 from profiler.report.sections.time import submodule_names
 from profiler.table.run import Run
+
+if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
 
 __all__ = ["embedded", "html_page", "write_html"]
 

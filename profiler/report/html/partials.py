@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import to_builtins
 
 from profiler.analysis.partials import Partials
 from profiler.report.html.timeline_columns import Strings
@@ -54,7 +54,7 @@ def packed_partials(
 
 def rule_json(rule: Rule | None) -> dict[str, Any] | None:
     """A rule as the scripts take it."""
-    return None if rule is None else {"rule": type(rule).__name__.lower(), **asdict(rule)}
+    return None if rule is None else {"rule": type(rule).__name__.lower(), **to_builtins(rule)}
 
 
 def _kind(dtype: pl.DataType) -> str:

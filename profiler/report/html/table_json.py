@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import polars as pl
+from msgspec import to_builtins
 
 from profiler.messages import said
 from profiler.report.html.partials import rule_json
@@ -61,7 +61,7 @@ def table_json(view: TableView) -> dict[str, Any]:
     if words:
         document["words"] = words
     if view.selected is not None:
-        document["selected"] = asdict(view.selected)
+        document["selected"] = to_builtins(view.selected)
     if view.opens:
         document["opens"] = view.opens.value
     if view.folded:

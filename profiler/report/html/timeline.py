@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.axis import Axis
 from profiler.analysis.host_side import has_accelerators, host_categories
@@ -37,8 +37,7 @@ __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
+class Timeline(Struct, frozen=True, eq=False):
     """`document` goes into the page as JSON, `tables` as packed columns.
 
     A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category

@@ -9,9 +9,9 @@ Both render the same values, so that their figures are equal.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import Finding

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from profiler.analysis.accounting.identity import Accounting
-from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
 from profiler.report.facts import key_facts, missing_lines
@@ -17,6 +17,9 @@ from profiler.report.sentences.nouns import Noun
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import Device
+
+if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
 
 __all__ = ["SECTION", "summary_of"]
 

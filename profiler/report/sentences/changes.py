@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from profiler.analysis.comparison.codes import Verdict
-from profiler.analysis.comparison.compare import Comparison
-from profiler.analysis.comparison.gate import Gate
 from profiler.messages import joined, said
 from profiler.report.sentences.worded import label
 from profiler.report.units import counted, duration
+
+if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
+    from profiler.analysis.comparison.gate import Gate
 
 __all__ = [
     "CALLED",

@@ -8,13 +8,13 @@ here, and whoever writes tables asks for it by the table's name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.result import Analysis
 from profiler.report import sentences
@@ -23,8 +23,7 @@ from profiler.table.columns import Column
 __all__ = ["WordedTable", "worded_tables_by_name"]
 
 
-@dataclass(frozen=True, slots=True)
-class WordedTable:
+class WordedTable(Struct, frozen=True):
     """A table of the analysis as files and SQL have it: its `columns`, its `frame` with these, and
     its `rows` as JSON has them."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from profiler.report.terminal.layout import Drawn, clean
 from profiler.report.units import RateUnits, rate_unit, size

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from textwrap import wrap
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -36,8 +37,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 _BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
+class Drawn(Struct, frozen=True):
     """One column. `rank` 0 always stays; of the others the highest goes first where the table is
     too wide. A column with `shrink` is cut down to that many characters before another goes, and
     further where none is left to go. Where cells list `names`, as many of these stay as fit."""
@@ -54,8 +54,7 @@ class Drawn:
         return max(cell_len(text) for text in (self.header, *self.cells))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grid:
+class Grid(Struct, frozen=True, eq=False):
     """A table that fits: its columns with the width of each, the `strong` rows, which are bold, and
     the headers of columns that had to go, named below it. Lines end where their text does. `below`
     has a text to stand below each of the first rows."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -35,8 +36,7 @@ _NARROWEST = 20  # characters of a text beside its label
 _LONGEST_NOTE = 240  # characters of what is said of how the run was chosen
 
 
-@dataclass(frozen=True, slots=True)
-class _Room:
+class _Room(Struct, frozen=True):
     """How much of what there is room for: lines of a text, `notes`, rows of shapes, findings;
     `blank` lines between blocks."""
 

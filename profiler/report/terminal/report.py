@@ -10,8 +10,8 @@ Every string that came from a trace is stripped of control characters on its way
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from rich.text import Text
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.events import NO_RANK, rank_of_device
 from profiler.table.command_times import CommandTimes
@@ -20,8 +20,7 @@ __all__ = ["Axes", "axes_of", "work_axes"]
 _LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was not recorded
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Axes:
+class Axes(Struct, frozen=True, eq=False):
     """By device, in order of their names: its axis, the work that was carried over, and when
     nothing was recorded though work waited, on no device of its rank. `carried_count` is how many
     commands that work was; `own_carried` is when only such work ran on all devices, `lost` when

@@ -8,7 +8,7 @@ Everything is computed from what was recorded when it is first asked for; no fil
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,7 @@ class EndToEnd(Struct, frozen=True):
         return self.end_ns - self.begin_ns - self.unrecorded_ns - self.carried_over_ns
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunTiles:
+class RunTiles(Struct, frozen=True, eq=False):
     """`calls` has one row a call of the run (`TILES`), in its order, `devices` one a device that
     worked (`DEVICE_AXES`), by name.
 

@@ -8,12 +8,15 @@ Each module of this package has those of some rules in `WORDS`; it is found by b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from enum import StrEnum
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.analysis.findings.finding import Finding
 from profiler.messages import Said, joined, said
@@ -36,8 +39,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """What a finding says: `title` in one sentence, `caveat`, what misleads or breaks when one
     follows it blindly, `recommendation`, what to do."""
 

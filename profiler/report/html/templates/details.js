@@ -151,8 +151,3 @@ class Details {
     });
   }
 }
-
-// The layer of a repeated block without its number, as profiler/report/patterns.py folds it.
-function pattern(layer) {
-  return layer.replace(/(^|[^0-9A-Za-z])[0-9]+(?=$|[^0-9A-Za-z])/g, "$1*");
-}

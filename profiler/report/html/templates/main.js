@@ -1,55 +1,4 @@
-// Start: theme, timeline, tables. Figures follow in figures.js, after the timeline is on screen.
-
-const THEMES = ["auto", "light", "dark"];
-const darkness = matchMedia("(prefers-color-scheme: dark)");
-const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], combined: {}, followers: [] };
-
-function currentTheme() {
-  if (report.printing) return "light";
-  return report.theme === "auto" ? (darkness.matches ? "dark" : "light") : report.theme;
-}
-
-function applyTheme() {
-  const theme = currentTheme();
-  document.documentElement.dataset.theme = theme;
-  document.getElementById("theme").textContent = {
-    auto: () => say("Theme: auto"), light: () => say("Theme: light"), dark: () => say("Theme: dark"),
-  }[report.theme]();
-  for (const follow of report.themed) follow(theme);
-}
-
-// Paper is light, and everything is drawn again for its width.
-function printed(printing) {
-  if (report.printing === printing) return;
-  report.printing = printing;
-  document.documentElement.classList.toggle("printing", printing);
-  unfoldParts(printing);
-  applyTheme();
-  report.timeline?.arrange();
-  report.timeline?.drawNow();
-}
-
-// On paper nothing can be unfolded: what is closed opens for as long as it is printed.
-function unfoldParts(printing) {
-  const found = printing ? ":is(details.part, details.bookkeeping):not([open])" : "details[data-unfolded]";
-  for (const part of document.querySelectorAll(found)) {
-    part.open = printing;
-    part.toggleAttribute("data-unfolded", printing);
-  }
-}
-
-function startTheme() {
-  document.getElementById("theme").addEventListener("click", () => {
-    report.theme = THEMES[(THEMES.indexOf(report.theme) + 1) % THEMES.length];
-    applyTheme();
-  });
-  darkness.addEventListener("change", applyTheme);
-  whenSpoken(applyTheme);
-  matchMedia("print").addEventListener("change", (event) => printed(event.matches));
-  addEventListener("beforeprint", () => printed(true));
-  addEventListener("afterprint", () => printed(false));
-  applyTheme();
-}
+// Start of what the page unpacks: timeline, tables. Figures follow in figures.js, when they are looked at.
 
 // The tables by key.
 function startTables(explorer, choice, combiner) {
@@ -95,18 +44,7 @@ function startLegend(choice) {
   draw();
 }
 
-// The parser has read all of the file: the scripts run before the packed columns, behind what they draw first.
-function whenParsed() {
-  if (document.readyState !== "loading") return Promise.resolve();
-  return new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
-}
-
 async function start() {
-  startTheme();
-  startSpeech();
-  startContents();
-  startFirstScreen();
-  await whenParsed();
   const packed = await packedTables();
   const tables = Object.fromEntries(page.timeline.tables.map((name) => [name, packed(name)]));
   report.timeline = new Timeline(tables, currentTheme());
@@ -136,8 +74,4 @@ async function start() {
 }
 
 const started = start();
-started.catch((error) => {
-  document.getElementById("timeline-status").textContent =
-    say("The timeline could not be drawn ({error}): open this page in a current browser.", { error: error.message });
-  throw error;
-});
+started.catch(couldNotOpen);

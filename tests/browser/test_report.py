@@ -219,7 +219,7 @@ def test_dependencies_are_drawn(report):
           const { timeline } = profileReport;
           const lane = timeline.lanes.find(
             (lane) => lane.kind === "commands" && lane.track === "Neural DMA");
-          return timeline.flowsOf({ lane, i: 0 }).map(
+          return timeline.flows.of({ lane, i: 0 }).map(
             ({ source, target }) => [source.lane.track, target.lane.track]);
         }"""
     )
@@ -476,7 +476,8 @@ def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):
     """A page that cannot hold all commands says how many it holds."""
     monkeypatch.setattr("profiler.report.html.timeline.COMMAND_LIMIT", 5)
     monkeypatch.setattr(
-        "profiler.report.html.page.timeline_of", lambda run, axis: timeline_of(run, 5, axis)
+        "profiler.report.html.page.timeline_of",
+        lambda run, axis, bounds: timeline_of(run, 5, axis, bounds),
     )
     with opened(chromium, page_of(tiny_run(), tmp_path)) as report:
         status = report.page.locator("#timeline-status")

@@ -14,7 +14,7 @@ from profiler.report.views import columns_of, renamed
 from profiler.table.columns import COMMANDS, Column
 from profiler.table.combining import Names, Share, Sum
 
-__all__ = ["call_columns", "command_columns", "tally_columns"]
+__all__ = ["call_columns", "command_columns", "lane_columns", "tally_columns"]
 
 _IN_CALL = (
     "layer",
@@ -45,6 +45,13 @@ _TALLY = (
         "their time on devices",
         combine=Sum(("total_ns",), where=("host", False)),
     ),
+)
+_LANES = (
+    Column("device", pl.String(), "", "device whose lane it is", True, kind="text"),
+    Column("track", pl.String(), "", "track, or what the lane shows", kind="text"),
+    Column("events", pl.Int64(), "", "events that lie in the window", True),
+    Column("time", pl.Int64(), "ns", "time in the window in which any of them ran"),
+    Column("share", pl.Float64(), "", "part of the window in which any of them ran", kind="share"),
 )
 _LAYERS_OF = (
     "layer",
@@ -85,3 +92,8 @@ def command_columns() -> dict[str, Any]:
 def tally_columns() -> list[dict[str, Any]]:
     """Columns of what is said of all that matches a choice: commands, and their time on devices."""
     return described(_TALLY)
+
+
+def lane_columns() -> list[dict[str, Any]]:
+    """Columns of what each lane of the timeline shows of its window."""
+    return described(_LANES)

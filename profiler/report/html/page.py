@@ -26,7 +26,12 @@ from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
-from profiler.report.html.card_columns import call_columns, command_columns, tally_columns
+from profiler.report.html.card_columns import (
+    call_columns,
+    command_columns,
+    lane_columns,
+    tally_columns,
+)
 from profiler.report.html.devices_strip import strip_json
 from profiler.report.html.first_screen import shapes_json
 from profiler.report.html.header import header_html
@@ -48,6 +53,7 @@ from profiler.report.palette import (
     BOUND_COLOURS,
     CATEGORY_COLOURS,
     HOST,
+    IDLE,
     PAGE,
     PEAK_COLOURS,
     ROLE_COLOURS,
@@ -83,11 +89,18 @@ _FIRST = (
 _LATE = (
     "pyramid.js",
     "lanes.js",
+    "use.js",
+    "flows.js",
+    "colourings.js",
     "overview.js",
     "timeline.js",
     "tree.js",
     "details.js",
     "explore.js",
+    "measure.js",
+    "finder.js",
+    "timeline_table.js",
+    "exports.js",
     "findings.js",
     "fold.js",
     "selection.js",
@@ -141,7 +154,7 @@ def html_page(
     was made of all these already.
     """
     packing = packing or Packing(source)
-    timeline = timeline_of(run, axis=analysis.inputs.axis)
+    timeline = timeline_of(run, axis=analysis.inputs.axis, bounds=analysis.roofline)
     partials, parts = packed_partials(partials_of(analysis), timeline.strings)
     tables, columns = pack(timeline.tables | parts, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
@@ -206,10 +219,12 @@ def _rest(
         "call_columns": call_columns(),
         "command_columns": command_columns(),
         "tally_columns": tally_columns(),
+        "lane_columns": lane_columns(),
     }
     lanes = timeline.document["lanes"]
     return {
         "timeline": timeline.document,
+        "run": run_id,
         "tables_shown": body.tables,
         **columns,
         "messages": page_messages(map(_template, _LATE), [body.tables, *columns.values(), lanes]),
@@ -287,6 +302,7 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
         "page": _pairs(PAGE),
         "surface": _pairs({"surface": SURFACE})["surface"],
         "host": _pairs({"host": HOST})["host"],
+        "unknown": _pairs({"unknown": IDLE})["unknown"],
     }
 
 

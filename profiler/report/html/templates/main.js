@@ -26,16 +26,13 @@ function startTables(explorer, choice, combiner) {
 function startLegend(choice) {
   const legend = document.getElementById("timeline-legend");
   const draw = () => {
-    const { mode } = report.timeline;
-    const pairs = Object.entries(page.palette[
-      { submodule: "submodules", role: "roles", category: "categories" }[mode]
-    ]);
+    const { mode, tables } = report.timeline;
     const categories = new Set(page.timeline.lanes.flatMap((lane) => lane.category.split(", ")));
-    const wanted = pairs.filter(([name]) => (mode === "category" ? categories.has(name) : choice.exists(mode, name)));
+    const seen = ([, name, value]) => (mode === "category" ? categories.has(name) : value === undefined || choice.exists(mode, value));
     const focused = [...legend.children].findIndex((entry) => entry.contains(document.activeElement));
-    legend.replaceChildren(...wanted.map(([name, pair]) => element("li", {},
-      DIMENSIONS.includes(mode) && choice.exists(mode, name)
-        ? pickButton(choice, { [mode]: name }, swatch(pair), name) : [swatch(pair), name])));
+    legend.replaceChildren(...colourEntries(mode, tables).filter(seen).map(([pair, name, value]) => element("li", {},
+      DIMENSIONS.includes(mode) && choice.exists(mode, value)
+        ? pickButton(choice, { [mode]: value }, swatch(pair), name) : [swatch(pair), name])));
     if (focused >= 0) legend.children[focused]?.querySelector("button")?.focus();
   };
   document.getElementById("timeline-colour").addEventListener("change", draw);
@@ -61,10 +58,14 @@ async function start() {
   const explorer = new Explorer(report.timeline, new Details(report.timeline, combiner));
   const choice = report.choice = new Choice(report.timeline, combiner);
   const bar = new ChosenBar(choice, explorer);
-  explorer.details.offer = (found) => choiceButtons(choice, report.timeline, found);
+  explorer.details.offer = (found) => [flowButtons(explorer, found), choiceButtons(choice, report.timeline, found)].filter(Boolean);
+  explorer.measure = new Measure(explorer);
+  explorer.finder = new Finder(explorer, choice);
   startLegend(choice);
   const shown = startTables(explorer, choice, combiner);
   startPerfetto();
+  startExports();
+  startTimelineTable(report.timeline, explorer);
   startFindings(explorer, shown, choice);
   startKeys(bar, explorer);
   explorer.address = new Address(choice, explorer);

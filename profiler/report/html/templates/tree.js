@@ -31,6 +31,11 @@ class ModuleTree extends DataTable {
     if (this.none) this.none.textContent = say("Collapse all");
   }
 
+  // All nodes, also those that are folded, with how deep each lies.
+  savedRows() { return this.asked().length ? this.found() : this.nodes.depth.map((_, i) => i); }
+
+  get savedBefore() { return ["depth"]; }
+
   // Nodes stand for the whole run: a choice marks them and hides none.
   telling() { return undefined; }
 

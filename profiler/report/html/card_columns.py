@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.operators.columns import OPERATORS
+from profiler.messages import said
 from profiler.report.html.table_json import described, folding_json
 from profiler.report.sections.operators import LAYERS
 from profiler.report.views import columns_of, renamed
@@ -47,11 +48,13 @@ _TALLY = (
     ),
 )
 _LANES = (
-    Column("device", pl.String(), "", "device whose lane it is", True, kind="text"),
-    Column("track", pl.String(), "", "track, or what the lane shows", kind="text"),
-    Column("events", pl.Int64(), "", "events that lie in the window", True),
-    Column("time", pl.Int64(), "ns", "time in the window in which any of them ran"),
-    Column("share", pl.Float64(), "", "part of the window in which any of them ran", kind="share"),
+    Column("device", pl.String(), "", said("device whose lane it is"), True, kind="text"),
+    Column("track", pl.String(), "", said("track, or what the lane shows"), kind="text"),
+    Column("events", pl.Int64(), "", said("events that lie in the window"), True),
+    Column("time", pl.Int64(), "ns", said("time in the window in which any of them ran")),
+    Column(
+        "share", pl.Float64(), "", said("part of the window in which any of them ran"), kind="share"
+    ),
 )
 _LAYERS_OF = (
     "layer",

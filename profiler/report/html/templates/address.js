@@ -18,7 +18,9 @@ class Address {
     this.colour = document.getElementById("timeline-colour");
     const read = () => {
       if (location.hash === this.written) return;
+      this.taking = true; // what follows the change of a control writes nothing
       this.take(location.hash);
+      this.taking = false;
     };
     addEventListener("popstate", read);
     addEventListener("hashchange", read);
@@ -32,7 +34,7 @@ class Address {
       this.language = language;
       this.write(false);
     });
-    if (location.hash) this.take(location.hash);
+    if (location.hash) read();
   }
 
   later() {
@@ -54,6 +56,7 @@ class Address {
 
   // Write the address; as `entry` the back button returns to the one before.
   write(entry) {
+    if (this.taking) return;
     clearTimeout(this.waiting);
     const hash = this.text();
     if (hash === (this.written ?? location.hash)) return;

@@ -39,7 +39,7 @@ function shapeColours() {
 // [pair, name, value that can be chosen or undefined] of what a colouring shows.
 function colourEntries(mode, { commands }) {
   const { palette, timeline } = page;
-  if (mode === "shape") return costliestShapes(commands).map((code, place) => [shapeColours()[place], shortened(timeline.strings[code], 40)]);
+  if (mode === "shape") return costliestShapes(commands).map((code, place) => [shapeColours()[place], shortened(timeline.strings[code].replace(/^in: /, ""), 44)]);
   if (mode === "bound") return timeline.bounds.map((name) => [palette.bounds[name], say(name)]);
   const colours = { submodule: palette.submodules, role: palette.roles, category: palette.categories }[mode];
   return Object.entries(colours).map(([name, pair]) => [pair, name, name]);

@@ -70,8 +70,8 @@ class Details {
   ofUse(lane, at) {
     return [
       lane.device,
-      [say("busy"), format.percent(lane.share(lane.start(at), lane.end(at)))],
-      [say("from"), format.instant(Math.max(lane.start(at), 0))],
+      [say("busy share"), format.percent(lane.share(lane.start(at), lane.end(at)))],
+      [say("start"), format.instant(Math.max(lane.start(at), 0))],
       [say("duration"), format.duration(lane.end(at) - lane.start(at))],
     ];
   }

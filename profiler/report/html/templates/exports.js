@@ -105,7 +105,7 @@ function timelineSaved(timeline) {
     context.font = `600 12px ${page.font}`;
     if (band.title) context.fillText(band.title(), 8, top + band.y + 12, left - 12);
     context.font = `12px ${page.font}`;
-    for (const { lane, y, height } of band.lanes) context.fillText(laneName(lane), 20, top + y + height / 2, left - 24);
+    for (const { lane, y, height } of band.lanes) context.fillText(nameIn(band, lane), 20, top + y + height / 2, left - 24);
   }
   made.toBlob((blob) => saved(blob, fileName("timeline", "png")), "image/png");
 }

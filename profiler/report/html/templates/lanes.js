@@ -115,3 +115,6 @@ const RULER = 26, HEADING = 26, ROW = 18, CALL_ROW = 28, SPAN_ROW = 18, COUNTER_
 function laneName({ kind, track }) {
   return ["calls", "spans", "modules", "use"].includes(kind) ? say(track) : track;
 }
+
+// The name of a lane in its band: with its device where lanes of several stand together.
+function nameIn(band, lane) { return !band.device && lane.device ? `${lane.device} ${laneName(lane)}` : laneName(lane); }

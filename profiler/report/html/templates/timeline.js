@@ -95,8 +95,7 @@ class Timeline {
   }
 
   laneLabel(band, { lane, y, height }) {
-    const hidden = lane.deepest - lane.rows, apart = !band.device && lane.device;
-    const name = apart ? `${lane.device} ${laneName(lane)}` : laneName(lane);
+    const hidden = lane.deepest - lane.rows, name = nameIn(band, lane);
     const about = lane.kind === "modules" ? say("stretches of commands whose layers begin alike") : lane.category;
     const title = [
       about ? `${name} (${about})` : name,

@@ -3,7 +3,7 @@
 
 class UseLane {
   constructor(timeline, device, lanes) {
-    Object.assign(this, { timeline, device, lanes, kind: "use", track: message("busy"), category: "", row: [], rows: 1, deepest: 1, first: 0, count: 0 });
+    Object.assign(this, { timeline, device, lanes, kind: "use", track: message("busy share"), category: "", row: [], rows: 1, deepest: 1, first: 0, count: 0 });
   }
 
   choose() {}

@@ -59,10 +59,10 @@ def test_every_canvas_has_a_table_and_keys(chromium, tiny_page):
         report.page.wait_for_function("window.profileUsable")
         found = report.page.evaluate(
             """() => [...document.querySelectorAll("canvas")].map((canvas) => {
-              const part = canvas.closest(".first, section"), details = part.querySelector("details");
-              details.open = true;
-              return { hidden: canvas.getAttribute("aria-hidden") === "true", stop: canvas.tabIndex,
-                named: Boolean(canvas.getAttribute("aria-label") || canvas.getAttribute("aria-labelledby")) };
+              canvas.closest(".first, section").querySelector("details").open = true;
+              const told = (name) => canvas.getAttribute(`aria-${name}`);
+              const named = Boolean(told("label") || told("labelledby"));
+              return { hidden: told("hidden") === "true", stop: canvas.tabIndex, named };
             })"""
         )
         assert len(found) == 4
@@ -80,6 +80,7 @@ def test_motion_is_reduced_where_that_is_asked_for(chromium, tiny_page):
         found = report.page.evaluate(
             """() => { const { explorer, timeline } = profileReport;
               explorer.go(100, 400);
-              return [timeline.view, getComputedStyle(document.documentElement).scrollBehavior]; }"""
+              const { scrollBehavior } = getComputedStyle(document.documentElement);
+              return [timeline.view, scrollBehavior]; }"""
         )
         assert found == [{"begin": 100, "end": 400}, "auto"]

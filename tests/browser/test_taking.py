@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import polars as pl
 import pytest
@@ -95,7 +95,7 @@ def test_a_figure_as_svg(taking):
     report = with_figures(taking)
     name, content = saved(report, report.page.locator(".saves-figure button").first)
     assert name.endswith(".svg")
-    root = ElementTree.fromstring(content)
+    root = ET.fromstring(content)
     assert root.tag.endswith("svg")
     assert "denoise" in content.decode()
 

@@ -226,18 +226,17 @@ def test_dependencies_are_drawn(report):
     assert flows == [["Neural DMA", "Neural Engine Clusters"]]
 
 
-def test_counters_are_lanes_on_demand(report):
-    """The switch shows a lane for each counter and hides them again."""
-    before = report.page.locator(".labels .lane").count()
-    report.page.locator("#timeline-counters").check()
-    assert report.page.locator(".labels .lane").count() == before + 2
-    report.page.locator("#timeline-counters").uncheck()
-    assert report.page.locator(".labels .lane").count() == before
+def test_memory_is_a_curve_below_the_devices(report):
+    """Counters of bytes stand beside the curves of device use; a switch for others is hidden where
+    there are none."""
+    lanes = report.page.locator(".labels .lane > span").all_inner_texts()
+    assert [name for name in lanes if name.endswith("device memory")] == lanes[-2:]
+    assert report.page.locator("#timeline-counters").is_hidden()
 
 
 def test_a_device_folds_to_its_calls(report):
     """A click on a device's name leaves its calls, another one brings its tracks back."""
-    device = report.page.locator(".labels").get_by_role("button", name=re.compile("rbln:0"))
+    device = report.page.locator(".labels button.device[data-band='rbln:0']")
     before = report.page.locator(".labels .lane").count()
     device.click()
     assert report.page.locator(".labels .lane").count() == before - 6
@@ -441,7 +440,10 @@ def test_a_foreign_trace_is_a_page(chromium, tmp_path):
     with opened(chromium, page_of(make_run(commands=commands), tmp_path)) as report:
         with_figures(report)
         assert report.said == []
-        assert report.page.locator(".labels .lane").all_inner_texts() == ["stream 7"]
+        assert report.page.locator(".labels .lane > span").all_inner_texts() == [
+            "stream 7",
+            "cuda:0 busy share",
+        ]
         assert report.page.locator("#steps, #calls").count() == 0
         links = report.page.locator("nav a").all_inner_texts()
         expected = [

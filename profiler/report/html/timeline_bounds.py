@@ -34,9 +34,9 @@ def bound_codes(
         return unknown
     table = np.full(size, -1, dtype=np.int8)
     places = [{name: place for place, name in enumerate(each)} for each in names]
-    known = [*Bound]
+    known = {str(bound): code for code, bound in enumerate(Bound)}
     for *key, bound in bounds.select(*_KEYS, "bound").iter_rows():
         at = [place.get(name) for place, name in zip(places, key, strict=True)]
-        if bound is not None and None not in at:
-            table[tuple(at)] = known.index(bound)
+        if bound in known and None not in at:
+            table[tuple(at)] = known[bound]
     return table[submodule, layer, device].astype(np.int64)

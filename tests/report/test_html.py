@@ -191,7 +191,7 @@ def test_a_foreign_run_has_a_page():
 
 
 def test_what_every_page_holds_is_small(tiny):
-    """Scripts, styles, texts and library leave a page of 3.3 MB more than 0.9 MB for its run; of the
+    """Scripts, styles, texts and library leave a page of 3.3 MB 0.9 MB for its run; of the
     scripts only what the first screen needs stands there unpacked."""
     assert len(tiny.encode()) < 2.4e6
     first, late = page_scripts()

@@ -21,6 +21,7 @@ __all__ = ["EmbeddedTrace", "TraceFile", "embedded_trace", "trace_files"]
 _HASHED = 256 << 20  # bytes; hashing more would take longer than the report
 _EMBEDDED = 4 << 20  # bytes, deflated
 _TRIED = 32 << 20  # bytes; what is larger does not become that small
+_THOROUGH = 4 << 20  # bytes; of more, a quicker method is worth a sixth more of them
 
 
 class TraceFile(Struct, frozen=True):
@@ -71,7 +72,7 @@ def embedded_trace(source: Path | None) -> EmbeddedTrace | None:
         data = path.read_bytes() if 0 < size <= _TRIED else b""
     except OSError:
         return None
-    packed = deflated(data, level=1) if data else ""
+    packed = deflated(data, level=6 if size <= _THOROUGH else 1) if data else ""
     return EmbeddedTrace(path.name, size, packed if len(packed) <= _EMBEDDED * 4 // 3 else "")
 
 

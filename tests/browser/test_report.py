@@ -219,25 +219,24 @@ def test_dependencies_are_drawn(report):
           const { timeline } = profileReport;
           const lane = timeline.lanes.find(
             (lane) => lane.kind === "commands" && lane.track === "Neural DMA");
-          return timeline.flowsOf({ lane, i: 0 }).map(
+          return timeline.flows.of({ lane, i: 0 }).map(
             ({ source, target }) => [source.lane.track, target.lane.track]);
         }"""
     )
     assert flows == [["Neural DMA", "Neural Engine Clusters"]]
 
 
-def test_counters_are_lanes_on_demand(report):
-    """The switch shows a lane for each counter and hides them again."""
-    before = report.page.locator(".labels .lane").count()
-    report.page.locator("#timeline-counters").check()
-    assert report.page.locator(".labels .lane").count() == before + 2
-    report.page.locator("#timeline-counters").uncheck()
-    assert report.page.locator(".labels .lane").count() == before
+def test_memory_is_a_curve_below_the_devices(report):
+    """Counters of bytes stand beside the curves of device use; a switch for others is hidden where
+    there are none."""
+    lanes = report.page.locator(".labels .lane > span").all_inner_texts()
+    assert sum(name.endswith("device memory") for name in lanes[-4:]) == 2
+    assert report.page.locator("#timeline-counters").is_hidden()
 
 
 def test_a_device_folds_to_its_calls(report):
     """A click on a device's name leaves its calls, another one brings its tracks back."""
-    device = report.page.locator(".labels").get_by_role("button", name=re.compile("rbln:0"))
+    device = report.page.locator(".labels button.device[data-band='rbln:0']")
     before = report.page.locator(".labels .lane").count()
     device.click()
     assert report.page.locator(".labels .lane").count() == before - 6
@@ -441,7 +440,10 @@ def test_a_foreign_trace_is_a_page(chromium, tmp_path):
     with opened(chromium, page_of(make_run(commands=commands), tmp_path)) as report:
         with_figures(report)
         assert report.said == []
-        assert report.page.locator(".labels .lane").all_inner_texts() == ["stream 7"]
+        assert report.page.locator(".labels .lane > span").all_inner_texts() == [
+            "stream 7",
+            "cuda:0 busy share",
+        ]
         assert report.page.locator("#steps, #calls").count() == 0
         links = report.page.locator("nav a").all_inner_texts()
         expected = [
@@ -476,7 +478,8 @@ def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):
     """A page that cannot hold all commands says how many it holds."""
     monkeypatch.setattr("profiler.report.html.timeline.COMMAND_LIMIT", 5)
     monkeypatch.setattr(
-        "profiler.report.html.page.timeline_of", lambda run, axis: timeline_of(run, 5, axis)
+        "profiler.report.html.page.timeline_of",
+        lambda run, axis, bounds: timeline_of(run, 5, axis, bounds),
     )
     with opened(chromium, page_of(tiny_run(), tmp_path)) as report:
         status = report.page.locator("#timeline-status")

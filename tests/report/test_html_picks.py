@@ -10,7 +10,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.report.charts.step_matrix import matrix_chart
 from profiler.report.charts.style import picking
-from profiler.report.html.page import html_page
+from profiler.report.html.page import page_scripts
 from profiler.report.html.table_json import table_json
 from profiler.report.patterns import pattern
 from profiler.report.sections.devices import devices_figure
@@ -109,9 +109,9 @@ def test_columns_that_are_not_shown_filter_rows_too():
     assert table_json(made)["keys"] == {"operator": ["a"], "role": ["b"]}
 
 
-def test_scripts_of_the_page_share_no_name(analysis, run):
+def test_scripts_of_the_page_share_no_name():
     """All scripts run as one: a function of one must not replace that of another."""
-    page = html_page(run, analysis)
-    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", page, re.MULTILINE)
+    scripts = "\n".join(page_scripts())
+    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", scripts, re.MULTILINE)
     assert len(names) > 100
     assert sorted(names) == sorted(set(names))

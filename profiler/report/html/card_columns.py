@@ -8,13 +8,14 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.operators.columns import OPERATORS
+from profiler.messages import said
 from profiler.report.html.table_json import described, folding_json
 from profiler.report.sections.operators import LAYERS
 from profiler.report.views import columns_of, renamed
 from profiler.table.columns import COMMANDS, Column
 from profiler.table.combining import Names, Share, Sum
 
-__all__ = ["call_columns", "command_columns", "tally_columns"]
+__all__ = ["call_columns", "command_columns", "lane_columns", "tally_columns"]
 
 _IN_CALL = (
     "layer",
@@ -44,6 +45,15 @@ _TALLY = (
         "ns",
         "their time on devices",
         combine=Sum(("total_ns",), where=("host", False)),
+    ),
+)
+_LANES = (
+    Column("device", pl.String(), "", said("device whose lane it is"), True, kind="text"),
+    Column("track", pl.String(), "", said("track, or what the lane shows"), kind="text"),
+    Column("events", pl.Int64(), "", said("events that lie in the window"), True),
+    Column("time", pl.Int64(), "ns", said("time in the window in which any of them ran")),
+    Column(
+        "share", pl.Float64(), "", said("part of the window in which any of them ran"), kind="share"
     ),
 )
 _LAYERS_OF = (
@@ -85,3 +95,8 @@ def command_columns() -> dict[str, Any]:
 def tally_columns() -> list[dict[str, Any]]:
     """Columns of what is said of all that matches a choice: commands, and their time on devices."""
     return described(_TALLY)
+
+
+def lane_columns() -> list[dict[str, Any]]:
+    """Columns of what each lane of the timeline shows of its window."""
+    return described(_LANES)

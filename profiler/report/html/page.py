@@ -25,14 +25,19 @@ from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
-from profiler.report.html.card_columns import call_columns, command_columns, tally_columns
+from profiler.report.html.card_columns import (
+    call_columns,
+    command_columns,
+    lane_columns,
+    tally_columns,
+)
 from profiler.report.html.devices_strip import strip_json
 from profiler.report.html.first_screen import shapes_json
 from profiler.report.html.header import header_html
 from profiler.report.html.icicle import icicle_json
 from profiler.report.html.packing import Packing, script_hash
 from profiler.report.html.partials import packed_partials
-from profiler.report.html.timeline import timeline_of
+from profiler.report.html.timeline import Timeline, timeline_of
 from profiler.report.language import (
     OTHERS,
     page_messages,
@@ -47,6 +52,7 @@ from profiler.report.palette import (
     BOUND_COLOURS,
     CATEGORY_COLOURS,
     HOST,
+    IDLE,
     PAGE,
     PEAK_COLOURS,
     ROLE_COLOURS,
@@ -62,28 +68,41 @@ from profiler.table.run import Run
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
 
-__all__ = ["embedded", "html_page", "write_html"]
+__all__ = ["embedded", "html_page", "page_scripts", "write_html"]
 
-_SCRIPTS = (
+# What the first screen needs stands in the page as it is, all else is packed and runs after it.
+_FIRST = (
     "format.js",
     "data.js",
     "language.js",
-    "pyramid.js",
-    "lanes.js",
+    "theme.js",
+    "contents.js",
     "paint.js",
     "marks.js",
+    "columns.js",
+    "tables.js",
+    "nodes.js",
     "first_canvas.js",
     "devices_strip.js",
     "icicle.js",
     "first_screen.js",
+    "opening.js",
+)
+_LATE = (
+    "pyramid.js",
+    "lanes.js",
+    "use.js",
+    "flows.js",
+    "colourings.js",
     "overview.js",
     "timeline.js",
-    "columns.js",
-    "tables.js",
     "tree.js",
     "details.js",
     "explore.js",
-    "contents.js",
+    "measure.js",
+    "finder.js",
+    "timeline_table.js",
+    "exports.js",
     "findings.js",
     "fold.js",
     "selection.js",
@@ -95,6 +114,7 @@ _SCRIPTS = (
     "address.js",
     "perfetto.js",
     "main.js",
+    "figures.js",
 )
 _THEMES: tuple[Theme, Theme] = ("light", "dark")
 
@@ -136,26 +156,18 @@ def html_page(
     was made of all these already.
     """
     packing = packing or Packing(source)
-    timeline = timeline_of(run, axis=analysis.inputs.axis)
+    timeline = timeline_of(run, axis=analysis.inputs.axis, bounds=analysis.roofline)
     partials, parts = packed_partials(partials_of(analysis), timeline.strings)
     tables, columns = pack(timeline.tables | parts, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
     body, sentence = body_of(report), report.summary.headline
     trace, library = packing.trace, packing.library
-    lanes = timeline.document["lanes"]
-    first = {
-        "strip": strip_json(timeline),
-        "icicle": icicle_json(analysis),
-        "shapes": shapes_json(report.opening),
-    }
-    data = _data(run, analysis, body, [lanes, first], trace) | {
-        "timeline": timeline.document,
+    script, late = page_scripts()
+    first = _first(run, analysis, timeline, report, language)
+    rest = _rest(body, timeline, trace, analysis.run.run_id) | {
         "tables": tables,
         "partials": partials,
-        "language": language,
-        **first,
     }
-    script, late = _scripts()
     return Template(spoken_template(_template("report.html"))).substitute(
         header_html(report),
         headline=spoken(sentence),
@@ -168,54 +180,83 @@ def html_page(
         footer=spoken(
             said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
         ),
-        data=embedded(data),
+        data=embedded(first),
+        rest=packed_json(rest),
+        late=deflated(late.encode()),
         columns=columns,
         trace=trace.packed if trace else "",
         script=script,
         charts=_charts(body),
         plotly=library.packed,
-        figures=late,
     )
 
 
-def _data(
-    run: Run,
-    analysis: Analysis,
-    body: Body,
-    shown: list[Any],
-    trace: EmbeddedTrace | None,
+def _first(
+    run: Run, analysis: Analysis, timeline: Timeline, report: Report, language: str
 ) -> dict[str, Any]:
-    """What the scripts read beside the timeline, as JSON has it."""
-    of_call, of_command = call_columns(), command_columns()
-    scripts = map(_template, (*_SCRIPTS, "figures.js"))
+    """What the first screen shows, as JSON has it."""
+    shown = {
+        "strip": strip_json(timeline) | {"strings": {}},
+        "icicle": icicle_json(analysis),
+        "shapes": shapes_json(report.opening),
+    }
+    strings, devices = timeline.document["strings"], shown["strip"]["devices"]
+    codes = {code for device in devices for name in ("submodule", "stage") for code in device[name]}
+    shown["strip"]["strings"] = {code: strings[code] for code in sorted(codes) if code >= 0}
     return {
         "palette": _palette(run, analysis),
-        "tables_shown": body.tables,
-        "call_columns": of_call,
-        "command_columns": of_command,
-        "tally_columns": tally_columns(),
         "font": FONT,
-        "messages": page_messages(scripts, [body.tables, of_call, of_command, *shown]),
-        "trace": trace and _told(trace, analysis),
+        "language": language,
+        "timeline": {"span": timeline.document["span"]},
+        "messages": page_messages(map(_template, _FIRST), [*shown.values()]),
+        **shown,
+    }
+
+
+def _rest(
+    body: Body, timeline: Timeline, trace: EmbeddedTrace | None, run_id: str
+) -> dict[str, Any]:
+    """What the scripts read after that, beside the columns of events."""
+    columns = {
+        "call_columns": call_columns(),
+        "command_columns": command_columns(),
+        "tally_columns": tally_columns(),
+        "lane_columns": lane_columns(),
+    }
+    lanes = timeline.document["lanes"]
+    return {
+        "timeline": timeline.document,
+        "run": run_id,
+        "tables_shown": body.tables,
+        **columns,
+        "messages": page_messages(map(_template, _LATE), [body.tables, *columns.values(), lanes]),
+        "trace": trace and _told(trace, run_id),
     }
 
 
 def _charts(body: Body) -> str:
     """The figures by theme and their texts in other languages, packed: nobody needs them before a
     figure is looked at."""
-    data = {"figures": body.figures, "spoken": _spoken(body.figures["light"])}
-    return deflated(embedded(data).encode())
+    return packed_json({"figures": body.figures, "spoken": _spoken(body.figures["light"])})
 
 
-def _told(trace: EmbeddedTrace, analysis: Analysis) -> dict[str, Any]:
-    named = {"name": trace.name, "run": analysis.run.run_id}
+def _told(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
+    named = {"name": trace.name, "run": run_id}
     return named | {"size": trace.size, "packed": bool(trace.packed)}
 
 
-def _scripts() -> tuple[str, str]:
-    """The scripts that run at once, and those that run when the page is drawn."""
-    script = "\n".join(['"use strict";', *map(_template, _SCRIPTS)])
-    return script, _template("figures.js")
+def page_scripts() -> tuple[str, str]:
+    """The script that draws the first screen, and the one that is packed and runs after it."""
+    first, late = (
+        "\n".join(['"use strict";', *map(_template, names)]) for names in (_FIRST, _LATE)
+    )
+    return first, late
+
+
+def packed_json(data: Any) -> str:
+    """JSON as a zlib stream in base64."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return deflated(text.encode())
 
 
 def embedded(data: Any) -> str:
@@ -263,6 +304,7 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
         "page": _pairs(PAGE),
         "surface": _pairs({"surface": SURFACE})["surface"],
         "host": _pairs({"host": HOST})["host"],
+        "unknown": _pairs({"unknown": IDLE})["unknown"],
     }
 
 

@@ -16,9 +16,11 @@ from msgspec import Struct
 
 from profiler.analysis.axis import Axis
 from profiler.analysis.host_side import has_accelerators, host_categories
+from profiler.analysis.roofline.codes import Bound
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.messages import said
 from profiler.report.extent import extent
+from profiler.report.html.timeline_bounds import bound_codes
 from profiler.report.html.timeline_columns import (
     Strings,
     call_columns,
@@ -52,16 +54,22 @@ class Timeline(Struct, frozen=True, eq=False):
     strings: Strings
 
 
-def timeline_of(run: Run, limit: int = COMMAND_LIMIT, axis: Axis | None = None) -> Timeline:
+def timeline_of(
+    run: Run,
+    limit: int = COMMAND_LIMIT,
+    axis: Axis | None = None,
+    bounds: pl.DataFrame | None = None,
+) -> Timeline:
     """The timeline of `run` with at most `limit` commands, the longest of them; `axis` is the
-    run's, where it is there already."""
+    run's, where it is there already, `bounds` the table `roofline`, which tells what commands are
+    bound by."""
     begin, end = extent(run)
     strings = Strings()
     commands = _longest(run.commands, limit)
     tables: dict[str, Table] = {}
     lanes = [
         *_span_lanes(run, axis, begin, strings, tables),
-        *_device_lanes(run, commands, begin, strings, tables),
+        *_device_lanes(run, commands, begin, strings, tables, bounds),
     ]
     lanes = _with_counters(lanes, run.counters, begin, tables)
     document = {
@@ -74,6 +82,7 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT, axis: Axis | None = None) 
         "tables": [*tables],
         "strings": strings.values,
         "categories": [*CATEGORIES],
+        "bounds": [*Bound],
     }
     return Timeline(document, tables, strings)
 
@@ -135,6 +144,7 @@ def _device_lanes(
     begin: int,
     strings: Strings,
     tables: dict[str, Table],
+    bounds: pl.DataFrame | None,
 ) -> Iterator[dict[str, Any]]:
     """For each device its calls, its host track, its other tracks; fills `tables`."""
     calls = _on_axis(run).sort(pl.col("device").cast(pl.String), "start_ns")
@@ -144,7 +154,9 @@ def _device_lanes(
     if order is not None:
         lane, commands = lane[order], commands[order]
     tables["calls"] = call_columns(calls, begin, strings)
-    tables["commands"] = command_columns(commands, calls, begin, strings)
+    tables["commands"] = command_columns(commands, calls, begin, strings) | {
+        "bound": bound_codes(commands, calls, bounds)
+    }
     tables["flows"] = flow_columns(run, commands)
     accelerated = has_accelerators(run.commands["device"].unique())
     tracks: dict[str, list[dict[str, Any]]] = {}

@@ -63,7 +63,7 @@ def command_columns(
         rows_of(calls), on="call", how="left", maintain_order="left"
     )
     numbers = ("bytes_read", "bytes_written", "flops")
-    text = ("layer", "op_type", "role", "shapes", "stage")
+    text = ("layer", "op_type", "kernel", "role", "shapes", "stage")
     return {
         "start": commands["start_ns"].to_numpy() - begin,
         "duration": commands["duration_ns"].to_numpy(),

@@ -12,13 +12,15 @@ const SETTLED = 250; // ms without movement before the address follows
 class Address {
   constructor(choice, explorer) {
     Object.assign(this, { choice, explorer, timeline: explorer.timeline });
-    this.section = "";
+    this.section = this.finding = "";
     this.language = null; // once the reader chose one
     this.written = null;
     this.colour = document.getElementById("timeline-colour");
     const read = () => {
       if (location.hash === this.written) return;
+      this.taking = true; // what follows the change of a control writes nothing
       this.take(location.hash);
+      this.taking = false;
     };
     addEventListener("popstate", read);
     addEventListener("hashchange", read);
@@ -32,7 +34,7 @@ class Address {
       this.language = language;
       this.write(false);
     });
-    if (location.hash) this.take(location.hash);
+    if (location.hash) read();
   }
 
   later() {
@@ -42,13 +44,19 @@ class Address {
 
   toSection(event, section) {
     event.preventDefault();
-    this.section = section;
+    const place = document.getElementById(section), finding = place?.matches("article.finding");
+    this.section = finding ? "" : section;
+    this.finding = finding ? findingKey(place) : "";
     this.write(true);
-    document.getElementById(section)?.scrollIntoView();
+    if (finding) showFinding(place); else place?.scrollIntoView();
   }
+
+  // The address that leads to a finding, in this page as it lies.
+  of(article) { return `${location.href.replace(/#.*$/s, "")}#finding=${encoded(findingKey(article))}`; }
 
   // Write the address; as `entry` the back button returns to the one before.
   write(entry) {
+    if (this.taking) return;
     clearTimeout(this.waiting);
     const hash = this.text();
     if (hash === (this.written ?? location.hash)) return;
@@ -66,6 +74,7 @@ class Address {
     const { view, span, mode } = this.timeline, whole = this.timeline.whole(), parts = [];
     const add = (key, value) => parts.push(`${key}=${encoded(String(value))}`);
     if (this.section) add("section", this.section);
+    if (this.finding) add("finding", this.finding);
     for (const [dimension, values] of this.choice.values) {
       for (const value of values) add(dimension, value);
     }
@@ -105,6 +114,9 @@ class Address {
     const section = of("section") ?? "";
     this.section = sections.includes(section) ? section : "";
     if (this.section) document.getElementById(this.section)?.scrollIntoView({ behavior: "instant" });
+    const finding = findingOf(of("finding"));
+    this.finding = finding ? of("finding") : "";
+    if (finding) showFinding(finding);
   }
 
   window(from, to) {

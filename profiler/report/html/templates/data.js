@@ -1,4 +1,5 @@
-// The page's data: small things as JSON, events as packed columns (see profiler/report/pack.py).
+// The page's data: what the first screen shows as JSON, the rest of it packed JSON, events as packed
+// columns (see profiler/report/pack.py).
 
 const page = JSON.parse(document.getElementById("page-data").textContent);
 
@@ -18,7 +19,7 @@ async function inflated(id) {
 
 // A function from the name of a table to {rows, column: Int32Array or Float64Array}.
 async function packedTables() {
-  const bytes = new Uint8Array(await inflated("page-columns"));
+  const bytes = new Uint8Array(await inflatedColumns);
   return (name) => unpackedTable(bytes, page.tables[name]);
 }
 

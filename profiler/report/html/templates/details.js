@@ -32,7 +32,7 @@ class Details {
     const at = lane.first + i;
     const fields = {
       calls: this.ofCall, commands: this.ofCommand, spans: this.ofSpan, modules: this.ofModule,
-      counters: this.ofCounter,
+      counters: this.ofCounter, use: this.ofUse,
     }[lane.kind]
       .call(this, lane, at);
     const title = fields.shift();
@@ -64,6 +64,15 @@ class Details {
       [say("since"), format.instant(lane.start(at - lane.first))],
       [say("highest"), counted(lane, lane.most)],
       [say("device"), lane.device],
+    ];
+  }
+
+  ofUse(lane, at) {
+    return [
+      lane.device,
+      [say("busy share"), format.percent(lane.share(lane.start(at), lane.end(at)))],
+      [say("start"), format.instant(Math.max(lane.start(at), 0))],
+      [say("duration"), format.duration(lane.end(at) - lane.start(at))],
     ];
   }
 
@@ -100,13 +109,15 @@ class Details {
   ofCommand(lane, at) {
     const { commands, calls } = this.timeline.tables;
     const call = commands.call[at];
-    const flows = this.timeline.flowsOf({ lane, i: at - lane.first });
+    const flows = this.timeline.flows.of({ lane, i: at - lane.first });
     const earlier = flows.filter(({ target }) => target.lane.first + target.i === at).length;
     const of = (column, show) => (commands[column][at] < 0 ? "" : show(commands[column][at]));
     return [
       this.known(commands.layer[at]),
       [say("op type"), this.known(commands.op_type[at])],
+      [say("kernel"), this.known(commands.kernel[at])],
       [say("role"), this.known(commands.role[at])],
+      [say("bound"), commands.bound[at] < 0 ? "" : say(page.timeline.bounds[commands.bound[at]])],
       [say("command index"), String(commands.index[at])],
       [say("duration"), commands.duration[at] < 0 ? say("never closed") : format.duration(commands.duration[at])],
       [say("start"), format.instant(commands.start[at])],
@@ -150,9 +161,4 @@ class Details {
       ],
     });
   }
-}
-
-// The layer of a repeated block without its number, as profiler/report/patterns.py folds it.
-function pattern(layer) {
-  return layer.replace(/(^|[^0-9A-Za-z])[0-9]+(?=$|[^0-9A-Za-z])/g, "$1*");
 }

@@ -24,7 +24,7 @@ class DevicesStrip extends FirstCanvas {
 
   x(time) { return this.left + (time / this.span) * (this.width - this.left); }
 
-  text(code) { return code < 0 ? null : page.timeline.strings[code]; }
+  text(code) { return code < 0 ? null : page.strip.strings[code]; }
 
   box({ row, i, device }) {
     const left = this.x(device.start[i]), right = this.x(device.start[i] + Math.max(device.duration[i], 0));

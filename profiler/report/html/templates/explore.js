@@ -72,13 +72,12 @@ class Explorer {
       if (this.picker.value !== "") this.select(this.calls[Number(this.picker.value)], true);
     });
     const colour = document.getElementById("timeline-colour");
-    const { calls: rows, commands } = this.timeline.tables;
-    const useless = { submodule: !rows.rows, role: !commands.role.some((code) => code >= 0) };
+    const useless = uselessColourings(this.timeline.tables);
     for (const option of [...colour.options]) if (useless[option.value]) option.remove();
     this.timeline.setMode(colour.value);
     colour.addEventListener("change", () => this.timeline.setMode(colour.value));
     const counters = document.getElementById("timeline-counters");
-    counters.parentElement.hidden = !this.timeline.lanes.some((lane) => lane.kind === "counters");
+    counters.parentElement.hidden = !this.timeline.lanes.some((lane) => lane.kind === "counters" && lane.category !== "bytes");
     counters.addEventListener("change", () => {
       this.timeline.counters = counters.checked;
       this.timeline.arrange();
@@ -196,7 +195,8 @@ class Explorer {
     cancelAnimationFrame(this.glide);
     this.target = null;
     this.timeline.canvas.setPointerCapture(event.pointerId);
-    this.drag = { x: event.offsetX, moved: false, ...this.timeline.view };
+    const measured = this.measure?.begins(event) ?? null;
+    this.drag = { measured, x: event.offsetX, moved: false, ...this.timeline.view };
   }
 
   move(event) {
@@ -206,6 +206,7 @@ class Explorer {
     if (!drag.moved && Math.abs(by) < 4) return;
     drag.moved = true;
     this.hover(null);
+    if (drag.measured !== null) return this.measure.drag(drag.measured, event);
     this.timeline.canvas.classList.add("dragging");
     this.timeline.view = { begin: drag.begin, end: drag.end };
     this.pan(-by / this.timeline.width);
@@ -217,7 +218,7 @@ class Explorer {
     this.timeline.canvas.classList.remove("dragging");
     if (!drag || drag.moved) return;
     const found = this.under(event.offsetX, event.offsetY);
-    if (found) this.select(found, !["commands", "counters"].includes(found.lane.kind));
+    if (found && found.lane.kind !== "use") this.select(found, !["commands", "counters"].includes(found.lane.kind));
     else this.clear();
     this.timeline.draw();
   }
@@ -244,7 +245,9 @@ class Explorer {
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey) return;
+    if (this.measure.key(event)) return event.preventDefault();
+    if (event.altKey) return;
     const actions = {
       ArrowLeft: () => this.pan(-0.15), a: () => this.pan(-0.15),
       ArrowRight: () => this.pan(0.15), d: () => this.pan(0.15),
@@ -252,11 +255,20 @@ class Explorer {
       ArrowDown: () => this.zoom(1.7), s: () => this.zoom(1.7), "-": () => this.zoom(1.7),
       "0": () => this.reset(), Home: () => this.reset(),
       "]": () => this.toCall(1), "[": () => this.toCall(-1),
+      m: () => this.measure.toggle(), p: () => this.pinSelected(),
+      n: () => this.finder.step(1), N: () => this.finder.step(-1),
+      l: () => this.finder.longer(1), L: () => this.finder.longer(-1),
     };
     const action = actions[event.key];
     if (!action) return;
     event.preventDefault();
     action();
+  }
+
+  // Pin the lane of what is selected, or of what is under the pointer.
+  pinSelected() {
+    const lane = (this.timeline.selected ?? this.timeline.hovered)?.lane;
+    if (lane) this.timeline.pin(lane);
   }
 
   // Select an event and bring it into the window, as close as it needs to be seen.
@@ -299,6 +311,7 @@ class Explorer {
     const placed = timeline.placed.find((entry) => y >= entry.y && y < entry.y + entry.height);
     if (!placed) return null;
     const { lane } = placed;
+    if (lane.kind === "use") return { lane, i: Math.floor(x) };
     if (lane.kind === "counters") {
       const i = lane.startsBefore(timeline.time(x)) - 1;
       return i < 0 ? null : { lane, i };

@@ -111,11 +111,9 @@ async function redrawAll() {
 
 // Below a figure, what it has to do with the choice.
 function drawFigureScope(place, scope) {
-  let line = place.nextElementSibling;
-  if (!line?.classList.contains("scope")) {
-    if (!scope) return;
-    place.after((line = element("p", { class: "scope" })));
-  }
+  if (!place.scopeLine && !scope) return;
+  if (!place.scopeLine) place.after((place.scopeLine = element("p", { class: "scope" })));
+  const line = place.scopeLine;
   line.textContent = scope;
   line.hidden = !scope;
 }
@@ -129,7 +127,10 @@ async function drawFigure(place, theme) {
   place.style.minHeight = `${layout.height}px`;
   const config = { displayModeBar: false, responsive: false }, width = place.clientWidth;
   await Plotly.react(place, fittedData(data, width), fitted(data, layout, width), config);
-  if (!place.hasAttribute("data-clicks")) startClicks(place);
+  if (!place.hasAttribute("data-clicks")) {
+    startClicks(place);
+    place.after(figureButton(place));
+  }
   place.toggleAttribute("data-clicks", true);
 }
 

@@ -15,11 +15,41 @@ function startFindings(explorer, tables, choice) {
     });
   }
   const draw = () => {
-    for (const finding of document.querySelectorAll(".finding")) drawChooser(finding, choice);
+    for (const finding of document.querySelectorAll(".finding")) {
+      drawChooser(finding, choice);
+      drawTaking(finding, explorer);
+    }
   };
   choice.follow(draw);
   whenSpoken(draw);
   draw();
+}
+
+// Links to findings of the page: `#finding=unfused_attention`, and `.2` behind the second of a rule.
+function findingKey(article) {
+  const { rule } = article.dataset, same = [...document.querySelectorAll(`article.finding[data-rule="${rule}"]`)], at = same.indexOf(article);
+  return at ? `${rule}.${at + 1}` : rule;
+}
+
+// The finding of such a link, undefined where the page has none.
+function findingOf(key) { return [...document.querySelectorAll("article.finding[id]")].find((article) => findingKey(article) === key); }
+
+function showFinding(article) {
+  for (const other of document.querySelectorAll(".finding.linked")) other.classList.remove("linked");
+  article.classList.add("linked");
+  article.tabIndex = -1;
+  article.scrollIntoView({ behavior: "instant", block: "center" });
+  article.focus({ preventScroll: true });
+}
+
+// Buttons that copy a finding, and the address that leads to it.
+function drawTaking(article, explorer) {
+  if (!article.id) return;
+  article.querySelector(".taking")?.remove();
+  const take = (label, text) => element("button", { type: "button", class: "quiet save", onclick: ({ currentTarget }) => copiedBy(currentTarget, text()) }, label);
+  article.append(element("p", { class: "taking" },
+    take(say("Copy link"), () => explorer.address.of(article)),
+    take(say("Copy as Markdown"), () => `${findingMarkdown(article)}\n\n<${explorer.address.of(article)}>`)));
 }
 
 // A button for everything that a finding is about, at once.

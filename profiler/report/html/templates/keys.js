@@ -8,8 +8,10 @@ function startKeys(bar, explorer) {
     f: () => bar.toMatch(1),
     F: () => bar.toMatch(-1),
     "?": () => showKeys(card),
+    g: () => explorer.finder.field.focus(),
     Escape: () => {
-      if (bar.choice.active) bar.choice.clear();
+      if (explorer.measure.edges) explorer.measure.set(null);
+      else if (bar.choice.active) bar.choice.clear();
       else if (document.activeElement === explorer.timeline.canvas) explorer.reset();
     },
   };
@@ -38,6 +40,13 @@ function showKeys(card) {
     ["↑ ↓  W S  + −", say("timeline: closer, farther")],
     ["0", say("timeline: the whole run")],
     ["[  ]", say("timeline: previous, next call")],
+    ["g", say("find a kernel, layer or module in the timeline")],
+    ["n  N", say("timeline: next, previous of what was found")],
+    ["l  L", say("timeline: the longest command, the one after it, back")],
+    ["m", say("timeline: measure what is selected, or the middle")],
+    ["Shift + ← →", say("timeline: move the end of the measure, with Alt its begin")],
+    [say("Shift + drag"), say("timeline: measure")],
+    ["p", say("timeline: pin the lane of what is selected, or let it go")],
     [say("Shift + click"), say("add it to the filter")],
   ];
   const title = say("Keys");

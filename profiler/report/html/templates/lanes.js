@@ -71,30 +71,50 @@ class Lane {
   }
 }
 
-// Where each lane stands: bands of devices, each with a heading and its lanes, from the top.
-function laidOut(lanes, collapsed, { compact, counters }) {
+// Where each lane stands: bands with a heading and their lanes, from the top: what was pinned, then each
+// device, then the curves of all devices.
+function laidOut(lanes, collapsed, { compact, counters, pinned }) {
   const bands = [];
   let y = RULER;
-  for (const lane of lanes) {
-    if (lane.kind === "counters" && !counters) continue;
+  for (const [key, lane] of inBands(lanes, counters, pinned)) {
     let band = bands[bands.length - 1];
-    if (!band || band.device !== lane.device) {
+    if (!band || band.key !== key) {
       if (band) y += 6;
-      band = { device: lane.device, y, lanes: [], collapsed: collapsed.has(lane.device) };
+      band = { key, device: BANDS[key] ? "" : key, title: titleOf(key), y, lanes: [], collapsed: collapsed.has(key) };
       bands.push(band);
-      y += lane.device ? HEADING : 4;
+      y += band.title ? HEADING : 4;
     }
-    if (band.collapsed && lane.kind !== "calls") continue;
+    if (band.collapsed && (lane.kind !== "calls" || BANDS[key])) continue;
     const height = compact && lane.rows > 1 ? Math.max(ROW / 2, 4) : ROW;
-    const tall = { calls: CALL_ROW, spans: SPAN_ROW, counters: COUNTER_ROW }[lane.kind] ?? height;
+    const tall = { calls: CALL_ROW, spans: SPAN_ROW, counters: COUNTER_ROW, use: COUNTER_ROW }[lane.kind] ?? height;
     band.lanes.push({ lane, y, row: tall, height: tall * lane.rows + 4 });
     y += tall * lane.rows + 4;
   }
   return { bands, height: y + 6 };
 }
+
+const BANDS = { "\0pinned": message("Pinned"), "\0curves": message("Use and memory") };
+
+function titleOf(key) { return BANDS[key] ? () => say(BANDS[key]) : key ? () => key : null; }
+
+// [key of its band, lane] of each lane that is seen.
+function inBands(lanes, counters, pinned) {
+  const curve = (lane) => lane.kind === "use" || (lane.kind === "counters" && lane.category === "bytes");
+  const found = [...pinned].map((lane) => ["\0pinned", lane]), curves = [];
+  for (const lane of lanes) {
+    if (pinned.has(lane)) continue;
+    if (curve(lane)) curves.push(["\0curves", lane]);
+    else if (lane.kind !== "counters" || counters) found.push([lane.device, lane]);
+  }
+  return [...found, ...curves];
+}
+
 const RULER = 26, HEADING = 26, ROW = 18, CALL_ROW = 28, SPAN_ROW = 18, COUNTER_ROW = 34;
 
-// Lanes of calls, spans and modules have names of ours; tracks have those of their producers.
+// Lanes of calls, spans, modules and curves have names of ours; tracks have those of their producers.
 function laneName({ kind, track }) {
-  return ["calls", "spans", "modules"].includes(kind) ? say(track) : track;
+  return ["calls", "spans", "modules", "use"].includes(kind) ? say(track) : track;
 }
+
+// The name of a lane in its band: with its device where lanes of several stand together.
+function nameIn(band, lane) { return !band.device && lane.device ? `${lane.device} ${laneName(lane)}` : laneName(lane); }

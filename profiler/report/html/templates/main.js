@@ -1,55 +1,4 @@
-// Start: theme, timeline, tables. Figures follow in figures.js, after the timeline is on screen.
-
-const THEMES = ["auto", "light", "dark"];
-const darkness = matchMedia("(prefers-color-scheme: dark)");
-const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], combined: {}, followers: [] };
-
-function currentTheme() {
-  if (report.printing) return "light";
-  return report.theme === "auto" ? (darkness.matches ? "dark" : "light") : report.theme;
-}
-
-function applyTheme() {
-  const theme = currentTheme();
-  document.documentElement.dataset.theme = theme;
-  document.getElementById("theme").textContent = {
-    auto: () => say("Theme: auto"), light: () => say("Theme: light"), dark: () => say("Theme: dark"),
-  }[report.theme]();
-  for (const follow of report.themed) follow(theme);
-}
-
-// Paper is light, and everything is drawn again for its width.
-function printed(printing) {
-  if (report.printing === printing) return;
-  report.printing = printing;
-  document.documentElement.classList.toggle("printing", printing);
-  unfoldParts(printing);
-  applyTheme();
-  report.timeline?.arrange();
-  report.timeline?.drawNow();
-}
-
-// On paper nothing can be unfolded: what is closed opens for as long as it is printed.
-function unfoldParts(printing) {
-  const found = printing ? ":is(details.part, details.bookkeeping):not([open])" : "details[data-unfolded]";
-  for (const part of document.querySelectorAll(found)) {
-    part.open = printing;
-    part.toggleAttribute("data-unfolded", printing);
-  }
-}
-
-function startTheme() {
-  document.getElementById("theme").addEventListener("click", () => {
-    report.theme = THEMES[(THEMES.indexOf(report.theme) + 1) % THEMES.length];
-    applyTheme();
-  });
-  darkness.addEventListener("change", applyTheme);
-  whenSpoken(applyTheme);
-  matchMedia("print").addEventListener("change", (event) => printed(event.matches));
-  addEventListener("beforeprint", () => printed(true));
-  addEventListener("afterprint", () => printed(false));
-  applyTheme();
-}
+// Start of what the page unpacks: timeline, tables. Figures follow in figures.js, when they are looked at.
 
 // The tables by key.
 function startTables(explorer, choice, combiner) {
@@ -77,16 +26,13 @@ function startTables(explorer, choice, combiner) {
 function startLegend(choice) {
   const legend = document.getElementById("timeline-legend");
   const draw = () => {
-    const { mode } = report.timeline;
-    const pairs = Object.entries(page.palette[
-      { submodule: "submodules", role: "roles", category: "categories" }[mode]
-    ]);
+    const { mode, tables } = report.timeline;
     const categories = new Set(page.timeline.lanes.flatMap((lane) => lane.category.split(", ")));
-    const wanted = pairs.filter(([name]) => (mode === "category" ? categories.has(name) : choice.exists(mode, name)));
+    const seen = ([, name, value]) => (mode === "category" ? categories.has(name) : value === undefined || choice.exists(mode, value));
     const focused = [...legend.children].findIndex((entry) => entry.contains(document.activeElement));
-    legend.replaceChildren(...wanted.map(([name, pair]) => element("li", {},
-      DIMENSIONS.includes(mode) && choice.exists(mode, name)
-        ? pickButton(choice, { [mode]: name }, swatch(pair), name) : [swatch(pair), name])));
+    legend.replaceChildren(...colourEntries(mode, tables).filter(seen).map(([pair, name, value]) => element("li", {},
+      DIMENSIONS.includes(mode) && choice.exists(mode, value)
+        ? pickButton(choice, { [mode]: value }, swatch(pair), name) : [swatch(pair), name])));
     if (focused >= 0) legend.children[focused]?.querySelector("button")?.focus();
   };
   document.getElementById("timeline-colour").addEventListener("change", draw);
@@ -95,18 +41,7 @@ function startLegend(choice) {
   draw();
 }
 
-// The parser has read all of the file: the scripts run before the packed columns, behind what they draw first.
-function whenParsed() {
-  if (document.readyState !== "loading") return Promise.resolve();
-  return new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
-}
-
 async function start() {
-  startTheme();
-  startSpeech();
-  startContents();
-  startFirstScreen();
-  await whenParsed();
   const packed = await packedTables();
   const tables = Object.fromEntries(page.timeline.tables.map((name) => [name, packed(name)]));
   report.timeline = new Timeline(tables, currentTheme());
@@ -123,10 +58,14 @@ async function start() {
   const explorer = new Explorer(report.timeline, new Details(report.timeline, combiner));
   const choice = report.choice = new Choice(report.timeline, combiner);
   const bar = new ChosenBar(choice, explorer);
-  explorer.details.offer = (found) => choiceButtons(choice, report.timeline, found);
+  explorer.details.offer = (found) => [flowButtons(explorer, found), choiceButtons(choice, report.timeline, found)].filter(Boolean);
+  explorer.measure = new Measure(explorer);
+  explorer.finder = new Finder(explorer, choice);
   startLegend(choice);
   const shown = startTables(explorer, choice, combiner);
   startPerfetto();
+  startExports();
+  startTimelineTable(report.timeline, explorer);
   startFindings(explorer, shown, choice);
   startKeys(bar, explorer);
   explorer.address = new Address(choice, explorer);
@@ -136,8 +75,4 @@ async function start() {
 }
 
 const started = start();
-started.catch((error) => {
-  document.getElementById("timeline-status").textContent =
-    say("The timeline could not be drawn ({error}): open this page in a current browser.", { error: error.message });
-  throw error;
-});
+started.catch(couldNotOpen);

@@ -20,7 +20,6 @@ class Paints {
     this.inks = [];
     this.words = []; // the fills as a little-endian image has them, transparent
     this.known = new Map();
-    const named = page.palette[mode === "submodule" ? "submodules" : mode === "role" ? "roles" : ""];
     const { calls, commands } = tables;
     const text = page.timeline.strings;
     this.calls = Uint16Array.from({ length: calls.rows }, (_, i) =>
@@ -29,16 +28,15 @@ class Paints {
       this.calls[tables.modules.call[i]] + 2);
     const categories = page.timeline.categories.map((name) => this.key(page.palette.categories[name]));
     this.bases = Uint16Array.from(commands.category, (code) => categories[code]);
-    if (named) this.paint(named, mode, text);
+    this.paint(colouring(mode, tables));
   }
 
-  paint(named, mode, text) {
-    const { calls, commands } = this.tables;
-    const keys = text.map((name) => (Object.hasOwn(named, name) ? this.key(named[name]) : -1));
-    for (let i = 0; i < commands.rows; i++) {
-      const call = commands.call[i];
-      const code = mode === "role" ? commands.role[i] : call < 0 ? -1 : calls.submodule[call];
-      if (code >= 0 && keys[code] >= 0) this.bases[i] = keys[code];
+  paint(how) {
+    if (!how) return;
+    const keys = Array.from(how.pairs, (pair) => (pair ? this.key(pair) : -1)), rest = how.rest ? this.key(how.rest) : -1;
+    for (let i = 0; i < this.tables.commands.rows; i++) {
+      const code = how.code(i), key = code >= 0 ? keys[code] ?? -1 : -1;
+      if (key >= 0 || rest >= 0) this.bases[i] = key >= 0 ? key : rest;
     }
   }
 

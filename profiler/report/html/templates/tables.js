@@ -27,7 +27,7 @@ class DataTable {
     this.sums = totals ? element("tfoot") : null; // rows of the whole run, whatever is chosen
     const table = element("table", {}, this.caption, element("thead", {}, this.head), this.rows, this.sums ?? "");
     const tools = element("div", { class: "tools" }, this.searchBox(search), this.variantPicker(variants), this.count);
-    const foot = element("div", { class: "foot" }, this.more, this.seen.button), place = element("div", { class: "scroll" }, table);
+    const foot = element("div", { class: "foot" }, this.more, this.seen.button, this.exports()), place = element("div", { class: "scroll" }, table);
     holder.append(search || variants ? tools : "", this.scope, place, foot);
     this.seen.watch(place);
     choice?.follow(() => this.draw());
@@ -53,9 +53,24 @@ class DataTable {
     });
   }
 
+  // Buttons that save and copy the table; what they do is in exports.js, which comes later.
+  exports() {
+    const copy = (button) => choosing.then(() => copiedBy(button, markdownOf(this)));
+    this.saving = element("button", { type: "button", class: "quiet save", onclick: () => choosing.then(() => tableSaved(this)) }, "CSV");
+    this.copying = element("button", { type: "button", class: "quiet save", onclick: (event) => copy(event.currentTarget) }, "Markdown");
+    return element("span", { class: "saves" }, this.saving, this.copying);
+  }
+
+  // Rows that are saved: all that the search and the filter keep.
+  savedRows() { return this.found(); }
+
   // What stands around the rows, in the reader's language.
   speak() {
     const name = say(this.name);
+    for (const [button, text] of [[this.saving, say("Save {name} as CSV", { name })], [this.copying, say("Copy {name} as Markdown", { name })]]) {
+      button.title = text;
+      button.setAttribute("aria-label", text);
+    }
     this.caption.textContent = name;
     this.seen.label();
     if (this.searched) {

@@ -8,15 +8,20 @@ class Timeline {
     this.tables = tables;
     this.text = page.timeline.strings;
     this.lanes = page.timeline.lanes.map((entry) => new Lane(entry, tables[entry.kind]));
+    this.lanes.push(...useLanes(this));
+    this.flows = new Flows(this);
     this.body = document.getElementById("timeline-body");
     this.canvas = this.body.querySelector(".lanes");
     this.overview = this.body.querySelector(".overview");
     this.labelColumn = this.body.querySelector(".labels");
-    this.collapsed = new Set();
+    this.collapsed = new Set(); // bands
+    this.pinned = new Set(); // lanes
+    this.overlays = []; // what draws over the lanes
     this.span = Math.max(page.timeline.span, 1);
     this.margin = this.span * 0.004;
     this.view = this.whole();
     this.mode = "submodule";
+    this.tinted = true;
     this.counters = false;
     this.choosing = false;
     this.hovered = this.selected = null;
@@ -38,6 +43,7 @@ class Timeline {
 
   setMode(mode) {
     this.mode = mode;
+    this.tinted = mode === "submodule";
     this.setTheme(this.theme);
     this.draw();
   }
@@ -54,7 +60,7 @@ class Timeline {
   arrange() {
     const rows = this.lanes.reduce((sum, lane) => sum + lane.rows, 0);
     const { bands, height } = laidOut(this.lanes, this.collapsed, {
-      compact: rows > 60, counters: this.counters,
+      compact: rows > 60, counters: this.counters, pinned: this.pinned,
     });
     this.bands = bands;
     this.height = height;
@@ -75,37 +81,57 @@ class Timeline {
 
   bandLabels(band) {
     const hardware = page.timeline.devices[band.device];
-    const heading = band.device && element(
+    const heading = band.title && element(
       "button",
       {
-        type: "button", class: "device", "aria-expanded": String(!band.collapsed),
-        style: { top: `${band.y}px` }, title: [band.device, hardware].filter(Boolean).join(": "),
-        onclick: () => this.toggle(band.device),
+        type: "button", class: "device", "aria-expanded": String(!band.collapsed), "data-band": band.key,
+        style: { top: `${band.y}px` }, title: [band.title(), hardware].filter(Boolean).join(": "),
+        onclick: () => this.toggle(band.key),
       },
-      element("span", { class: "name" }, band.device),
+      element("span", { class: "name" }, band.title()),
       hardware ? element("span", { class: "hardware" }, hardware) : null,
     );
-    const labels = band.lanes.map(({ lane, y, height }) => {
-      const hidden = lane.deepest - lane.rows, name = laneName(lane);
-      const about = lane.kind === "modules" ? say("stretches of commands whose layers begin alike") : lane.category;
-      const title = [
-        about ? `${name} (${about})` : name,
-        hidden && say("{count} deeper rows share the last", { count: hidden }),
-      ].filter(Boolean).join(", ");
-      return element(
-        "div",
-        { class: `lane ${lane.kind}`, style: { top: `${y}px`, height: `${height}px` }, title },
-        element("span", {}, hidden ? `${name} +${hidden}` : name),
-      );
-    });
-    return element("div", {}, heading || null, labels);
+    return element("div", {}, heading || null, band.lanes.map((placed) => this.laneLabel(band, placed)));
   }
 
-  toggle(device) {
-    if (!this.collapsed.delete(device)) this.collapsed.add(device);
+  laneLabel(band, { lane, y, height }) {
+    const hidden = lane.deepest - lane.rows, name = nameIn(band, lane);
+    const about = lane.kind === "modules" ? say("stretches of commands whose layers begin alike") : lane.category;
+    const title = [
+      about ? `${name} (${about})` : name,
+      hidden && say("{count} deeper rows share the last", { count: hidden }),
+    ].filter(Boolean).join(", ");
+    return element(
+      "div",
+      { class: `lane ${lane.kind}`, style: { top: `${y}px`, height: `${height}px` }, title },
+      element("span", {}, hidden ? `${name} +${hidden}` : name), this.pinButton(lane, name),
+    );
+  }
+
+  pinButton(lane, name) {
+    const pinned = this.pinned.has(lane);
+    return element("button", {
+      type: "button", class: "pin", "aria-pressed": String(pinned),
+      title: pinned ? say("Let go of {name}", { name }) : say("Pin {name} to the top", { name }),
+      "aria-label": say("Pin {name} to the top", { name }), onclick: () => this.pin(lane),
+    }, element("span", { "aria-hidden": "true" }, pinned ? "◆" : "◇"));
+  }
+
+  // Keep a lane above all devices, or put it back.
+  pin(lane) {
+    if (!this.pinned.delete(lane)) this.pinned.add(lane);
+    const focused = this.labelColumn.contains(document.activeElement);
+    this.arrange();
+    if (!focused) return;
+    const at = this.placed.findIndex((entry) => entry.lane === lane);
+    this.labelColumn.querySelectorAll("button.pin")[at]?.focus();
+  }
+
+  toggle(key) {
+    if (!this.collapsed.delete(key)) this.collapsed.add(key);
     this.arrange();
     const buttons = [...this.labelColumn.querySelectorAll("button.device")];
-    buttons.find((button) => button.firstChild.textContent === device)?.focus();
+    buttons.find((button) => button.dataset.band === key)?.focus();
   }
 
   x(time) { return ((time - this.view.begin) / (this.view.end - this.view.begin)) * this.width; }
@@ -146,7 +172,7 @@ class Timeline {
 
   drawGround(context) {
     for (const band of this.bands) {
-      if (!band.device) continue;
+      if (!band.title) continue;
       context.fillStyle = this.inks.band;
       context.fillRect(0, band.y, this.width, HEADING - 2);
     }
@@ -225,7 +251,7 @@ class Timeline {
 
   // All lanes: bars, then narrower events of all lanes in one image, then names.
   drawLanes(context) {
-    const shown = this.placed.filter(({ lane }) => lane.kind !== "counters");
+    const shown = this.placed.filter(({ lane }) => !["counters", "use"].includes(lane.kind));
     const rows = shown.reduce((sum, { lane }) => sum + lane.rows, 0), labels = [];
     if (this.cover?.width !== this.width || this.cover.rows !== rows) this.cover = new Cover(this.width, rows);
     this.cover.clear();
@@ -245,7 +271,10 @@ class Timeline {
       }
     }
     for (const [lane, names] of labels) this.drawNames(context, lane, names);
-    for (const placed of this.placed) if (placed.lane.kind === "counters") this.drawCounter(context, placed);
+    for (const placed of this.placed) {
+      if (placed.lane.kind === "counters") this.drawCounter(context, placed);
+      if (placed.lane.kind === "use") placed.lane.draw(context, placed);
+    }
   }
 
   drawNames(context, lane, names) {
@@ -264,7 +293,7 @@ class Timeline {
     if (lane.kind === "calls") return this.paints.calls[at];
     if (lane.kind === "modules") return this.paints.modules[at];
     if (lane.kind === "spans") return 0;
-    if (this.mode !== "submodule") return this.paints.bases[at];
+    if (!this.tinted) return this.paints.bases[at];
     return this.paints.bases[at] + ((this.tables.commands.layer[at] * 7 + 3) % TINTS.length);
   }
 
@@ -293,8 +322,9 @@ class Timeline {
       if (!box) continue;
       context.lineWidth = 1.5;
       context.strokeRect(box.left - 0.5, box.top - 0.5, Math.max(box.right - box.left, 2), box.tall);
-      if (mark.lane.kind === "commands") this.drawFlows(context, mark);
+      if (mark.lane.kind === "commands") this.flows.draw(context, mark);
     }
+    for (const overlay of this.overlays) overlay(context);
   }
 
   // Where an event stands on the canvas, null where its lane is not shown.
@@ -303,37 +333,5 @@ class Timeline {
     if (!placed) return null;
     const top = placed.y + 2 + (lane.row[i] ?? 0) * placed.row;
     return { left: this.x(lane.start(i)), right: this.x(lane.end(i)), top, tall: placed.row - 1 };
-  }
-
-  // The dependencies of a command: {source, target} as events.
-  flowsOf({ lane, i }) {
-    const { flows } = this.tables, at = lane.first + i, found = [];
-    for (let k = 0; k < flows.rows; k++) {
-      if (flows.source[k] !== at && flows.target[k] !== at) continue;
-      found.push({ source: this.event(flows.source[k]), target: this.event(flows.target[k]) });
-    }
-    return found;
-  }
-
-  event(at) {
-    const lane = this.lanes.find(
-      (entry) => entry.kind === "commands" && at >= entry.first && at < entry.first + entry.count,
-    );
-    return { lane, i: at - lane.first };
-  }
-
-  // A curve from the end of what was waited for to the begin of what waited.
-  drawFlows(context, mark) {
-    context.lineWidth = 1.2;
-    for (const { source, target } of this.flowsOf(mark)) {
-      const from = this.box(source), to = this.box(target);
-      if (!from || !to) continue;
-      const bend = Math.min(Math.max(Math.abs(to.left - from.right) / 2, 14), 60);
-      const y0 = from.top + from.tall / 2, y1 = to.top + to.tall / 2;
-      context.beginPath();
-      context.moveTo(from.right, y0);
-      context.bezierCurveTo(from.right + bend, y0, to.left - bend, y1, to.left, y1);
-      context.stroke();
-    }
   }
 }

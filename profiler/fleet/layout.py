@@ -118,6 +118,11 @@ def make_dataset(storage: Storage) -> None:
     """Make an empty data set where there is none. Raises InputError where one of another version
     is there."""
     if not _has(storage, DATASET):
+        if not storage.is_empty():
+            raise InputError(
+                f"{storage.place} holds other things and is no data set of runs: name a folder "
+                "that is empty or not there, before the runs"
+            )
         storage.create(
             DATASET, msgspec.json.encode(_Dataset(schema_version=SCHEMA_VERSION)) + b"\n"
         )

@@ -48,6 +48,9 @@ class Storage(Protocol):
     def size(self, name: str) -> int:
         """Bytes of a file. Raises FileNotFoundError."""
 
+    def is_empty(self) -> bool:
+        """Whether nothing is at the place, or no place."""
+
     def input(self, name: str) -> str | io.BytesIO:
         """What Polars reads a Parquet file from. Raises FileNotFoundError."""
 
@@ -128,6 +131,15 @@ class LocalStorage:
     def size(self, name: str) -> int:
         return (self.folder / name).stat().st_size
 
+    def is_empty(self) -> bool:
+        try:
+            with os.scandir(self.folder) as entries:
+                return all(entry.name.startswith(".") for entry in entries)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            raise _not_readable(self.place, "", error) from error
+
     def input(self, name: str) -> str:
         return str(self.folder / name)
 
@@ -200,6 +212,14 @@ class RemoteStorage:
 
     def size(self, name: str) -> int:
         return int(self.filesystem.size(self._path(name)))
+
+    def is_empty(self) -> bool:
+        try:
+            return not self.filesystem.ls(self.root, detail=False)
+        except FileNotFoundError:
+            return True
+        except Exception as error:
+            raise _not_readable(self.place, "", error) from error
 
     def input(self, name: str) -> io.BytesIO:
         return io.BytesIO(self.read(name))

@@ -21,7 +21,7 @@ from profiler.analysis.assembly import assembled
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.result import Analysis
 from profiler.analysis.selection import Selection
-from profiler.errors import OutputError
+from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.files import write_atomically
 from profiler.fleet.columns import RUNS, SCHEMA_VERSION
 from profiler.fleet.commits import commit_of
@@ -37,7 +37,8 @@ __all__ = [
     "SUMMARY_NAME",
     "Summary",
     "read_summary",
-    "summarize_bundle",
+    "summarize_analysis",
+    "summarize_recorded",
     "summarized",
     "summary_of",
     "write_summary",
@@ -151,19 +152,33 @@ def read_summary(bundle: Path, key: str) -> Summary | None:
     return found if found.manifest == manifest_digest(bundle) else None
 
 
-def summarize_bundle(analysis: Analysis, source: Source, *, began_here: bool = False) -> bool:
+def summarize_analysis(analysis: Analysis, source: Source) -> bool:
     """Write the summary of an analysis of a whole run into its bundle, unless a current one is
-    there; what this knows of the program's commit stays. `began_here`: the program ran in this
-    folder just now, so its commit is that of here."""
+    there; the commit that an older one names stays. Whether the bundle has one now."""
     if source.kind is not Kind.BUNDLE or source.origin is not None or analysis.run.selection:
         return False
-    key = key_of(source)
-    before = _read(source.path)
-    if before is not None and read_summary(source.path, key) is not None:
-        return True
-    known = before.run.get("commit") if before is not None else None
-    commit = known or (commit_of(Path.cwd()) if began_here else None)
-    return write_summary(source.path, summary_of(analysis, source, key=key, commit=commit))
+    try:
+        key = key_of(source)
+        if read_summary(source.path, key) is not None:
+            return True
+        before = _read(source.path)
+        commit = None if before is None else before.run.get("commit")
+        return write_summary(source.path, summary_of(analysis, source, key=key, commit=commit))
+    except InputError:  # a file went meanwhile: the report stands without
+        return False
+
+
+def summarize_recorded(bundle: Path, folder: Path) -> bool:
+    """Write the summary of a bundle that a program in `folder` has just recorded, with the commit
+    there, or add that to the one which is there. Whether it could be."""
+    source = Source(bundle, Kind.BUNDLE)
+    try:
+        key = key_of(source)
+        found = read_summary(bundle, key) or summarized(source, key=key)
+        told = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
+        return write_summary(bundle, msgspec.structs.replace(found, run=told))
+    except ProfilerError:  # who analyzes the bundle is told what is wrong with it
+        return False
 
 
 def _read(bundle: Path) -> Summary | None:

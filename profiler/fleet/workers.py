@@ -81,7 +81,7 @@ def _of_cluster(
     items: Sequence[_Item],
     shared: tuple[Any, ...],
 ) -> Iterator[tuple[int, _Result | Lost]]:
-    given = [client.scatter(value, broadcast=True, hash=False) for value in shared]
+    given = [client.submit(_itself, value, pure=False) for value in shared]  # sent once a worker
     numbers: dict[str, int] = {}
 
     def submit(number: int) -> Any:
@@ -135,6 +135,11 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def _itself(value: _Item) -> _Item:
+    """A task, so that what a worker took with it is made again."""
+    return value
 
 
 def _digest(item: object) -> str:

@@ -92,7 +92,7 @@ def _of_cluster(
     rest = iter(range(len(items)))
     ahead = _AHEAD * max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
     first = [submit(number) for _, number in zip(range(ahead), rest, strict=False)]
-    done = distributed.as_completed(first)
+    done = distributed.as_completed(first, loop=client.loop)
     for future in done:
         number = numbers.pop(future.key)
         if future.status == "finished":

@@ -29,6 +29,7 @@ from profiler.sources.resolve import Kind, Source, resolve
 __all__ = ["Outcome", "State", "Wishes", "add", "found_runs", "known_runs", "outcome_of"]
 
 _BATCH_RUNS = 500
+_ATTEMPTS = 5  # snapshots, until no compaction removes a file of one
 _BATCH_S = 10.0  # so that little is lost when this is killed
 
 
@@ -118,9 +119,9 @@ def found_runs(
 
 def known_runs(storage: Storage) -> frozenset[str]:
     """The keys of all runs that count."""
-    for _ in range(5):
-        files = snapshot(storage)
+    for _ in range(_ATTEMPTS):
         try:
+            files = snapshot(storage)
             rows = scan(storage, "runs", files.runs).select("run", "batch", "time_ns")
             return frozenset(counted_runs(rows, files.removed).select("run").collect()["run"])
         except FileNotFoundError:

@@ -157,7 +157,8 @@ def check_dataset(storage: Storage) -> None:
 
 def snapshot(storage: Storage) -> Snapshot:
     """What counts now. Loose files are listed before the generation is read: what a compaction
-    merges meanwhile is in the generation, and no file is in neither."""
+    merges meanwhile is in the generation, and no file is in neither. Raises FileNotFoundError as
+    `newest_generation` does: ask again."""
     listed = {table: storage.names(table) for table in TABLES}
     removals = [name for name in storage.names(REMOVED) if name.endswith(".json")]
     generation = newest_generation(storage)
@@ -174,7 +175,7 @@ def snapshot(storage: Storage) -> Snapshot:
         name
         for names in listed.values()
         for name in names
-        if _is(_MERGED, name) and name not in merged
+        if _is(_MERGED, name) and name not in merged and name not in replaced
     ]
     return Snapshot(
         generation=generation,
@@ -188,16 +189,14 @@ def snapshot(storage: Storage) -> Snapshot:
 
 def newest_generation(storage: Storage) -> Generation:
     """The generation that counts; number 0, without a file, before the first compaction. Raises
-    InputError where it is damaged."""
+    InputError where it is damaged, FileNotFoundError where several newer ones came meanwhile."""
     names = [name for name in storage.names(GENERATIONS) if _GENERATION.fullmatch(_last(name))]
-    for name in reversed(names):
-        try:
-            return msgspec.json.decode(storage.read(name), type=Generation)
-        except FileNotFoundError:  # it is old, and a compaction has just removed it
-            continue
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{storage.place}/{name} is damaged ({error}): restore it") from error
-    return Generation(number=0)
+    if not names:
+        return Generation(number=0)
+    try:
+        return msgspec.json.decode(storage.read(names[-1]), type=Generation)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{storage.place}/{names[-1]} is damaged ({error}): restore it") from error
 
 
 def merged_number(name: str) -> int | None:

@@ -138,7 +138,7 @@ def bundles(tmp_path_factory):
 
 
 def test_workers_of_which_one_is_killed(bundles, tmp_path, monkeypatch):
-    """Two worker processes, one killed while it reads a bundle: after sorting by key the data set is
+    """Two worker processes, one killed while it reads a bundle: sorted by key, the data set is
     the one that a single process makes; a bad bundle is a row and no stop."""
     pytest.importorskip("distributed", reason="needs the fleet extra: distributed")
     traces, mark = bundles / "traces", tmp_path / "mark"

@@ -23,7 +23,7 @@ from profiler.fleet.layout import Snapshot, check_dataset, partition, snapshot
 from profiler.fleet.metric_names import MetricName, full_name, metric_name
 from profiler.fleet.storage import Storage, open_storage
 
-__all__ = ["Dataset", "counted_runs", "scan"]
+__all__ = ["Dataset", "Where", "counted_runs", "scan"]
 
 _Answer = TypeVar("_Answer")
 _ATTEMPTS = 5  # snapshots, until no compaction removes a file of one

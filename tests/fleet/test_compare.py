@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import polars as pl
 import pytest
 
 from profiler.fleet.compare import Verdict, compare
@@ -56,7 +57,7 @@ def test_by_hardware(place):
         ("28", A100): (Verdict.NEEDS_MORE, 3),
         ("20", MI300X): (Verdict.ALONE, 20),
     }
-    row = compared.rows.row(by_predicate=compared.rows["verdict"] == "faster", named=True)
+    row = compared.rows.row(by_predicate=pl.col("verdict") == "faster", named=True)
     assert row["ratio_low"] < 0.8 < row["ratio_high"]
     unknown, bad = compared.apart
     assert [one.field for one in unknown.why] == ["cache"]
@@ -64,7 +65,7 @@ def test_by_hardware(place):
 
 
 def test_assumed_and_ignored_fields(place):
-    """An unknown field that is taken to agree lets its run count; one that is ignored may differ."""
+    """An unknown field that is taken to agree lets its run count; an ignored one may differ."""
     data = Dataset(place)
     assert _verdicts(compare(data, "hardware", assume_same=("cache",)))[
         ("28", "1 × NVIDIA H100")

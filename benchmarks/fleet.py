@@ -1,11 +1,11 @@
 """Data sets of runs: adding bundles, comparing, and where it bends.
 
-    python -m benchmarks.fleet add BUNDLE [--copies 20] [--workers 2]
-    python -m benchmarks.fleet questions [--runs 10000] [--rows 100]
+    python benchmarks/fleet.py add BUNDLE [--copies 20] [--workers 2]
+    python benchmarks/fleet.py questions [--runs 10000] [--rows 100]
 
 `add` takes copies of one bundle, each with other times, and says how many a minute and core it adds
 with summaries and without: processor time of the whole process. `questions` makes a simulated data
-set and asks it, each question in a process of its own: wall time, processor time, memory at its peak.
+set and asks it, each question in a process of its own: wall time, processor time, peak of memory.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import checkout  # noqa: F401  (finds the project)
 import numpy as np
 
 HOUR = 3_600_000_000_000

@@ -19,10 +19,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import checkout  # noqa: F401  (finds the project)
 import numpy as np
+from msgspec import structs
 
 HOUR = 3_600_000_000_000
 _ASK = """
@@ -139,8 +141,8 @@ def simulate(storage: object, runs: int, rows: int) -> None:
                 )
                 for row, value in enumerate(values[number].tolist())
             )
-            object.__setattr__(one.summary, "metrics", (*one.summary.metrics, *more))
-            some.append(one)
+            summary = structs.replace(one.summary, metrics=(*one.summary.metrics, *more))
+            some.append(replace(one, summary=summary))
         filled(storage, some)
 
 

@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,14 @@ from pathlib import Path
 
 import checkout  # noqa: F401  (finds the project)
 import numpy as np
+import polars as pl
 from msgspec import structs
+
+from profiler.events import NO_CALL, ROOT_DEVICE, Call, Span, Track
+from profiler.sources.load import load
+from profiler.table.run import Run
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder, CommandColumns
 
 HOUR = 3_600_000_000_000
 _ASK = """
@@ -65,8 +71,9 @@ def main() -> None:
 
 def measure_adding(bundle: Path, copies: int, workers: int, folder: Path) -> None:
     """Add copies without a summary, then the same ones to another data set with theirs."""
+    run = load(bundle)
     for number in range(copies):
-        copied(bundle, folder / "traces" / f"run{number:04d}", number)
+        copied(run, folder / "traces", number)
     for label, place in (("without summaries", "one"), ("with summaries", "two")):
         began, before = time.perf_counter(), cpu_seconds()
         command = [sys.executable, "-m", "profiler", "fleet", "add", str(folder / place)]
@@ -79,14 +86,40 @@ def measure_adding(bundle: Path, copies: int, workers: int, folder: Path) -> Non
         )
 
 
-def copied(bundle: Path, place: Path, number: int) -> None:
-    """A copy whose calls, as the manifest has them, began an hour later each: another run."""
-    shutil.copytree(bundle, place, ignore=shutil.ignore_patterns("report*", "summary.json"))
-    path = place / "manifest.json"
-    document = json.loads(path.read_text())
-    for call in document["calls"]:
-        call["start_ns"] += number * HOUR
-    path.write_text(json.dumps(document))
+def copied(run: Run, parent: Path, number: int) -> None:
+    """The run as a bundle of its own, begun `number` hours later: with all commands, without flows
+    and counters."""
+    shift = number * HOUR
+    with BundleWriter.create(parent, f"run{number:04d}", sync="never") as bundle:
+        for row in run.calls.iter_rows(named=True):
+            call = Call(
+                row["call"], row["submodule"], row["stage"], row["branch"], row["step"],
+                row["device"], row["start_ns"] + shift, row["duration_ns"], row["ops_traced"],
+                {}, row["pipeline"], row["iteration"],
+            )  # fmt: skip
+            bundle.write_call(call, commands_of(run, row["call"], shift))
+        spans = [
+            Span(
+                row["kind"], row["name"], row["stage"], row["step"], row["start_ns"] + shift,
+                row["duration_ns"], row["pipeline"],
+            )
+            for row in run.spans.iter_rows(named=True)
+        ]  # fmt: skip
+        bundle.write_host(spans, commands_of(run, NO_CALL, shift), ROOT_DEVICE)
+        bundle.finish(run.info)
+
+
+def commands_of(run: Run, call: int, shift: int) -> CommandColumns:
+    builder = CommandBuilder()
+    for row in run.commands.filter(pl.col("call") == call).iter_rows(named=True):
+        track = Track(row["device"], row["track"], row["category"])
+        where = {"stage": row["stage"], "step": row["step"]} if call == NO_CALL else {}
+        names = {"kernel": row["kernel"] or "", "module": row["module"] or ""}
+        begin = row["start_ns"] + shift
+        builder.add(
+            track, row["layer"], row["op_type"] or "", begin, row["duration_ns"], **where, **names
+        )
+    return builder.build()
 
 
 def measure_questions(runs: int, rows: int, folder: Path) -> None:
@@ -105,7 +138,7 @@ def measure_questions(runs: int, rows: int, folder: Path) -> None:
     print(f"{size / 2**20:.0f} MiB with what was replaced, {size / 2 / runs:.0f} bytes a run")
     for name, code in _QUESTIONS.items():
         ask = [sys.executable, "-c", _ASK.format(code=code), str(storage.folder)]
-        took = [json.loads(subprocess.check_output(ask)) for _ in range(3)]
+        took = [json.loads(subprocess.check_output(ask).splitlines()[-1]) for _ in range(3)]
         wall, used, peak = np.median(np.array(took), axis=0)
         print(f"{name}: {wall:.2f} s, {used:.2f} s of processor time, {peak:.0f} MiB at its peak")
 

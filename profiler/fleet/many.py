@@ -77,7 +77,7 @@ def _analyzed(path: Path, *, page: bool) -> Done:
         analysis = analyze(run)
         written = []
         if page:
-            written.append(page_path(source))
+            written.append(page_path(source, filtered=False))
             write_html(run, analysis, written[0], source=source.path)
         summarize_analysis(analysis, source)
     time = analysis.accounting.end_to_end_ns

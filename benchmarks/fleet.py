@@ -93,14 +93,14 @@ def copied(run: Run, parent: Path, number: int) -> None:
     with BundleWriter.create(parent, f"run{number:04d}", sync="never") as bundle:
         for row in run.calls.iter_rows(named=True):
             call = Call(
-                row["call"], row["submodule"], row["stage"], row["branch"], row["step"],
+                row["call"], row["submodule"], row["stage"] or "", row["branch"] or "", row["step"],
                 row["device"], row["start_ns"] + shift, row["duration_ns"], row["ops_traced"],
                 {}, row["pipeline"], row["iteration"],
             )  # fmt: skip
             bundle.write_call(call, commands_of(run, row["call"], shift))
         spans = [
             Span(
-                row["kind"], row["name"], row["stage"], row["step"], row["start_ns"] + shift,
+                row["kind"], row["name"], row["stage"] or "", row["step"], row["start_ns"] + shift,
                 row["duration_ns"], row["pipeline"],
             )
             for row in run.spans.iter_rows(named=True)
@@ -113,7 +113,7 @@ def commands_of(run: Run, call: int, shift: int) -> CommandColumns:
     builder = CommandBuilder()
     for row in run.commands.filter(pl.col("call") == call).iter_rows(named=True):
         track = Track(row["device"], row["track"], row["category"])
-        where = {"stage": row["stage"], "step": row["step"]} if call == NO_CALL else {}
+        where = {"stage": row["stage"] or "", "step": row["step"]} if call == NO_CALL else {}
         names = {"kernel": row["kernel"] or "", "module": row["module"] or ""}
         begin = row["start_ns"] + shift
         builder.add(

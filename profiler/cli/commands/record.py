@@ -190,6 +190,7 @@ def _say_where(journal: Path, settings: Settings) -> bool:
             _say(f"the run is in {where}: `profile-sd3 analyze {where}` reports on it")
         else:
             _say(f"{where} was cut short: `profile-sd3 merge {where}` completes it")
+    _summarize([Path(path) for path in opened if path in finished])
     if opened or any("failed" in event for event in events):
         return bool(opened)  # what failed the process has said itself
     ran = dict.fromkeys(name for event in events for name in event.get("uncaptured", ()))
@@ -203,6 +204,20 @@ def _say_where(journal: Path, settings: Settings) -> bool:
         what = "no pipeline, module or ONNX Runtime session ran"
         _say(f"nothing was recorded in {settings.out}: {what}")
     return False
+
+
+def _summarize(bundles: list[Path]) -> None:
+    """Write into each bundle that is whole what a data set of runs keeps of it, once the command
+    has ended: none of its processes takes part."""
+    from profiler.cli.progress import progress
+
+    if not bundles:
+        return
+    from profiler.fleet.summary import summarize_recorded
+
+    with progress("summarizing the run"):
+        for bundle in bundles:
+            summarize_recorded(bundle, Path.cwd())
 
 
 def _events(journal: Path) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""Many runs: the data set, history, change points, work on a cluster."""

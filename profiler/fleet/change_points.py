@@ -31,7 +31,7 @@ import numpy as np
 
 from profiler.fleet.lines import Line, line_of
 from profiler.fleet.modes import Modes, two_modes
-from profiler.fleet.noise import LEAST_SPREAD, Reals, clipped, relative, step_spread
+from profiler.fleet.scatter import LEAST_SPREAD, Reals, clipped, relative, step_spread
 
 __all__ = ["Change", "Drift", "Found", "change_points"]
 

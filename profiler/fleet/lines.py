@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiler.fleet.noise import LEAST_SPREAD, Reals, clipped, spread_of, student
+from profiler.fleet.scatter import LEAST_SPREAD, Reals, clipped, spread_of, student
 
 __all__ = ["Line", "line_of"]
 

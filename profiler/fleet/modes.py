@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiler.fleet.noise import LEAST_SPREAD, Reals
+from profiler.fleet.scatter import LEAST_SPREAD, Reals
 
 __all__ = ["Modes", "two_modes"]
 

@@ -88,6 +88,7 @@ def _reported(
     is printed, since `… | head` ends the program."""
     from profiler.analysis.analyze import analyze
     from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
+    from profiler.fleet.summary import summarize_analysis
     from profiler.report.recorders import beside
 
     source = imports.ready(found[0].newest)
@@ -100,6 +101,7 @@ def _reported(
     say(f"analyzing {source.place}")
     analysis = analyze(run, request.selection, profiles, request.memory or {})
     report = _report(run, source, analysis, comparison, request.top)
+    summarize_analysis(analysis, source)
     notes = (*_not_compared(comparison, found[1:]), *of_bases, *other_runs(found[0]))
     notes = (*notes, *beside(run.info))
     pages: tuple[Path, ...] = ()

@@ -1,1 +1,1 @@
-"""Many runs: the data set, history, change points, work on a cluster."""
+"""Many runs: a data set of runs and metrics, questions to it, work over many bundles."""

@@ -96,6 +96,7 @@ def record(
         settings.write_environment(environment)
         code = _run(_with_interpreter(command), environment)
         captured = _say_where(journal, settings)
+        _summarize(journal)
     raise typer.Exit(code if captured or allow_empty else code or _NOTHING_CAPTURED)
 
 
@@ -203,6 +204,22 @@ def _say_where(journal: Path, settings: Settings) -> bool:
         what = "no pipeline, module or ONNX Runtime session ran"
         _say(f"nothing was recorded in {settings.out}: {what}")
     return False
+
+
+def _summarize(journal: Path) -> None:
+    """Write into each bundle that is whole what a data set of runs keeps of it, once the command
+    has ended: no process of its own takes part."""
+    from profiler.cli.progress import progress
+
+    finished = [event["finished"] for event in _events(journal) if "finished" in event]
+    bundles = [Path(path) for path in dict.fromkeys(finished) if Path(path).is_dir()]
+    if not bundles:
+        return
+    from profiler.fleet.summary import summarize_recorded
+
+    with progress("summarizing the run"):
+        for bundle in bundles:
+            summarize_recorded(bundle, Path.cwd())
 
 
 def _events(journal: Path) -> Iterator[dict[str, Any]]:

@@ -242,8 +242,10 @@ def _write_image(image: Any, path: Path | None) -> None:
 
 def _report(bundle: Path) -> None:
     from profiler.cli.commands.analyze import analyze
+    from profiler.fleet.summary import summarize_recorded
 
     analyze(bundle)
+    summarize_recorded(bundle, Path.cwd())
 
 
 SUBCOMMAND = Subcommand(run, place=10, about_runs=True, needs="run")

@@ -1,0 +1,1 @@
+"""What the subcommands of `profile-sd3 fleet` share."""

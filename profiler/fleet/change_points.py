@@ -9,8 +9,8 @@
    run to run. Local maxima beyond 3 standard errors are candidates, so long histories take linear
    time.
 2. Divide: a candidate is placed where the energy distance with medians (James, Kejariwal, Matteson
-   2016, "Leveraging cloud data to mitigate user experience from breaking bad", EDM) of its window is
-   largest: `l r / (l + r) (2 med|x - y| - med|x - x'| - med|y - y'|)`.
+   2016, "Leveraging cloud data to mitigate user experience from breaking bad", EDM) of its window
+   is largest: `l r / (l + r) (2 med|x - y| - med|x - x'| - med|y - y'|)`.
 3. Test: the largest standardised difference of means of clipped values over all positions of the
    window, against the same of permuted windows (2,000, seeded, fewer where it is clear). Under
    exchangeable runs, also of two modes, that is exact. The weakest is dropped, and those beside it
@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def change_points(values: Reals) -> Found:
     """Look back at the values of one metric, in the order of time. float64 [n], any n."""
     n = len(values)
     scale = relative(values)
-    points = {at: 0.0 for at in _candidates(scale)}
+    points = dict.fromkeys(_candidates(scale), 0.0)
     _drop_chance(scale, points, {})
     drifts = _without_drifts(scale, points)  # before placing: a long drift has many steps
     _placed_and_tested(scale, points)
@@ -122,8 +123,8 @@ def _candidates(scale: Reals) -> list[int]:
         medians = np.median(np.lib.stride_tricks.sliding_window_view(scale, side), axis=1)
         apart = np.abs(medians[side:] - medians[:-side])
         apart /= noise * _EFFICIENCY * math.sqrt(2 / side)
-        for at in np.flatnonzero(apart > _SCREEN):
-            found[int(at) + side] = max(found.get(int(at) + side, 0.0), float(apart[at]))
+        for left in np.flatnonzero(apart > _SCREEN).tolist():
+            found[left + side] = max(found.get(left + side, 0.0), float(apart[left]))
     kept: list[int] = []
     for at in sorted(found, key=lambda each: (-found[each], each)):
         if all(abs(at - other) > _LEAST for other in kept):
@@ -218,7 +219,7 @@ def _place(window: Reals) -> int:
 def _without_drifts(scale: Reals, points: dict[int, float]) -> list[Drift]:
     """Take out the points of steps of one direction that a line explains as well; the drifts."""
     edges = [0, *sorted(points), len(scale)]
-    levels = [float(np.median(scale[a:b])) for a, b in zip(edges, edges[1:], strict=False)]
+    levels = [float(np.median(scale[a:b])) for a, b in pairwise(edges)]
     drifts: list[Drift] = []
     start = 1
     while start < len(edges) - 1:

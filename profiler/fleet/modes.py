@@ -1,6 +1,6 @@
 """Two modes: runs that take one of two times, in no order, as with a cache that is warm or not.
 
-    found = two_modes(relative(values))      # None where one mode explains them
+found = two_modes(relative(values))      # None where one mode explains them
 """
 
 from __future__ import annotations

@@ -215,10 +215,16 @@ def runs_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family: in
     if n < LEAST_RUNS:
         return LEAST_RUNS - n
     history = relative(values)[-_REFERENCE:]
-    spread = max(spread_of(history - float(clipped(history).mean()), len(history) - 1), LEAST_SPREAD)
+    spread = max(
+        spread_of(history - float(clipped(history).mean()), len(history) - 1), LEAST_SPREAD
+    )
     for more in range(_REFERENCE):
         runs = n + more
-        reach = _quantile(alpha * _SPENT / family / _WINDOWS, runs - 1) * spread * math.sqrt(1 + 1 / runs)
+        reach = (
+            _quantile(alpha * _SPENT / family / _WINDOWS, runs - 1)
+            * spread
+            * math.sqrt(1 + 1 / runs)
+        )
         if reach <= math.log1p(limit):
             return more
     return -1

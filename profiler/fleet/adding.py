@@ -24,7 +24,7 @@ from profiler.fleet.storage import Storage
 from profiler.fleet.summary import Summary, read_summary, summarized, write_summary
 from profiler.fleet.workers import Lost, Workers, mapped
 from profiler.sources.imports import Imports
-from profiler.sources.resolve import Kind, Source, resolve
+from profiler.sources.resolve import Kind, resolve
 
 __all__ = ["Outcome", "State", "Wishes", "add", "found_runs", "known_runs", "outcome_of"]
 
@@ -61,7 +61,6 @@ class Outcome:
     key: str = ""
     reason: str = ""
     summary: Summary | None = None
-    had_summary: bool = False
 
 
 def add(
@@ -155,18 +154,16 @@ def _summarized(path: Path, options: Mapping[str, str], known: frozenset[str]) -
         place = str(source.place)
         key = key_of(source)
         if key in known:
-            return Outcome(place, State.KNOWN, key)
-        summary = _current(source, key)
-        had = summary is not None
+            return Outcome(place, State.KNOWN, key or "")
+        summary = read_summary(source.path) if source.kind is Kind.BUNDLE else None
         if summary is None:
-            summary = summarized(source, key=key)
+            summary = summarized(source)
             if source.kind is Kind.BUNDLE and source.origin is None:
                 write_summary(source.path, summary)
-    return Outcome(place, State.ADDED, key, summary=summary, had_summary=had)
-
-
-def _current(source: Source, key: str) -> Summary | None:
-    return read_summary(source.path, key) if source.kind is Kind.BUNDLE else None
+    key = str(summary.run["run"])
+    if key in known:
+        return Outcome(place, State.KNOWN, key)
+    return Outcome(place, State.ADDED, key, summary=summary)
 
 
 def _told(result: Outcome | Lost, place: str) -> Outcome:

@@ -34,7 +34,7 @@ def _column(
 
 
 RUNS: tuple[Column, ...] = (
-    _column("run", _TEXT, "key: of the SHA-256 of the run's merged trace", null=False),
+    _column("run", _TEXT, "key: of the SHA-256 of its calls", null=False),
     _column("batch", _TEXT, "the batch that added it", null=False),
     _column("schema_version", pl.Int32(), "version of these columns", null=False),
     _column("run_id", _TEXT, "name of the bundle", null=False),

@@ -1,7 +1,7 @@
 """`summary.json`: what a data set keeps of a run, in its bundle.
 
 Made from the analysis that somebody has at hand, so that adding the run to a data set needs none.
-It counts while the bundle is what it was: its key and its manifest's digest stand in it. What is
+It counts while the bundle is what it was: the digest of its files stands in it. What is
 read is untrusted: checked against its types, bounded, and made anew where anything is wrong.
 """
 
@@ -25,7 +25,7 @@ from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.files import write_atomically
 from profiler.fleet.columns import RUNS, SCHEMA_VERSION
 from profiler.fleet.commits import commit_of
-from profiler.fleet.content import key_of, manifest_digest
+from profiler.fleet.content import bundle_digest, key_of_run
 from profiler.fleet.measures import TABLES, Measure, measures_of
 from profiler.fleet.recorded_identity import recorded_identity
 from profiler.sources.load import load_source
@@ -72,10 +72,10 @@ _Row = msgspec.defstruct(
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One run for a data set: `run` are its columns of `runs` but for those that adding it sets,
-    `metrics` its rows. `manifest` is the digest of the manifest that it was made with."""
+    `metrics` its rows. `content` is the digest of the bundle that it was made of, "" of others."""
 
     schema_version: int
-    manifest: str
+    content: str
     run: dict[str, Any]
     metrics: tuple[Measure, ...] = field(default_factory=tuple)
 
@@ -87,17 +87,15 @@ class _Times:
 
 
 def summary_of(
-    analysis: Analysis, source: Source, *, key: str = "", commit: str | None = None
+    analysis: Analysis, source: Source, *, content: str = "", commit: str | None = None
 ) -> Summary:
     """The summary of a run from its analysis, which is of the whole run. `source` is where it
-    lies; `key` its key, where it is known already; `commit` that of the program. Raises InputError
-    where a file cannot be read."""
-    bundle = source.path if source.kind is Kind.BUNDLE else None
+    lies; `content` the digest of its bundle; `commit` that of the program."""
     run, info = analysis.run, analysis.inputs.run.info
     times = _times(analysis.inputs.run, source)
     quality = _quality(analysis)
     row = {
-        "run": key or key_of(source),
+        "run": key_of_run(analysis.inputs.run),
         "run_id": run.run_id,
         "time_ns": times.ns,
         "time_from": times.told_by,
@@ -117,21 +115,23 @@ def summary_of(
         **quality,
     }
     bounded = {name: v[:20_000] if isinstance(v, str) else v for name, v in row.items()}
-    digest = manifest_digest(bundle) if bundle is not None else ""
     return Summary(
         schema_version=SCHEMA_VERSION,
-        manifest=digest,
+        content=content,
         run=bounded,
         metrics=tuple(measures_of(analysis)),
     )
 
 
-def summarized(source: Source, *, key: str = "", commit: str | None = None) -> Summary:
+def summarized(source: Source) -> Summary:
     """The summary of the run of a source that is no foreign one, from the tables that it needs
     alone. Raises InputError where the run cannot be read or holds no call."""
+    content = bundle_digest(source.path) if source.kind is Kind.BUNDLE else ""
     run = load_source(source)
+    if run.calls.is_empty():
+        raise InputError(f"{source.place} holds no call of a submodule: record the run again")
     analysis = assembled(Inputs(run, Selection(), (), {}), TABLES)
-    return summary_of(analysis, source, key=key, commit=commit)
+    return summary_of(analysis, source, content=content)
 
 
 def write_summary(bundle: Path, summary: Summary) -> bool:
@@ -144,26 +144,25 @@ def write_summary(bundle: Path, summary: Summary) -> bool:
     return True
 
 
-def read_summary(bundle: Path, key: str) -> Summary | None:
-    """The summary in `bundle`, whose key is `key`; None where there is none that is current."""
+def read_summary(bundle: Path) -> Summary | None:
+    """The summary in `bundle`; None where there is none that is current. Raises InputError where
+    a file of it cannot be read."""
     found = _read(bundle)
-    if found is None or found.schema_version != SCHEMA_VERSION or found.run.get("run") != key:
+    if found is None or found.schema_version != SCHEMA_VERSION:
         return None
-    return found if found.manifest == manifest_digest(bundle) else None
+    return found if found.content == bundle_digest(bundle) else None
 
 
 def summarize_analysis(analysis: Analysis, source: Source) -> bool:
-    """Write the summary of an analysis of a whole run into its bundle, unless a current one is
-    there; the commit that an older one names stays. Whether the bundle has one now."""
+    """Write the summary of an analysis of a whole run into its bundle; the commit that an older one
+    names stays. Whether the bundle has one now."""
     if source.kind is not Kind.BUNDLE or source.origin is not None or analysis.run.selection:
         return False
     try:
-        key = key_of(source)
-        if read_summary(source.path, key) is not None:
-            return True
-        before = _read(source.path)
-        commit = None if before is None else before.run.get("commit")
-        return write_summary(source.path, summary_of(analysis, source, key=key, commit=commit))
+        before, content = _read(source.path), bundle_digest(source.path)
+        commit = None if before is None else before.run["commit"]
+        summary = summary_of(analysis, source, content=content, commit=commit)
+        return summary == before or write_summary(source.path, summary)
     except InputError:  # a file went meanwhile: the report stands without
         return False
 
@@ -173,8 +172,7 @@ def summarize_recorded(bundle: Path, folder: Path) -> bool:
     there, or add that to the one which is there. Whether it could be."""
     source = Source(bundle, Kind.BUNDLE)
     try:
-        key = key_of(source)
-        found = read_summary(bundle, key) or summarized(source, key=key)
+        found = read_summary(bundle) or summarized(source)
         told = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
         return write_summary(bundle, msgspec.structs.replace(found, run=told))
     except ProfilerError:  # who analyzes the bundle is told what is wrong with it

@@ -1,0 +1,45 @@
+"""Bundles that differ: the tiny run, begun at different times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from profiler.events import ROOT_DEVICE, Track
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.manifest import info_document, parse_info
+from tests.runs import EPOCH, TINY_CALLS, TINY_COMMANDS, TINY_INFO, TINY_SPANS
+
+HOUR = 3_600_000_000_000
+
+
+def write_bundle(parent: Path, number: int, **info) -> Path:
+    """The tiny run, begun `number` hours after `EPOCH`; `info` replaces what its manifest says."""
+    shift = number * HOUR
+    with BundleWriter.create(parent, f"run{number:03d}", sync="never") as bundle:
+        for call in TINY_CALLS:
+            moved = replace(call, start_ns=call.start_ns + shift)
+            bundle.write_call(moved, _commands(call.index, shift))
+        spans = [replace(span, start_ns=span.start_ns + shift) for span in TINY_SPANS]
+        bundle.write_host(spans, _commands(-1, shift), ROOT_DEVICE)
+        return bundle.finish(parse_info({**info_document(TINY_INFO), **info}))
+
+
+def write_bundles(parent: Path, count: int) -> list[Path]:
+    """So many of them."""
+    return [write_bundle(parent, number) for number in range(count)]
+
+
+def _commands(call: int, shift: int) -> CommandColumns:
+    builder = CommandBuilder()
+    for command in TINY_COMMANDS:
+        if command.call == call:
+            track = Track(command.device, command.track, command.category)
+            where = {"stage": command.stage, "step": command.step} if call == -1 else {}
+            start = EPOCH + shift + command.start
+            names = {"kernel": command.kernel, "module": command.module}
+            builder.add(
+                track, command.layer, command.op_type, start, command.duration, **where, **names
+            )
+    return builder.build()

@@ -98,7 +98,8 @@ def gate(
         )
     same = comparable(runs, row, assume_same)
     accepted = accepted_changes(data.storage)
-    frame = data.metrics(metrics, where).join(same.select("run"), on="run", how="semi")
+    frame = data.metrics(metrics, where)
+    frame = frame.join(same.select("run"), on="run", how="semi", maintain_order="left")
     earlier = frame.filter(
         (pl.col("time_ns") < row["time_ns"])
         | ((pl.col("time_ns") == row["time_ns"]) & (pl.col("run") <= row["run"]))

@@ -127,10 +127,10 @@ def _judged(
 ) -> tuple[tuple[HistoryChange, ...], int, int]:
     """Each change with its reason; and which runs tell the level."""
     n, start, open_at = len(frame), 0, None
-    edges = [*(each.at for each in points[1:]), n]
+    ends = [*(each.at for each in points[1:]), n][: len(points)]
     judged: list[HistoryChange] = []
     base = 0.0
-    for number, (each, end) in enumerate(zip(points, edges, strict=True)):
+    for number, (each, end) in enumerate(zip(points, ends, strict=True)):
         near = [at for at in reasons if abs(at - each.at) <= _NEAR]
         reason = reasons[near[0]].because if near else None
         slower = each.after > each.before

@@ -65,9 +65,7 @@ def accept(
         )
     reason = " ".join(because.split())
     if not reason or len(reason) > _MOST:
-        raise InputError(
-            f"--because is the reason in the history: give 1 to {_MOST} characters"
-        )
+        raise InputError(f"--because is the reason in the history: give 1 to {_MOST} characters")
     key = named_run(runs, run)["run"]
     made = Accepted(metric=metric_name(metric).text, run=key, because=reason, when_ns=clock())
     digest = hashlib.sha256(f"{made.metric}\0{key}".encode()).hexdigest()[:32]

@@ -143,9 +143,7 @@ def comparable(
     )
 
 
-def like(
-    runs: pl.DataFrame, row: dict[str, Any], assume_same: Sequence[str] = ()
-) -> pl.DataFrame:
+def like(runs: pl.DataFrame, row: dict[str, Any], assume_same: Sequence[str] = ()) -> pl.DataFrame:
     """The runs in the group of the run of `row`; none where a field of it is unknown."""
     grouped = groups(runs, assume_same)
     own = grouped.filter(pl.col("run") == row["run"])["group"][0]

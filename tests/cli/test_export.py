@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 
 import profiler
 from tests.command_line import run_command
-from tests.corpus import REPOSITORY
 
-RUN = REPOSITORY / "sample_traces" / "tiny_two_devices"
+RUN = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices"
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,20 @@ def change_points(values: Reals) -> Found:
     if len(last) >= 2 * _LEAST and not any(drift.end == n for drift in drifts):
         drifts.extend(_of_line(line_of(last[-2 * _SIDE :]), n - len(last[-2 * _SIDE :]), n))
     modes = two_modes(last[-2 * _SIDE :]) if len(last) >= 2 * _LEAST else None
-    return Found(tuple(changes), tuple(drifts), modes)
+    return Found(tuple(changes), _merged(drifts), modes)
+
+
+def _merged(drifts: list[Drift]) -> tuple[Drift, ...]:
+    """Drifts of one direction that overlap are one, with the slope of the longest."""
+    found: list[Drift] = []
+    for each in sorted(drifts, key=lambda drift: drift.first):
+        last = found[-1] if found else None
+        if last is not None and each.first < last.end and each.slope * last.slope > 0:
+            longest = max(last, each, key=lambda drift: drift.end - drift.first)
+            found[-1] = Drift(last.first, max(last.end, each.end), longest.slope)
+        else:
+            found.append(each)
+    return tuple(found)
 
 
 def _of_line(line: Line, first: int, end: int) -> Iterator[Drift]:

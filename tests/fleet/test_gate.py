@@ -71,7 +71,7 @@ def test_a_run_within_its_history_passes(quiet, capsys, monkeypatch):
 
 
 def test_a_slower_run_fails(tmp_path, capsys, monkeypatch):
-    """Exit code 1 and the reason; the step summary gets it, escaped; BMF and JSON have the value."""
+    """Exit code 1 and the reason; the step summary has it, escaped; BMF and JSON have the value."""
     values = [*flat(np.random.default_rng(3), 30, 0.01), 1.2e8]
     data = stored(tmp_path / "data", values, model="<b>|m")
     commit_batch(

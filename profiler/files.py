@@ -28,6 +28,7 @@ from profiler.errors import OutputError
 __all__ = [
     "SHARED",
     "appearing",
+    "create_atomically",
     "file_mode",
     "folder_mode",
     "not_writable",
@@ -92,6 +93,41 @@ def write_small(path: Path, data: bytes) -> int:
             part.unlink(missing_ok=True)
         raise not_writable(path, error) from error
     return len(data)
+
+
+def create_atomically(path: Path, data: bytes) -> bool:
+    """Write a new file under a temporary name, force it to the disk, and give it its name unless a
+    file has that already: then nothing changes, and this is False. Of several who create one file,
+    one succeeds. Raises OutputError."""
+    part = _part_of(path)
+    try:
+        handle = os.open(part, _NEW, file_mode())
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            return _named(part, path)
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        raise not_writable(path, error) from error
+
+
+def _named(part: Path, path: Path) -> bool:
+    """Give `part` the name `path` where nothing has it."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links: an empty file takes the name first
+        try:
+            os.close(os.open(path.with_name(f".{path.name}.taken"), _NEW, file_mode()))
+        except FileExistsError:
+            return False
+        part.replace(path)
+    return True
 
 
 @contextmanager

@@ -8,7 +8,7 @@ What is there already is left out by its key; what cannot be read is a row of th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -201,11 +201,3 @@ class _Writer:
             commit_batch(self._storage, self._pending)
         self._pending.clear()
         self._last = self._clock()
-
-
-def counts(outcomes: Sequence[Outcome]) -> Iterator[tuple[State, int]]:
-    """How many runs there are in each state, of those states that there are."""
-    for state in State:
-        number = sum(outcome.state is state for outcome in outcomes)
-        if number:
-            yield state, number

@@ -23,7 +23,7 @@ from profiler.fleet.layout import Snapshot, check_dataset, partition, snapshot
 from profiler.fleet.metric_names import MetricName, full_name, metric_name
 from profiler.fleet.storage import Storage, open_storage
 
-__all__ = ["Dataset", "counted_runs", "scan"]
+__all__ = ["Dataset", "Where", "counted_runs", "scan"]
 
 _Answer = TypeVar("_Answer")
 _ATTEMPTS = 5  # snapshots, until no compaction removes a file of one
@@ -71,6 +71,23 @@ class Dataset:
         for name in parsed:
             _check_one_stage(name, found.filter(pl.col("name") == name.text))
         return found.select("name", *_HISTORY)
+
+    def all_metrics(self, where: Where = (), most: int | None = None) -> pl.DataFrame:
+        """Every row of metrics of the runs that meet the conditions, as `columns.METRICS` has them
+        but for `batch`. Raises InputError where there are more than `most`."""
+        wanted = conditions(where)
+
+        def asked(files: Snapshot) -> pl.DataFrame:
+            chosen = self._runs(files, wanted).select("run", "batch").lazy()
+            rows = scan(self.storage, "metrics", _pruned(files.metrics, wanted))
+            found = rows.join(chosen, on=["run", "batch"], how="semi")
+            if most is not None and found.select(pl.len()).collect().item() > most:
+                raise InputError(
+                    f"the runs have more than {most:,} rows of metrics: name fewer with --where"
+                )
+            return found.drop("batch").collect()
+
+        return self._asked(asked)
 
     def names(self, where: Where = ()) -> list[str]:
         """The names of all metrics that the runs have, sorted."""

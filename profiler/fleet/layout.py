@@ -37,7 +37,10 @@ __all__ = [
     "check_dataset",
     "file_name",
     "generation_name",
+    "grouped",
     "make_dataset",
+    "merged_number",
+    "newest_generation",
     "partition",
     "snapshot",
 ]

@@ -16,7 +16,7 @@ from profiler.fleet.layout import batch_name, file_name, partition
 from profiler.fleet.storage import Storage
 from profiler.fleet.summary import Summary
 
-__all__ = ["Addition", "commit_batch", "metrics_frame", "parquet_bytes", "runs_frame"]
+__all__ = ["ORDER", "Addition", "commit_batch", "metrics_frame", "parquet_bytes", "runs_frame"]
 
 _RUNS, _METRICS = schema_of(RUNS), schema_of(METRICS)
 ORDER = ("metric", "stage", "submodule", "role", "shape", "device", "step", "run")
@@ -93,6 +93,6 @@ def metrics_frame(additions: Sequence[Addition], batch: str) -> pl.DataFrame:
 
 def parquet_bytes(frame: pl.DataFrame) -> bytes:
     """A Parquet file of the frame, with statistics by which readers skip rows."""
-    target = io.BytesIO()
-    frame.write_parquet(target, compression="zstd", statistics=True, row_group_size=_ROW_GROUP)
-    return target.getvalue()
+    file = io.BytesIO()
+    frame.write_parquet(file, compression="zstd", statistics=True, row_group_size=_ROW_GROUP)
+    return file.getvalue()

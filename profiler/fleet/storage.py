@@ -4,7 +4,7 @@
     storage.create("generations/00000002.json", data)     # False: somebody else has made it
 
 Files never change. `create` makes one whole and only where there is none: a temporary file that is
-linked to its name on local folders, one PUT on the condition that nothing is there elsewhere.
+linked to its name in local folders, one PUT on the condition that nothing is there elsewhere.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from typing import Any, Protocol
 
 from profiler.errors import InputError, OutputError
 from profiler.extras import needing
-from profiler.files import file_mode, folder_mode, not_writable
+from profiler.files import create_atomically, folder_mode, not_writable
 
 __all__ = ["LocalStorage", "RemoteStorage", "Storage", "is_url", "open_storage"]
-
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Storage(Protocol):
@@ -90,21 +88,11 @@ class LocalStorage:
 
     def create(self, name: str, data: bytes) -> bool:
         path = self.folder / name
-        part = path.with_name(f".{os.urandom(8).hex()}.part")
         try:
             self._make_folder(path.parent)
-            handle = os.open(part, _NEW, file_mode())
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                return _named(part, path)
-            finally:
-                with suppress(OSError):
-                    part.unlink()
         except OSError as error:
             raise not_writable(path, error) from error
+        return create_atomically(path, data)
 
     def read(self, name: str) -> bytes:
         try:
@@ -147,21 +135,6 @@ class LocalStorage:
         if not folder.is_dir():
             self._make_folder(folder.parent)
             folder.mkdir(folder_mode(), exist_ok=True)
-
-
-def _named(part: Path, path: Path) -> bool:
-    """Give `part` its name, unless one of that name is there."""
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links: an empty file takes the name first
-        try:
-            os.close(os.open(path.with_name(f".{path.name}.made"), _NEW, file_mode()))
-        except FileExistsError:
-            return False
-        part.replace(path)
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ from profiler.table.run import Run
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 
 __all__ = [
+    "RESIDUAL_LIMIT",
     "SUMMARY_NAME",
+    "TRACING_LIMIT",
     "Summary",
     "read_summary",
     "summarize_analysis",

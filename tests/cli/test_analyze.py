@@ -60,10 +60,10 @@ def test_page_of_a_bundle_is_ours_to_rewrite(bundle, capsys):
 
 
 def test_no_html(bundle, capsys):
-    """Nothing is written, and nothing said to be."""
-    before = sorted(bundle.iterdir())
+    """No page is written, and nothing said to be; data sets get their summary."""
+    before = [*bundle.iterdir()]
     analyze(bundle, no_html=True)
-    assert sorted(bundle.iterdir()) == before
+    assert sorted(bundle.iterdir()) == sorted([*before, bundle / "summary.json"])
     assert "wrote" not in capsys.readouterr().out
 
 

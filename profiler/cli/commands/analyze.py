@@ -11,6 +11,8 @@ import typer
 
 from profiler.cli.completion import complete_runs, complete_sections
 from profiler.cli.device_memory import device_sizes
+from profiler.cli.fleet.many import analyze_each
+from profiler.cli.fleet.options import LocalWorkers, Scheduler
 from profiler.cli.garbage import keep_to_the_end
 from profiler.cli.options import (
     CallDevices,
@@ -131,8 +133,18 @@ _Watching = Annotated[
 ]
 
 
+_More = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[PATH...]", help="Further runs: each gets its page and a line."),
+]
+_Every = Annotated[
+    bool, typer.Option("--all", help="Analyze every bundle of a folder, not the newest only.")
+]
+
+
 def analyze(
     path: _Path = Path("traces"),
+    more: _More = None,
     top: _Top = None,
     full: _Full = False,
     section: _Sections = None,
@@ -153,12 +165,19 @@ def analyze(
     language: _Language = None,
     no_html: _NoHtml = False,
     watching: _Watching = False,
+    every: _Every = False,
+    workers: LocalWorkers = 0,
+    scheduler: Scheduler = None,
 ) -> None:
     """Report where the time of a run went.
 
     Prints what matters most in 40 lines, with findings and what gains most, and writes all of it as
-    a self-contained page. Files of the trace itself are never written over.
+    a self-contained page. Files of the trace itself are never written over. Of several runs, or
+    with --all, each gets its page and its summary, and no other option counts but --no-html.
     """
+    if more or every or workers or scheduler:
+        analyze_each([path, *(more or ())], workers, scheduler, pages=not no_html)
+        return
     keep_to_the_end()
     from profiler.analysis.selection import Selection
     from profiler.cli.run_report import Request, report_run

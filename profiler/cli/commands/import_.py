@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
+from profiler.cli.fleet.many import import_each
+from profiler.cli.fleet.options import LocalWorkers, Scheduler
 from profiler.cli.options import BundleFolder, Compress
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
@@ -72,6 +74,9 @@ _List = Annotated[
     bool,
     typer.Option("--list", help="Print the formats, and what each can and cannot tell."),
 ]
+_Every = Annotated[
+    bool, typer.Option("--all", help="Each path is a run of its own, imported by itself.")
+]
 _Name = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Name of the run.  [default: the file's name]"),
@@ -85,6 +90,9 @@ def import_(
     name: _Name = None,
     compress: Compress = "none",
     list_formats: _List = False,
+    every: _Every = False,
+    workers: LocalWorkers = 0,
+    scheduler: Scheduler = None,
     **options: str | None,
 ) -> None:
     """Import a trace that another profiler recorded.
@@ -103,6 +111,9 @@ def import_(
     packing = check_compression(compress)
     paths, further = _split(words or ())
     given = {key: value for key, value in options.items() if value is not None} | further
+    if every or workers or scheduler:
+        import_each(paths, out, given, workers, scheduler)
+        return
     with progress(f"importing {', '.join(map(str, paths))}"):
         bundles = import_all(paths, out, name, packing, options=given)
     for bundle in bundles:

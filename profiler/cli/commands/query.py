@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
 
-__all__ = ["SUBCOMMAND", "query"]
+__all__ = ["SUBCOMMAND", "answer", "check_files", "query"]
 
 _ON_A_TERMINAL = 40  # rows
 _STDIN = Path("-")
@@ -103,7 +103,7 @@ def query(
         return
     files = {"csv": csv, "parquet": parquet, "json": json}
     wanted = {form: path for form, path in files.items() if path is not None}
-    _check(wanted)
+    check_files(wanted)
     paths, sql = _split(words or [], file)
     notes: list[str] = []
     with progress("reading runs"), opened(paths, importing, out) as (found, imports):
@@ -112,7 +112,7 @@ def query(
     for note in notes:
         tell(note, err=True)
     with database:
-        _answer(database, sql, wanted, rows)
+        answer(database, sql, wanted, rows)
 
 
 def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:
@@ -121,7 +121,7 @@ def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:
     return Database(runs, timeout_s)
 
 
-def _answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
+def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
     """Write the answer to the files, or print it."""
     from profiler.report.query.ctrl_c import at_ctrl_c
 
@@ -159,7 +159,8 @@ def _read(file: Path) -> str:
         raise InputError(f"{file} is no UTF-8 text: give a file with a query") from error
 
 
-def _check(files: dict[str, Path]) -> None:
+def check_files(files: dict[str, Path]) -> None:
+    """Refuse files that cannot be written, before any work."""
     if files.get("parquet") == STDOUT:
         raise OutputError("--parquet - is not there: Parquet goes to a file")
     check_documents({f"--{form}": path for form, path in files.items()})

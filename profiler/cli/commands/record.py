@@ -96,7 +96,6 @@ def record(
         settings.write_environment(environment)
         code = _run(_with_interpreter(command), environment)
         captured = _say_where(journal, settings)
-        _summarize(journal)
     raise typer.Exit(code if captured or allow_empty else code or _NOTHING_CAPTURED)
 
 
@@ -191,6 +190,7 @@ def _say_where(journal: Path, settings: Settings) -> bool:
             _say(f"the run is in {where}: `profile-sd3 analyze {where}` reports on it")
         else:
             _say(f"{where} was cut short: `profile-sd3 merge {where}` completes it")
+    _summarize([Path(path) for path in opened if path in finished])
     if opened or any("failed" in event for event in events):
         return bool(opened)  # what failed the process has said itself
     ran = dict.fromkeys(name for event in events for name in event.get("uncaptured", ()))
@@ -206,13 +206,11 @@ def _say_where(journal: Path, settings: Settings) -> bool:
     return False
 
 
-def _summarize(journal: Path) -> None:
+def _summarize(bundles: list[Path]) -> None:
     """Write into each bundle that is whole what a data set of runs keeps of it, once the command
-    has ended: no process of its own takes part."""
+    has ended: none of its processes takes part."""
     from profiler.cli.progress import progress
 
-    finished = [event["finished"] for event in _events(journal) if "finished" in event]
-    bundles = [Path(path) for path in dict.fromkeys(finished) if Path(path).is_dir()]
     if not bundles:
         return
     from profiler.fleet.summary import summarize_recorded

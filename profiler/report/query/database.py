@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import polars as pl
@@ -54,7 +54,13 @@ class Database:
     Raises MissingPackageError where DuckDB is not installed.
     """
 
-    def __init__(self, runs: Mapping[str, Run], timeout_s: float | None = None) -> None:
+    def __init__(
+        self,
+        runs: Mapping[str, Run],
+        timeout_s: float | None = None,
+        frames: Mapping[str, pl.DataFrame] = MappingProxyType({}),
+    ) -> None:
+        """`frames` are tables beside those of runs, by name; without any run, they are all."""
         self._duckdb = _duckdb()
         self._runs = runs
         self._timeout_s = timeout_s
@@ -72,9 +78,12 @@ class Database:
             },
         )
         self._connection.execute("CREATE SCHEMA analysis")
-        for name in TABLES:
-            self._make(name, self._of_run(name))
-        self._connection.execute(_JOIN)
+        for name, frame in frames.items():
+            self._register(name, frame)
+        if runs or not frames:
+            for name in TABLES:
+                self._make(name, self._of_run(name))
+            self._connection.execute(_JOIN)
         self._connection.execute("SET lock_configuration = true")
 
     def __enter__(self) -> Database:
@@ -90,7 +99,7 @@ class Database:
     def ask(self, sql: str) -> Answer:
         """Run one query. Raises InputError with DuckDB's message and the place in `sql`."""
         self._check(sql)
-        if not self._annotated and _asks_for_derived(sql):
+        if self._runs and not self._annotated and _asks_for_derived(sql):
             self._annotate()
         limit = TimeLimit(self._timeout_s, self.interrupt)
         while True:
@@ -137,6 +146,8 @@ class Database:
 
     def _make_missing(self, message: str) -> bool:
         """Make the table that a query lacks; False where there is none of that name."""
+        if not self._runs:
+            return False
         found = _MISSING.search(message)
         name = found[1].lower() if found else ""
         if name in TABLES:

@@ -1,0 +1,80 @@
+"""`profile-sd3 fleet query`: SQL over the runs and metrics of a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profiler.cli.commands.query import answer, check_files
+from profiler.cli.fleet.options import DatasetPlace, WhereRuns
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+
+__all__ = ["SUBCOMMAND", "query"]
+
+_Sql = Annotated[
+    str, typer.Argument(metavar="SQL", help="The query (DuckDB's SQL) over `runs` and `metrics`.")
+]
+_Bundles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bundle",
+        metavar="RUN",
+        help="Read the bundle of this run (key or name), too: its commands, calls and tables, "
+        "whose column `run` is the key; may be repeated.",
+    ),
+]
+_Rows = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=0, help="Rows to print; 0: all.  [default: 40 on a terminal, all in pipes]"
+    ),
+]
+_Csv = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write CSV, over FILE if it exists; -: stdout.")
+]
+_Parquet = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write Parquet, over FILE if it exists.")
+]
+_Json = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a JSON list, over FILE if it exists; -: stdout."),
+]
+_Timeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long it may compute; 0: for ever.")
+]
+
+
+def query(
+    dataset: DatasetPlace,
+    sql: _Sql,
+    where: WhereRuns = None,
+    bundle: _Bundles = None,
+    rows: _Rows = None,
+    csv: _Csv = None,
+    parquet: _Parquet = None,
+    json: _Json = None,
+    timeout: _Timeout = 60,
+) -> None:
+    """Ask a data set in SQL (DuckDB's).
+
+    Tables: `runs`, a row a run; `metrics`, a row a number. A query only reads, reaches no file, and
+    has the limits of `profile-sd3 query`.
+    """
+    from profiler.fleet.database import bundles_of, open_database
+    from profiler.fleet.dataset import Dataset
+
+    files = {"csv": csv, "parquet": parquet, "json": json}
+    wanted = {form: path for form, path in files.items() if path is not None}
+    check_files(wanted)
+    data = Dataset(dataset)
+    with progress(f"reading {dataset}"):
+        runs = bundles_of(data, bundle or ())
+        database = open_database(data, sql, where or (), runs, timeout or None)
+    with database:
+        answer(database, sql, wanted, rows)
+
+
+SUBCOMMAND = Subcommand(query, place=50, about_runs=True)

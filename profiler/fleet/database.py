@@ -1,0 +1,59 @@
+"""SQL over a data set: the sandbox of `query`, with the tables `runs` and `metrics`.
+
+    with open_database(Dataset("fleet/"), timeout_s=60) as database:
+        database.ask("select hardware, count(*) from runs group by all")
+
+The tables of one run, commands too, are there for runs that were named: read from their bundles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from profiler.errors import InputError
+from profiler.fleet.dataset import Dataset
+from profiler.fleet.removal import selected
+from profiler.fleet.storage import is_url
+from profiler.report.query.database import Database
+from profiler.sources.load import load
+from profiler.table.run import Run
+
+__all__ = ["MOST_ROWS", "bundles_of", "open_database"]
+
+MOST_ROWS = 100_000_000
+"""Rows of metrics that a query may hold in memory at once."""
+_METRICS = re.compile(r"\bmetrics\b", re.IGNORECASE)
+_MOST_BUNDLES = 20
+
+
+def open_database(
+    data: Dataset,
+    sql: str,
+    where: Sequence[str] = (),
+    runs: Mapping[str, Run] | None = None,
+    timeout_s: float | None = None,
+) -> Database:
+    """A database of the runs that meet the conditions, of their metrics where `sql` names that
+    table, and of the tables of `runs`. Raises InputError for a condition that is none, or where
+    there are too many metrics, MissingPackageError without DuckDB."""
+    frames = {"runs": data.runs(where)}
+    if _METRICS.search(sql):
+        frames["metrics"] = data.all_metrics(where, MOST_ROWS)
+    return Database(dict(runs or {}), timeout_s, frames)
+
+
+def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:
+    """The runs of these names, read where they lie, by key: so their rows join those of `runs`.
+    Raises InputError where one is none, or its bundle is not there any more."""
+    if len(names) > _MOST_BUNDLES:
+        raise InputError(f"{len(names)} bundles are too many to read at once: name {_MOST_BUNDLES}")
+    found: dict[str, Run] = {}
+    for run, place in selected(data.storage, names).select("run", "place").rows() if names else ():
+        if is_url(place) or not Path(place).exists():
+            raise InputError(
+                f"the bundle of {run} is not at {place}: bring it back, or leave it out"
+            )
+        found[run] = load(place)
+    return found

@@ -24,6 +24,9 @@ ELSEWHERE = {
     "$ benchmark_app ": "needs OpenVINO",
     "$ tritonserver ": "needs the Triton Inference Server",
     "$ rocprofv3 ": "needs a GPU and AMD's rocprofv3",
+    "$ profile-sd3 fleet gate ": "needs a history of runs: tests/fleet/test_gate.py",
+    "$ profile-sd3 fleet history ": "the same",
+    "$ profile-sd3 fleet accept ": "the same",
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
     "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
     "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/rbln/test_shards.py",
@@ -88,6 +91,7 @@ WITHOUT_INPUTS = {"docs/start.md"}
 """Pages that start from nothing, whatever they name."""
 
 SKETCHES = {
+    "docs/how-to/slower-over-time.md": "MLflow and W&B are no extras, and want an account",
     "docs/decisions/": "designs as they were decided",
 }
 """Pages whose Python blocks are no programs."""

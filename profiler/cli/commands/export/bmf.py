@@ -1,0 +1,46 @@
+"""`profile-sd3 export bmf`: a run's metrics in Bencher's metric format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents, write_json
+from profiler.cli.options import ImportOptions
+from profiler.cli.progress import progress
+from profiler.cli.runs import opened
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
+
+__all__ = ["SUBCOMMAND", "bmf"]
+
+_Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A bundle, a folder of them, or what `import` takes.")
+]
+_Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the JSON; -: to stdout.")]
+
+
+def bmf(run: _Run, out: _Out, importing: ImportOptions = None) -> None:
+    """Write a run's metrics for Bencher: times of the run, stages, submodules and the step with
+    their intervals, roles and memory; steps and shapes one by one are left out."""
+    from profiler.fleet.history_words import bmf as document_of
+    from profiler.fleet.metric_names import full_name
+    from profiler.fleet.summary import summarized
+    from profiler.json_text import json_text
+
+    check_documents({"--out": out}, inputs=[run])
+    with progress("reading the run"), opened([run], importing, None) as (found, imports):
+        measures = summarized(imports.ready(found[0].newest)).metrics
+    rows = []
+    for each in measures:
+        if each.step is None and each.shape is None:
+            named = {name: getattr(each, name) for name in each.__struct_fields__}
+            rows.append((full_name(named), each.value, each.low, each.high, each.unit))
+    write_json(out, json_text(document_of(rows)) + "\n")
+    if out != STDOUT:
+        tell(f"wrote {out}: {len(rows):,} metrics")
+
+
+SUBCOMMAND = Subcommand(bmf, place=20, about_runs=True)

@@ -1,0 +1,134 @@
+"""`profile-sd3 fleet gate`: is a run outside the history of runs like it?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
+from profiler.cli.fleet.options import AssumeSame, DatasetPlace, WhereRuns
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
+from profiler.errors import OutputError
+
+if TYPE_CHECKING:
+    from profiler.fleet.gate import Gate
+
+__all__ = ["SUBCOMMAND", "gate"]
+
+_STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+_Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="[RUN]",
+        help="Key of a run of the data set, its first 8 digits at least, or its name.  "
+        "[default: newest]",
+        show_default=False,
+    ),
+]
+_Metric = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="What is gated, such as denoise.step; may be repeated, which lowers the level of "
+        "each.  [default: elapsed]",
+    ),
+]
+_FailOver = Annotated[
+    str,
+    typer.Option(
+        metavar="PERCENT",
+        help="Fail where a metric is outside its history, and slower by more than this.",
+    ),
+]
+_Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; -: to stdout.")
+]
+_Markdown = Annotated[
+    Path | None,
+    typer.Option(
+        "--markdown",
+        metavar="FILE",
+        help="Write it as Markdown; -: to stdout. In GitHub Actions the step summary has it.",
+    ),
+]
+_Bmf = Annotated[
+    Path | None,
+    typer.Option("--bmf", metavar="FILE", help="Write Bencher's metric format; -: to stdout."),
+]
+
+
+def gate(
+    dataset: DatasetPlace,
+    run: _Run = "newest",
+    metric: _Metric = None,
+    fail_over: _FailOver = "5%",
+    where: WhereRuns = None,
+    assume_same: AssumeSame = None,
+    json_file: _Json = None,
+    markdown_file: _Markdown = None,
+    bmf_file: _Bmf = None,
+) -> None:
+    """Fail where a run is outside the history of comparable runs.
+
+    Exit code 0: not slower, 1: slower, 2: it cannot be told, with the reason.
+    """
+    from profiler.analysis.comparison.gate import parse_limit
+    from profiler.fleet.dataset import Dataset
+    from profiler.fleet.gate import gate as hold
+    from profiler.fleet.identity import checked_fields
+
+    check_documents({"--json": json_file, "--markdown": markdown_file, "--bmf": bmf_file})
+    limit = parse_limit(fail_over)
+    same = checked_fields(assume_same, "--assume-same")
+    with progress(f"reading {dataset}", after_s=0.5):
+        found = hold(
+            Dataset(dataset),
+            run,
+            metric or ["elapsed"],
+            limit,
+            where=where or [],
+            assume_same=same,
+        )
+    _write(found, json_file, markdown_file, bmf_file)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _write(
+    found: Gate, json_file: Path | None, markdown_file: Path | None, bmf_file: Path | None
+) -> None:
+    from profiler.fleet.history_words import bmf, gate_document, gate_line, gate_markdown
+    from profiler.json_text import json_text
+
+    if json_file is not None:
+        write_json(json_file, json_text(gate_document(found)) + "\n")
+    if markdown_file is not None:
+        write_text(markdown_file, gate_markdown(found))
+    if bmf_file is not None:
+        rows = [(each.metric, each.value, None, None, each.unit) for each in found.verdicts]
+        write_json(bmf_file, json_text(bmf(rows)) + "\n")
+    if summary := os.environ.get(_STEP_SUMMARY):
+        _append(Path(summary), gate_markdown(found))
+    if STDOUT not in (json_file, markdown_file, bmf_file):
+        for each in found.verdicts:
+            tell(gate_line(each, found.limit))
+
+
+def _append(path: Path, text: str) -> None:
+    """Add to the step summary, which earlier commands of the step may have begun."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}, which ${_STEP_SUMMARY} names: {error.strerror or error}"
+        ) from error
+
+
+SUBCOMMAND = Subcommand(gate, place=30)

@@ -1,0 +1,187 @@
+"""`profile-sd3 fleet history`: a metric over the runs of a data set, and where it changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profiler.cli.documents import check_documents, write_json, write_text
+from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
+from profiler.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import polars as pl
+
+    from profiler.analysis.comparison.compare import Comparison
+    from profiler.fleet.dataset import Dataset
+    from profiler.fleet.metric_history import MetricHistory
+
+__all__ = ["SUBCOMMAND", "history"]
+
+_SPARKS = 72  # characters
+
+_Metric = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Which metric, such as denoise.step or transformer.time[role=attention]; may be "
+        "repeated.  [default: elapsed]",
+    ),
+]
+_Explain = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Compare the bundles around the newest N changes."),
+]
+_Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; -: to stdout.")
+]
+_Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page with curves.")
+]
+
+
+def history(
+    dataset: DatasetPlace,
+    metric: _Metric = None,
+    where: WhereRuns = None,
+    assume_same: AssumeSame = None,
+    bad_quality: BadQuality = False,
+    explain: _Explain = 3,
+    json_file: _Json = None,
+    html: _Html = None,
+) -> None:
+    """Show a metric over comparable runs, and where it changed: the last good run, the first bad
+    one, and what differs between their bundles.
+
+    Runs that are comparable with the newest one are taken. A drift is told as drift, a second mode
+    as two modes; neither is a change.
+    """
+    from profiler.fleet.dataset import Dataset
+
+    check_documents({"--json": json_file, "--html": html})
+    with progress(f"reading {dataset}", after_s=0.5):
+        data = Dataset(dataset)
+        names = [*dict.fromkeys(metric or ["elapsed"])]
+        histories, notes = _histories(
+            data, names, where or [], assume_same or [], bad_quality=bad_quality
+        )
+    _tell(dataset, histories, notes, explain, json_file, html)
+
+
+def _histories(
+    data: Dataset,
+    names: Sequence[str],
+    where: Sequence[str],
+    assume_same: Sequence[str],
+    *,
+    bad_quality: bool,
+) -> tuple[list[MetricHistory], list[str]]:
+    import polars as pl
+
+    from profiler.fleet.accepted import accepted_changes
+    from profiler.fleet.identity import checked_fields
+    from profiler.fleet.metric_history import metric_history
+
+    runs = data.runs(where)
+    if runs.is_empty():
+        raise InputError(f"{data.storage.place} has no run that meets --where: change it")
+    same, notes = _comparable(runs, checked_fields(assume_same, "--assume-same"))
+    frame = data.metrics(names, where, quality=bad_quality)
+    frame = frame.join(same.select("run"), on="run", how="semi", maintain_order="left")
+    accepted = accepted_changes(data.storage)
+    found = []
+    for name in names:
+        rows = frame.filter(pl.col("name") == name)
+        if rows.is_empty():
+            known = ", ".join(data.names(where)[:6])
+            raise InputError(f"no comparable run of good quality has {name}: there is {known}, …")
+        found.append(metric_history(name, rows, accepted, family=len(names)))
+    return found, notes
+
+
+def _comparable(runs: pl.DataFrame, assume_same: Sequence[str]) -> tuple[pl.DataFrame, list[str]]:
+    """The runs like the newest one, and what is to be said of the others."""
+    from profiler.fleet.gate import comparable
+    from profiler.report.units import counted
+
+    if len(runs) == 1:
+        return runs, []
+    same = comparable(runs, runs.row(-1, named=True), assume_same)
+    apart = len(runs) - len(same)
+    if not apart:
+        return same, []
+    return same, [f"{counted(apart, 'run')} not comparable with the newest left out: see --where"]
+
+
+def _tell(
+    dataset: str,
+    histories: Sequence[MetricHistory],
+    notes: Sequence[str],
+    explain: int,
+    json_file: Path | None,
+    html: Path | None,
+) -> None:
+    from profiler.fleet.history_page import history_page
+    from profiler.fleet.history_words import change_lines, history_document, history_lines
+    from profiler.json_text import json_text
+    from profiler.report.terminal.layout import sparkline
+
+    explained: dict[str, str] = {}
+    if json_file is not None:
+        write_json(json_file, json_text([history_document(past) for past in histories]) + "\n")
+    quiet = json_file is not None and str(json_file) == "-"
+    for past in () if quiet else histories:
+        for number, line in enumerate(history_lines(past)):
+            tell(line)
+            if number == 0:
+                tell(sparkline(past.values.tolist(), _SPARKS))
+        newest = past.changes[-explain:] if explain else ()
+        for each in past.changes:
+            tell("")
+            for line in change_lines(each, past.unit):
+                tell(line)
+            if each in newest:
+                explained[each.name] = _explain(each.good, each.bad)
+        tell("")
+    for note in notes:
+        tell(note, err=True)
+    if html is not None:
+        write_text(html, history_page(f"History of {dataset}", histories, explained))
+        tell(f"wrote {html}", err=quiet)
+
+
+def _explain(good: dict[str, Any], bad: dict[str, Any]) -> str:
+    """Print what differs between the bundles of two runs; the same as a text."""
+    from profiler.fleet.explanations import explanation
+
+    found = explanation(good, bad)
+    if isinstance(found, str):
+        tell(f"  {found}")
+        return found
+    return _compared(found)
+
+
+def _compared(found: Comparison) -> str:
+    from functools import partial
+    from io import StringIO
+
+    from rich.console import Console
+
+    from profiler.cli.terminal import terminal
+    from profiler.report.brief_comparison import brief_report
+    from profiler.report.terminal.brief import print_brief
+
+    print_brief(terminal(), partial(brief_report, found, ()))
+    text = StringIO()
+    print_brief(Console(file=text, width=100, highlight=False), partial(brief_report, found, ()))
+    return text.getvalue()
+
+
+SUBCOMMAND = Subcommand(history, place=20)

@@ -5,8 +5,8 @@ the calls stand below each other.
     new    | encode |  step 0         | step 1    |
                                       ^ at_ns
 
-A call is found by its submodule, branch and step, and by its place among those that share all three;
-by step and place alone where the sides have no submodule in common.
+A call is found by its submodule, branch and step, and by its place among those that share all
+three; by step and place alone where the sides have no submodule in common.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ class Comparison:
     there are modules only where it is `MODULE`. `shapes`, `kernels` and `nodes` are empty where
     the sides have too little in common there. `waterfall` leads from one end-to-end time to the
     other, and `tree` has the same by module; `reasons` say what the largest differences consist
-    of. `timelines` are those of the base and of the new run in the middle of each side, where
-    they were measured. `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes`
-    say what else differs.
+    of. `timelines` are those of the run in the middle of each side, where they were measured.
+    `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
+    else differs.
     """
 
     runs: pl.DataFrame

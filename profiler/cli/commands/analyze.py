@@ -21,7 +21,7 @@ from profiler.cli.options import (
     ImportOptions,
     KeptImport,
 )
-from profiler.cli.printed import Printed, list_sections
+from profiler.cli.printed import Printed, listing, run_sections
 from profiler.cli.report_files import ReportFiles
 from profiler.cli.subcommands import Subcommand
 from profiler.filters import name_list
@@ -66,7 +66,10 @@ _Sections = Annotated[
 _ListSections = Annotated[
     bool,
     typer.Option(
-        "--list-sections", callback=list_sections, is_eager=True, help="Name the sections, and end."
+        "--list-sections",
+        callback=listing(run_sections),
+        is_eager=True,
+        help="Name the sections, and end.",
     ),
 ]
 _JsonFile = Annotated[
@@ -166,7 +169,7 @@ def analyze(
     memory = device_sizes(device_memory or ())
     files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, language or "auto")
     files.check()
-    printed = Printed.of(section or (), full=full)
+    printed = Printed.of(section or (), run_sections, full=full)
     run = _watched(path) if watching else path
     filters = (name_list(names or ()) for names in (stage, submodule, device, step))
     where = (against or (), importing or (), out, device_profile)

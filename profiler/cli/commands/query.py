@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.completion import complete_runs
 from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
@@ -40,6 +41,7 @@ _Words = Annotated[
         metavar="[PATH...] SQL",
         help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
         "Parquet runs, or what `import` takes), then the query.  [default: traces]",
+        autocompletion=complete_runs,
     ),
 ]
 _File = Annotated[

@@ -9,9 +9,7 @@ runs nothing but the scripts whose hashes it lists and loads nothing from anywhe
 
 from __future__ import annotations
 
-import json
 from html import escape
-from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -25,6 +23,7 @@ from profiler.messages import joined, said
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
+from profiler.report.html.assets import embedded, pairs, policy, style_sheet, template
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import call_columns, command_columns, tally_columns
 from profiler.report.html.devices_strip import strip_json
@@ -52,18 +51,17 @@ from profiler.report.palette import (
     PEAK_COLOURS,
     ROLE_COLOURS,
     SURFACE,
-    Colour,
-    Theme,
     submodule_colours,
 )
 from profiler.report.provenance import EmbeddedTrace
 from profiler.report.sections.time import submodule_names
 from profiler.table.run import Run
 
-__all__ = ["embedded", "html_page", "write_html"]
+__all__ = ["html_page", "write_html"]
 
 _SCRIPTS = (
     "format.js",
+    "theme.js",
     "data.js",
     "language.js",
     "pyramid.js",
@@ -94,7 +92,6 @@ _SCRIPTS = (
     "perfetto.js",
     "main.js",
 )
-_THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
 def write_html(
@@ -154,13 +151,13 @@ def html_page(
         **first,
     }
     script, late = _scripts()
-    return Template(spoken_template(_template("report.html"))).substitute(
+    return Template(spoken_template(template("report.html"))).substitute(
         header_html(report),
         headline=spoken(sentence),
-        policy=_policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
+        policy=policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
         version=escape(__version__),
         title=titled(joined(" - ", [sentence, analysis.run.run_id])),
-        css=_css(),
+        css=style_sheet("report.css", "first_screen.css", "selection.css"),
         contents=body.contents,
         sections=body.sections,
         footer=spoken(
@@ -185,7 +182,7 @@ def _data(
 ) -> dict[str, Any]:
     """What the scripts read beside the timeline, as JSON has it."""
     of_call, of_command = call_columns(), command_columns()
-    scripts = map(_template, (*_SCRIPTS, "figures.js"))
+    scripts = map(template, (*_SCRIPTS, "figures.js"))
     return {
         "palette": _palette(run, analysis),
         "tables_shown": body.tables,
@@ -212,55 +209,21 @@ def _told(trace: EmbeddedTrace, analysis: Analysis) -> dict[str, Any]:
 
 def _scripts() -> tuple[str, str]:
     """The scripts that run at once, and those that run when the page is drawn."""
-    script = "\n".join(['"use strict";', *map(_template, _SCRIPTS)])
-    return script, _template("figures.js")
-
-
-def embedded(data: Any) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _template(name: str) -> str:
-    place = resources.files("profiler.report.html") / "templates" / name
-    return place.read_text(encoding="utf-8")
-
-
-def _policy(*hashes: str) -> str:
-    """Only scripts of these hashes run, and nothing is loaded: not an image, not a font, not a
-    byte."""
-    rules = (
-        "default-src 'none'",
-        "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
-        "style-src 'unsafe-inline'",
-        "img-src data: blob:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(rules)
-
-
-def _css() -> str:
-    light, dark = (
-        " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
-        for theme in _THEMES
-    )
-    sheet = "".join(map(_template, ("report.css", "first_screen.css", "selection.css")))
-    return Template(sheet).substitute(light=light, dark=dark, font=FONT)
+    script = "\n".join(['"use strict";', *map(template, _SCRIPTS)])
+    return script, template("figures.js")
 
 
 def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
     names = {*run.calls["submodule"].unique().to_list(), *submodule_names(analysis)}
     return {
-        "submodules": _pairs(submodule_colours(names)),
-        "roles": _pairs(ROLE_COLOURS),
-        "categories": _pairs(CATEGORY_COLOURS),
-        "bounds": _pairs(BOUND_COLOURS),
+        "submodules": pairs(submodule_colours(names)),
+        "roles": pairs(ROLE_COLOURS),
+        "categories": pairs(CATEGORY_COLOURS),
+        "bounds": pairs(BOUND_COLOURS),
         "peaks": [{"light": one.light, "dark": one.dark} for one in PEAK_COLOURS],
-        "page": _pairs(PAGE),
-        "surface": _pairs({"surface": SURFACE})["surface"],
-        "host": _pairs({"host": HOST})["host"],
+        "page": pairs(PAGE),
+        "surface": pairs({"surface": SURFACE})["surface"],
+        "host": pairs({"host": HOST})["host"],
     }
 
 
@@ -271,7 +234,3 @@ def _spoken(figures: dict[str, Chart]) -> dict[str, dict[str, Any]]:
         language: {key: texts[language] for key, texts in found.items() if texts[language]}
         for language in OTHERS
     }
-
-
-def _pairs(colours: dict[str, Colour]) -> dict[str, dict[str, str]]:
-    return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 from profiler.cli.completion import (
     complete_comparison_sections,
@@ -72,8 +73,9 @@ def test_what_a_subcommand_takes_is_completed(tmp_path, monkeypatch, line, name,
     monkeypatch.chdir(tmp_path)
     bundle = write_tiny_bundle(tmp_path / "traces")
     line(f"profile-sd3 {name} {bundle} ")
-    context = command_line().make_context("profile-sd3", [name], resilient_parsing=True)
-    command = context.command.get_command(context, name)
+    group = typer.main.get_group(command_line())
+    context = group.make_context("profile-sd3", [name], resilient_parsing=True)
+    command = group.get_command(context, name)
     found = next(one for one in command.params if one.name == parameter)
     assert found.shell_complete(context, "")
 

@@ -54,7 +54,7 @@ def print_sections(console: Console, report: Report, keys: Sequence[str]) -> Non
     texts += _sections([found[key] for key in found if key in keys], width)
     for key in keys:
         if key not in found and key != "summary":
-            texts.append(_paragraph(f"{key}: there is nothing to show", width))
+            texts.append(_paragraph(f"{key}: this run has nothing to show there", width))
     texts += _verdicts(report.verdicts, width)
     for number, text in enumerate(texts):
         if number or not isinstance(text, Text) or text.plain:  # no blank line above all

@@ -139,7 +139,7 @@ def times_table(comparison: Comparison) -> TableView | None:
 def rule() -> Said:
     """When a change is called one."""
     return said(
-        "A change is called slower or faster where its {confidence} interval leaves out no change.",
+        "A change is called slower or faster where its {confidence} interval excludes zero.",
         confidence=f"{CONFIDENCE:.0%}",
     )
 

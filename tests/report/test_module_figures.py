@@ -21,7 +21,6 @@ from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.report.rendered import printed
 from tests.runs import tiny_run
 
-
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 

@@ -159,8 +159,8 @@ def analyze(
 ) -> None:
     """Report where the time of a run went.
 
-    Prints what matters most in 40 lines, with findings and what gains most, and writes all of it as
-    a self-contained page. Files of the trace itself are never written over.
+    Prints the most important figures and findings in 40 lines, and writes the whole report as a
+    self-contained page. Never overwrites files of the trace.
     """
     keep_to_the_end()
     from profiler.analysis.selection import Selection

@@ -92,7 +92,7 @@ _Top = Annotated[
     typer.Option(
         metavar="N",
         min=0,
-        help="Roles, modules, shapes of --full, which it stands for; 0: none.  [default: 15]",
+        help="Rows of roles, modules and shapes; implies --full; 0: none.  [default: 15]",
     ),
 ]
 _Full = Annotated[bool, typer.Option("--full", help="Print everything, not 40 lines.")]
@@ -157,7 +157,7 @@ def diff(
 ) -> None:
     """Compare runs, part by part.
 
-    A difference is called one where it exceeds noise.
+    A change is called slower or faster only where it exceeds noise.
     """
     sides = _sides(runs, against or [])
     files = _Files(json_file, markdown_file, html_file)

@@ -130,7 +130,7 @@ def predict(
 ) -> None:
     """Predict a request with other steps, devices or load.
 
-    What it would take, from the parts that a run measured; options combine.
+    Estimates it from the parts that a run measured; options combine.
     """
     keep_to_the_end()
     from profiler.analysis.prediction.scenario import Scenario, parse_places

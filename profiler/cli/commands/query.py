@@ -74,7 +74,7 @@ _Json = Annotated[
 ]
 _Timeout = Annotated[
     float,
-    typer.Option(metavar="SECONDS", min=0, help="How long a query may compute; 0: for ever."),
+    typer.Option(metavar="SECONDS", min=0, help="How long a query may compute; 0: no limit."),
 ]
 _Tables = Annotated[
     bool, typer.Option("--tables", help="List tables and columns with their meaning.")
@@ -94,11 +94,11 @@ def query(
     timeout: _Timeout = 60,
     tables: _Tables = False,
 ) -> None:
-    """Ask a run, or several, in SQL (DuckDB's).
+    """Query runs in SQL (DuckDB's).
 
     Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
-    analysis; the column run says whose a row is. A query only reads, and reaches no file. It may
-    use 4 GiB of memory, and half of the machine's where that is less.
+    analysis; the column run names the run of each row. A query only reads, and reaches no file. It
+    may use 4 GiB of memory, or half of the machine's where that is less.
     """
     if tables:
         _list_tables()

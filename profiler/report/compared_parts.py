@@ -206,8 +206,16 @@ def tree_part(comparison: Comparison, shown: int) -> Part:
 def operation_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
     """Shapes with rates and kernels of both sides, kernels, ONNX nodes: those that differ most
     first."""
-    made = {"shown": shown, "held": _ROWS, "search": True}
-    shapes = table("comparison_shapes", "shapes", _SHAPES, SHAPES, comparison.shapes, **made)
+    shapes = table(
+        "comparison_shapes",
+        "shapes",
+        _SHAPES,
+        SHAPES,
+        comparison.shapes,
+        shown=shown,
+        held=_ROWS,
+        search=True,
+    )
     yield Part(said("Shapes, by difference"), table=shapes)
     kernels = table(
         "comparison_kernels",
@@ -215,7 +223,9 @@ def operation_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
         _KERNELS,
         KERNELS,
         comparison.kernels,
-        **made,
+        shown=shown,
+        held=_ROWS,
+        search=True,
     )
     yield Part(said("Kernels, by difference"), table=kernels)
     nodes = table(
@@ -224,7 +234,9 @@ def operation_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
         _NODES,
         NODES,
         comparison.nodes,
-        **made,
+        shown=shown,
+        held=_ROWS,
+        search=True,
     )
     yield Part(said("ONNX nodes, by difference"), table=nodes)
 

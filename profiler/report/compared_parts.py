@@ -40,6 +40,7 @@ __all__ = [
     "tree_part",
 ]
 
+_Columns = tuple[str | Column, ...]
 _ROWS = 200  # of a table
 _INWARDS = "\N{NO-BREAK SPACE}" * 2
 
@@ -91,7 +92,7 @@ _RATES = (
     renamed(SHAPES, "base_teraflops_per_s", label="TFLOP/s, baseline", kind="flop_rate"),
     renamed(SHAPES, "new_teraflops_per_s", label="TFLOP/s, new", kind="flop_rate"),
 )
-_SHAPE_KERNELS = (
+_SHAPE_KERNELS: _Columns = (
     renamed(SHAPES, "base_kernel", label="kernel, baseline", kind="text"),
     renamed(SHAPES, "new_kernel", label="kernel, new", kind="text"),
 )
@@ -99,7 +100,7 @@ _EXECUTIONS = (
     renamed(SHAPES, "base_executions", label="executions, baseline", kind="number"),
     renamed(SHAPES, "new_executions", label="executions, new", kind="number", importance=MINOR),
 )
-_SHAPES = (
+_SHAPES: _Columns = (
     renamed(SHAPES, "what", kind="layer"),
     *_times_of(SHAPES),
     *_RATES,
@@ -107,15 +108,15 @@ _SHAPES = (
     *_EXECUTIONS,
     "submodule",
 )
-_KERNELS = (
+_KERNELS: _Columns = (
     renamed(KERNELS, "what", kind="layer"),
     *_times_of(KERNELS),
     *_EXECUTIONS,
     "submodule",
 )
-_NODES = ("what", *_times_of(NODES), "base_count", "new_count", "submodule")
+_NODES: _Columns = ("what", *_times_of(NODES), "base_count", "new_count", "submodule")
 _LABEL = Column("label", pl.String(), "", "submodule, module or role", label="node", kind="layer")
-_TREE = (_LABEL, *_times_of(TREE), "role", "kind")
+_TREE: _Columns = (_LABEL, *_times_of(TREE), "role", "kind")
 _CALLS = (
     "submodule",
     "stage",

@@ -213,7 +213,7 @@ def test_drops_are_loud():
     assert cut in lines
     assert "dropped events in vae: unknown events. ring buffer full" in lines
     tty = {"force_terminal": True, "no_color": False}
-    assert "\x1b[1;31mThis report does not hold" in _text(run, tty=tty)
+    assert "\x1b[1;31mThis report does not cover" in _text(run, tty=tty)
 
 
 def test_selection_is_said():

@@ -173,10 +173,7 @@ def diff(
     whole = partial(_report, base, columns, _ROWS if top is None else top)
     files.write(base, columns, whole)
     if STDOUT not in (json_file, markdown_file):
-        everything = Printed(printed.full or top is not None, printed.sections)
-        brief = partial(_print_brief, columns[0]) if len(columns) == 1 else None
-        written = [] if html_file is None else [html_file]
-        everything.print(whole, brief, written=written, above=True)
+        _print(Printed(printed.full or top is not None, printed.sections), columns, whole, files)
     for line in lines:
         tell(line, err=True)
     if any(gate.failed for column in columns for gate in column.gates):
@@ -191,6 +188,15 @@ def _report(base: str, columns: Sequence[Compared], top: int) -> Report:
     if len(columns) == 1:
         return comparison_report(columns[0].comparison, columns[0].gates, top=top)
     return columns_report(base, columns, top=top)
+
+
+def _print(
+    printed: Printed, columns: list[Compared], whole: Callable[[], Report], files: _Files
+) -> None:
+    """What was asked for, to the terminal; three sides have no brief form."""
+    brief = partial(_print_brief, columns[0]) if len(columns) == 1 else None
+    written = [] if files.html is None else [files.html]
+    printed.print(whole, brief, written=written, above=True)
 
 
 def _print_brief(column: Compared, console: Console) -> None:

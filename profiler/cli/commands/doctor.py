@@ -21,7 +21,7 @@ __all__ = ["SUBCOMMAND", "doctor"]
 
 
 def doctor(json_file: ResultFile = None) -> None:
-    """Show what is installed and whether programs are profiled.
+    """Say what is installed and whether programs are profiled.
 
     Looks at the environment that profile-sd3 runs in: versions, extras, backends, importers, the
     start-up hook and the RBLN_PROFILER variables. Exits with 1 where something keeps a program

@@ -10,12 +10,11 @@ Everything here is imported on first use, so that `import profiler` costs next t
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from profiler.table.annotation import annotate_with
-from profiler.table.drawing import draw_with
+from profiler.table.drawing import draw_with, show_with
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,21 +71,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def _show_in_notebooks() -> None:
-    """Have IPython, where this runs in one, show runs and analyses as their summary."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    if shell is None:
-        return
+def _shown(of: Run | Analysis) -> str:
+    from profiler.report.notebook import as_html
 
-    def as_html(shown: Run | Analysis) -> str:
-        from profiler.report.notebook import as_html as made
-
-        return made(shown)
-
-    formatter = shell.display_formatter.formatters["text/html"]
-    for name in ("Run", "Analysis"):
-        formatter.for_type_by_name(_HOME[name], name, as_html)
+    return as_html(of)
 
 
 def _annotated(run: Run) -> pl.DataFrame:
@@ -103,4 +91,4 @@ def _drawn(analysis: Analysis, name: str, **options: Any) -> Any:
 
 annotate_with(_annotated)
 draw_with(_drawn)
-_show_in_notebooks()
+show_with(_shown)

@@ -1,6 +1,7 @@
-"""Take `report.png`, the picture of the page in the README, from a bundle.
+"""Take the pictures of the docs: `report.png` of a run, `two-runs.png` of two.
 
 python docs/images/take.py traces/20261121-093000-StableDiffusion3Pipeline
+python docs/images/take.py h100.json.gz mi300.json.gz
 
 The button for Korean needs a font of it: Debian's fonts-nanum.
 """
@@ -8,6 +9,7 @@ The button for Korean needs a font of it: Debian's fonts-nanum.
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,27 +17,33 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent))
-
-import profiler
-from profiler.analysis.analyze import analyze
-from profiler.report.html.page import write_html
-
+PLACE = Path(__file__).parent
 SIZE = {"width": 1400, "height": 1500}
+FIRST_SCREEN = {"width": 1280, "height": 800}
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 
 
 def main() -> None:
-    """Write `report.png` beside this file."""
-    run = profiler.load(sys.argv[1])
-    target = Path(__file__).parent / "report.png"
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        page_path = Path(folder) / "report.html"
-        write_html(run, analyze(run), page_path)
+    """Write the picture of the runs that the command line names, beside this file."""
+    runs = sys.argv[1:]
+    if len(runs) not in (1, 2):
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        subcommand = ["analyze"] if len(runs) == 1 else ["diff"]
+        command = [sys.executable, "-m", "profiler", *subcommand, *runs, "--html", str(page)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+        target = PLACE / ("report.png" if len(runs) == 1 else "two-runs.png")
+        photograph(page, target, SIZE if len(runs) == 1 else FIRST_SCREEN)
+
+
+def photograph(page_path: Path, target: Path, size: dict[str, int]) -> None:
+    """The page in a window of that size, once everything in it is drawn."""
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS)
-        page = browser.new_page(viewport=SIZE)
+        page = browser.new_page(viewport=size)
         page.goto(page_path.as_uri())
-        page.wait_for_selector("html[data-figures=drawn]", state="attached")
+        page.evaluate("() => new Promise((done) => setTimeout(done, 1500))")
         page.screenshot(path=target)
         browser.close()
     with Image.open(target) as image:

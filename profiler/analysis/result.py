@@ -25,7 +25,7 @@ from profiler.errors import InputError
 from profiler.events import Drop
 from profiler.notes import Note
 from profiler.table.columns import COMMANDS
-from profiler.table.drawing import drawn
+from profiler.table.drawing import drawn, shown_as_html
 from profiler.table.pandas_frames import to_pandas
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -154,6 +154,10 @@ class Analysis:
         Raises InputError where there is no such figure.
         """
         return drawn(self, name, **options)
+
+    def _repr_html_(self) -> str | None:
+        """The summary that notebooks show: headline, submodules, the worst findings."""
+        return shown_as_html(self)
 
     @staticmethod
     def describe(table: str) -> pl.DataFrame:

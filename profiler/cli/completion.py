@@ -14,12 +14,21 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["complete_runs", "complete_sections", "complete_submodules", "typed_command"]
+__all__ = [
+    "complete_comparison_sections",
+    "complete_placements",
+    "complete_runs",
+    "complete_sections",
+    "complete_submodule",
+    "complete_submodules",
+    "typed_command",
+]
 
 _MANIFEST = "manifest.json"
 _MOST = 200  # entries of a folder that are looked at
 _LARGEST = 4 << 20  # bytes of a manifest
-_SECTIONS = Path(__file__).parents[1] / "report" / "sections"
+_REPORT = Path(__file__).parents[1] / "report"
+_SECTIONS = _REPORT / "sections"
 
 
 def typed_command() -> str:
@@ -41,15 +50,25 @@ def complete_sections(incomplete: str) -> list[str]:
     return [*_of_list(incomplete, _section_keys())]
 
 
+def complete_comparison_sections(incomplete: str) -> list[str]:
+    """Sections of a comparison, likewise."""
+    return [*_of_list(incomplete, _comparison_keys())]
+
+
 def complete_submodules(incomplete: str) -> list[str]:
     """Submodules of the run that the line names, else of the newest in `traces`, behind those that
     stand before the last comma."""
-    try:
-        named = (Path(word) for word in _typed()[2:] if not word.startswith("-"))
-        run = next((path for path in named if path.is_dir()), Path("traces"))
-        return [*_of_list(incomplete, _submodules(run))]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return []
+    return [*_of_list(incomplete, _of_named_run())]
+
+
+def complete_submodule(incomplete: str) -> list[str]:
+    """A single submodule of that run."""
+    return [name for name in _of_named_run() if name.startswith(incomplete)]
+
+
+def complete_placements(incomplete: str) -> list[str]:
+    """A submodule of that run and the sign behind which its device stands."""
+    return [f"{name}=" for name in _of_named_run() if f"{name}=".startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
@@ -80,6 +99,25 @@ def _section_keys() -> list[str]:
                 key, place = (getattr(part, "value", None) for part in call.args[:2])
                 found.append((place, str(key)))
     return [key for _, key in sorted(found)]
+
+
+def _comparison_keys() -> list[str]:
+    """The keys of `comparing.TITLES`, from its source."""
+    for node in ast.parse((_REPORT / "comparing.py").read_text(encoding="utf-8")).body:
+        target = getattr(node.target, "id", "") if isinstance(node, ast.AnnAssign) else ""
+        if isinstance(node, ast.AnnAssign) and target == "TITLES":
+            keys = node.value.keys if isinstance(node.value, ast.Dict) else []
+            return [str(getattr(key, "value", "")) for key in keys]
+    return []
+
+
+def _of_named_run() -> list[str]:
+    """The submodules of the run that the line names, else of the newest in `traces`."""
+    try:
+        named = (Path(word) for word in _typed()[2:] if not word.startswith("-"))
+        return _submodules(next((path for path in named if path.is_dir()), Path("traces")))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []
 
 
 def _submodules(path: Path) -> list[str]:

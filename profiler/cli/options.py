@@ -43,8 +43,8 @@ ImportOptions = Annotated[
     typer.Option(
         "--import",
         metavar="KEY=VALUE",
-        help="An option of `import`, where another profiler wrote what is given: pipeline=sd3; may "
-        "be repeated.",
+        help="An option for the importer of another profiler's trace: pipeline=sd3; may be "
+        "repeated.",
     ),
 ]
 KeptImport = Annotated[
@@ -52,8 +52,8 @@ KeptImport = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        help="Keep the bundle that is made of another profiler's trace there.  [default: it "
-        "goes when the command ends]",
+        help="Keep the bundle that is made of another profiler's trace in DIR.  [default: it is "
+        "removed when the command ends]",
     ),
 ]
 MaxSize = Annotated[
@@ -61,11 +61,11 @@ MaxSize = Annotated[
     typer.Option(
         "--max-size",
         metavar="SIZE",
-        help="What a run may write (500MB, 2GiB): calls beyond have no operators.",
+        help="Limit of what a run writes (500MB, 2GiB): later calls have no operators.",
     ),
 ]
 Memory = Annotated[
-    bool, typer.Option("--memory", help="Record what torch allocates: 5 % more time.")
+    bool, typer.Option("--memory", help="Record torch's allocations, which takes 5 % more time.")
 ]
 CallStages = Annotated[
     list[str] | None,

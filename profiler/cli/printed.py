@@ -1,8 +1,14 @@
-"""What a command prints of the report of a run: the opening, everything, or some sections."""
+"""What a command prints of a report: what matters most in 40 lines, everything, or some sections.
+
+    printed = Printed.of(section, run_sections, full=full)
+    printed.print(lambda: report, brief)
+
+The same options do the same for the report of a run and for that of a comparison.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +22,24 @@ if TYPE_CHECKING:
 
     from profiler.report.model import Report
 
-__all__ = ["Printed", "list_sections"]
+__all__ = ["Printed", "Titles", "comparison_sections", "listing", "run_sections"]
+
+Titles = Callable[[], Mapping[str, str]]
+"""The sections of a kind of report: heading by key, in their order."""
+
+
+def run_sections() -> Mapping[str, str]:
+    """Those of the report of a run."""
+    from profiler.report.build import section_kinds
+
+    return {kind.key: kind.title for kind in section_kinds()}
+
+
+def comparison_sections() -> Mapping[str, str]:
+    """Those of a comparison."""
+    from profiler.report.comparing import TITLES
+
+    return TITLES
 
 
 class Printed(Struct, frozen=True):
@@ -26,71 +49,65 @@ class Printed(Struct, frozen=True):
     sections: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, sections: Sequence[str], *, full: bool) -> Printed:
+    def of(cls, sections: Sequence[str], titles: Titles, *, full: bool) -> Printed:
         """What the options say. Raises InputError where a section is none, or both are given."""
         named = name_list(sections)
         if named and full:
             raise InputError("--full and --section contradict each other: give one of them")
-        if named:
-            from profiler.report.build import section_kinds
-
-            known = [kind.key for kind in section_kinds()]
-            for key in named:
-                if key not in known:
-                    raise InputError(f"there is no section {key!r}: there is {', '.join(known)}")
+        known = titles() if named else {}
+        for key in named:
+            if key not in known:
+                raise InputError(f"there is no section {key!r}: there is {', '.join(known)}")
         return cls(full, named)
 
     def print(
         self,
-        report: Report,
-        place: Path,
+        whole: Callable[[], Report],
+        brief: Callable[[Console], None] | None,
+        *,
         notes: Sequence[str] = (),
         written: Sequence[Path] = (),
+        above: bool = False,
     ) -> None:
-        """Print it of the `report` of the run at `place`; `notes` say how the run was chosen,
-        `written` are files that are named at the end."""
+        """Print it: the `whole` report or sections of it, else what `brief` prints, where there is
+        such. `notes` say how the run was chosen, `written` are files that are named at the end;
+        sections stand below the report's first lines where these are wanted `above`."""
         from profiler.cli.terminal import tell, terminal
+        from profiler.report.terminal.report import print_report, print_sections
 
         console = terminal()
+        apart = True
         if self.sections:
-            _print_sections(console, report, notes, self.sections)
-        elif self.full or report.opening is None:
-            from profiler.report.terminal.report import print_report
-
-            print_report(console, report, notes=notes)
+            for note in notes:
+                tell(note)
+            keys = ("summary", *self.sections) if above else self.sections
+            print_sections(console, whole(), keys)
+        elif self.full or brief is None:
+            print_report(console, whole(), notes=notes)
+            apart = self.full
         else:
-            from profiler.report.terminal.opening import print_opening
-
-            below = len(written)
-            print_opening(console, report.opening, place, notes=notes, below=below)
-        if written and (self.full or self.sections):
+            brief(console)
+            apart = False
+        if written and apart:
             tell()
         for path in written:
             tell(f"wrote {path}")
 
 
-def list_sections(wanted: bool) -> None:
-    """Print the key and the heading of each section, and end, where that is `wanted`."""
-    if not wanted:
-        return
-    import typer
+def listing(titles: Titles) -> Callable[[bool], None]:
+    """The callback of `--list-sections`: prints the key and the heading of each, and ends."""
 
-    from profiler.cli.terminal import tell
-    from profiler.report.build import section_kinds
+    def list_sections(wanted: bool) -> None:
+        if not wanted:
+            return
+        import typer
 
-    kinds = section_kinds()
-    width = max(len(kind.key) for kind in kinds)
-    for kind in kinds:
-        tell(f"{kind.key:<{width}}  {kind.title}")
-    raise typer.Exit
+        from profiler.cli.terminal import tell
 
+        known = titles()
+        width = max(map(len, known))
+        for key, title in known.items():
+            tell(f"{key:<{width}}  {title}")
+        raise typer.Exit
 
-def _print_sections(
-    console: Console, report: Report, notes: Sequence[str], keys: Sequence[str]
-) -> None:
-    from profiler.cli.terminal import tell
-    from profiler.report.terminal.report import print_sections
-
-    for note in notes:
-        tell(note)
-    print_sections(console, report, keys)
+    return list_sections

@@ -22,6 +22,8 @@ from profiler.errors import InputError, OutputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from rich.console import Console
+
     from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.result import Analysis
     from profiler.analysis.selection import Selection
@@ -74,10 +76,26 @@ def report_run(request: Request) -> None:
         done = _reported(request, found, imports, say)
     written = [*request.files.write_tables(done.run, done.analysis), *done.pages]
     if not request.files.only_json:
-        request.printed.print(done.report, done.source.place, done.notes, written)
+        _print(request.printed, done, written)
     if done.failure is not None:
         raise done.failure
     check_whole(done.run, done.source)
+
+
+def _print(printed: Printed, done: _Reported, written: Sequence[Path]) -> None:
+    """Print what was asked for of the report."""
+    report, place, notes = done.report, done.source.place, done.notes
+    if report.opening is None:
+        printed.print(lambda: report, None, notes=notes, written=written)
+        return
+    opening = report.opening
+
+    def brief(console: Console) -> None:
+        from profiler.report.terminal.opening import print_opening
+
+        print_opening(console, opening, place, notes=notes, below=len(written))
+
+    printed.print(lambda: report, brief, notes=notes, written=written)
 
 
 def _reported(

@@ -20,7 +20,7 @@ _Shared = Annotated[
     bool,
     typer.Option(
         "--shared",
-        help=f"Leave it to the umask who may read what is written, as {SHARED}=1 does.  "
+        help=f"Let the umask decide who may read what is written, as {SHARED}=1 does.  "
         "[default: you alone]",
     ),
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from profiler.messages import Said, said
+from profiler.notes import Note
+from profiler.report.sentences.worded import worded
 
-__all__ = ["rates", "why"]
+__all__ = ["kernels_text", "rates", "reason_text", "why"]
 
 _NAME = 34  # characters of a kernel beside the other side's
 _ENDS = 8  # of them at its end, where kernels of a kind differ
@@ -38,6 +40,26 @@ def why(row: Mapping[str, Any]) -> Said | str:
         said("no kernel's name") if name is None else _short(name, _NAME) for name in (left, right)
     ]
     return said("{ran}{left} → {right}", ran=ran, left=names[0], right=names[1])
+
+
+def kernels_text(kernels: Sequence[str | None]) -> Said | str | None:
+    """The kernel of each run, in their order, or that all have the same; None where no run knows
+    any."""
+    if not any(kernels):
+        return None
+    first = kernels[0]
+    if first is not None and len({*kernels}) == 1:
+        return said("{ran}same kernel: {name}", ran="", name=_short(first, 2 * _NAME))
+    return " → ".join("-" if one is None else _short(one, _NAME) for one in kernels)
+
+
+def reason_text(note: Note) -> Said:
+    """A reason (`codes.Reason`) as a sentence, names of kernels without what nobody reads."""
+    values = {
+        name: _short(value, _NAME) if name.endswith("_kernel") and isinstance(value, str) else value
+        for name, value in note.values.items()
+    }
+    return worded(Note.of(note.code, **values))
 
 
 def _rate(value: float | None) -> str:

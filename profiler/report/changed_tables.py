@@ -17,10 +17,21 @@ from profiler.report.units import counted, duration
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["Line", "lines_view", "operations_view", "waterfall_view", "what"]
+__all__ = [
+    "Difference",
+    "Line",
+    "lines_view",
+    "operations_view",
+    "waterfall_steps",
+    "waterfall_view",
+    "what",
+]
 
 Line = tuple[str, str, str, str]
 """What, its time on both sides, and the difference or change."""
+
+Difference = tuple[str, int, int, int]
+"""What, its time on both sides and the difference, ns."""
 
 _TEXT = pl.String()
 _TIMES = ("base_ns", "new_ns", "difference_ns")
@@ -76,6 +87,38 @@ def waterfall_view(waterfall: pl.DataFrame, shown: int | None = None) -> TableVi
     lines += [_line(_name(row), row) for row in between.iter_rows(named=True)]
     totals = [_line(label(Step.END_TO_END), row) for row in whole.iter_rows(named=True)]
     return lines_view("waterfall", lines, totals=totals)
+
+
+def waterfall_steps(waterfall: pl.DataFrame, shown: int) -> list[Difference]:
+    """From one end-to-end time to the other in at most `shown` steps that add up: each part of each
+    submodule, the largest difference first, then what is left of them, and what is between
+    calls."""
+    level = pl.col("level")
+    parts = waterfall.filter(level.is_in(_PARTS))
+    known = parts["submodule"].unique().to_list()
+    bare = waterfall.filter((level == Step.SUBMODULE.value) & ~pl.col("submodule").is_in(known))
+    between = waterfall.filter((level == Step.BETWEEN.value) & (pl.col("difference_ns") != 0))
+    rows = pl.concat([parts, bare, between]).filter(pl.col("difference_ns") != 0)
+    ranked = rows.sort(pl.col("difference_ns").abs(), descending=True, maintain_order=True)
+    kept = ranked if len(ranked) <= shown else ranked.head(shown - 1)
+    several = waterfall.filter(level == Step.SUBMODULE.value).height > 1
+    found = [
+        (_of_several(row) if several else _name(row), *(row[time] for time in _TIMES))
+        for row in kept.iter_rows(named=True)
+    ]
+    rest = ranked.slice(len(kept))
+    if len(rest):
+        sums = (int(rest[time].sum()) for time in _TIMES)
+        found.append((counted(len(rest), "other"), *sums))
+    return found
+
+
+def _of_several(row: dict[str, Any]) -> str:
+    """What a step is of, with its submodule where that is not all of it."""
+    name = _name(row)
+    if row["submodule"] is None or row["level"] == Step.SUBMODULE.value:
+        return name
+    return said("{submodule}: {part}", submodule=row["submodule"], part=name)
 
 
 def _of_submodules(

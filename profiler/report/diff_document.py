@@ -58,6 +58,8 @@ def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
         "note_codes": [note.as_json() for note in comparison.notes],
         "gates": [asdict(gate) for gate in gates],
         "metrics": comparison.metrics.to_dicts(),
+        "reasons": [note.as_json() for note in comparison.reasons],
+        "tree": comparison.tree.to_dicts(),
         "waterfall": comparison.waterfall.to_dicts(),
         "shapes": comparison.shapes.to_dicts(),
         "kernels": comparison.kernels.to_dicts(),

@@ -71,5 +71,5 @@ def _launches(number: int, info: RunInfo) -> str:
     if not number and info.capabilities and "launches" not in info.capabilities:
         return said("launches not recorded")
     if number == 1:
-        return said("1 launch or other of the host")
-    return said("{number} launches and others of the host", number=count(number))
+        return said("1 launch or other host command")
+    return said("{number} launches and other host commands", number=count(number))

@@ -245,7 +245,7 @@ def residual_fact(analysis: Analysis) -> Fact:
 def drops_fact(analysis: Analysis) -> Fact:
     """How much that was executed is not in the trace, or not surely."""
     if not analysis.drops:
-        return Fact(said("Dropped"), said("nothing"), said("all that was executed is here"))
+        return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
     return Fact(said("Dropped"), counted(len(analysis.drops), "record"), kinds, alert=True)
 
@@ -255,9 +255,11 @@ def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
     two, then one a drop; nothing without drops."""
     drops = list(drops)
     if any(drop.kind.time_missing for drop in drops):
-        yield said("This report does not hold everything that was executed.")
+        yield said("This report does not cover everything that was executed.")
     elif drops:
-        yield said("What was executed is here, but some of it is doubtful or not broken down.")
+        yield said(
+            "Everything that was executed is here, but some of it is doubtful or not broken down."
+        )
     for drop in drops:
         yield said(
             "{kind} in {where}: {number} {unit}. {detail}", kind=label(drop.kind), **_extent(drop)

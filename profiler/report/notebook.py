@@ -1,7 +1,7 @@
 """A run and an analysis as notebooks show them: a short report, in the notebook's own colours.
 
-`import profiler` in a notebook registers `as_html` with IPython, by the names of the types: so runs
-know nothing of reports.
+`_repr_html_` of a run and of an analysis reach `as_html` through a hook that the package root sets
+(`table.drawing`): so runs know nothing of reports, and every notebook that asks for it shows it.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _clock(part: PartOfRun) -> str:
     if part.related_by is RelatedBy.REFERENCE:
         return said("its clock is the run's")
     if part.related_by is RelatedBy.EPOCH:
-        return said("its clock counts from 1970, too")
+        return said("its clock counts from 1970 as well")
     if part.related_by is RelatedBy.LOCAL_TIME:
         return said(
             "moved by {offset}, by the local time in its name, which tells it to within {within}",

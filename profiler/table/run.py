@@ -11,6 +11,7 @@ from profiler.events import Drop
 from profiler.table.annotation import annotated
 from profiler.table.columns import ARGS, TABLES, checked, empty, schema
 from profiler.table.command_times import CommandTimes
+from profiler.table.drawing import shown_as_html
 from profiler.table.pandas_frames import to_pandas
 from profiler.table.tiles.axes import Axes, axes_of
 from profiler.table.tiles.of_run import RunTiles, tiles_of
@@ -73,6 +74,10 @@ class Run(_Derived):
             f"Run({self.run_id!r}: {len(self.calls):,} calls, {len(self.commands):,} commands, "
             f"{len(self.counters):,} counter samples, {len(self.flows):,} flows)"
         )
+
+    def _repr_html_(self) -> str | None:
+        """The summary that notebooks show: what ran, and its submodules."""
+        return shown_as_html(self)
 
     @property
     def tiles(self) -> RunTiles:

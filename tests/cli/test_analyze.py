@@ -265,7 +265,7 @@ def test_cut_merged_trace_is_told(bundle, capsys):
     analyze(bundle, no_html=True, full=True)
     out = " ".join(capsys.readouterr().out.split())
     assert f"damaged copy in merged.pb: 9 bytes. has {size - 9:,} of {size:,} bytes" in out
-    assert "`profile-sd3 merge` makes it anew" in out
+    assert "`profile-sd3 merge` rebuilds it" in out
     merge_bundle(bundle)
     assert not load(bundle).drops
 

@@ -7,9 +7,19 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
-from profiler.cli.completion import complete_runs, complete_sections, complete_submodules
+from profiler.cli.completion import (
+    complete_comparison_sections,
+    complete_placements,
+    complete_runs,
+    complete_sections,
+    complete_submodule,
+    complete_submodules,
+)
+from profiler.cli.main import command_line
 from profiler.report.build import section_kinds
+from profiler.report.comparing import TITLES
 from tests.runs import write_tiny_bundle
 
 
@@ -27,6 +37,47 @@ def line(monkeypatch):
 def test_sections_are_those_that_reports_have():
     """Their keys are read from the source of their modules, in the report's order."""
     assert complete_sections("") == [kind.key for kind in section_kinds()]
+
+
+def test_sections_of_a_comparison_are_those_it_has():
+    """Their keys are read from the source, in their order, and completed behind a comma."""
+    assert complete_comparison_sections("") == [*TITLES]
+    assert complete_comparison_sections("shapes,k") == ["shapes,kernels"]
+
+
+def test_a_submodule_is_completed_for_what_if(tmp_path, line):
+    """`--drop` takes one, `--place` one with the sign before its device."""
+    bundle = write_tiny_bundle(tmp_path)
+    line(f"profile-sd3 predict {bundle} --drop t")
+    assert complete_submodule("t") == ["transformer"]
+    assert complete_placements("tr") == ["transformer="]
+    assert complete_submodule("none") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"),
+    [
+        ("analyze", "path"),
+        ("diff", "runs"),
+        ("diff", "against"),
+        ("diff", "sections"),
+        ("predict", "path"),
+        ("predict", "drop"),
+        ("predict", "place"),
+        ("query", "words"),
+        ("view", "path"),
+    ],
+)
+def test_what_a_subcommand_takes_is_completed(tmp_path, monkeypatch, line, name, parameter):
+    """Each asks its own function: in a folder with a run something is offered."""
+    monkeypatch.chdir(tmp_path)
+    bundle = write_tiny_bundle(tmp_path / "traces")
+    line(f"profile-sd3 {name} {bundle} ")
+    group = typer.main.get_group(command_line())
+    context = group.make_context("profile-sd3", [name], resilient_parsing=True)
+    command = group.get_command(context, name)
+    found = next(one for one in command.params if one.name == parameter)
+    assert found.shell_complete(context, "")
 
 
 def test_sections_are_completed_behind_a_comma():

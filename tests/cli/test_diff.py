@@ -18,6 +18,7 @@ from profiler.sources.load import load
 from profiler.table.parquet import write_parquet
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused
+from tests.corpus import CORPUS, needs_corpus
 from tests.runs import write_empty_bundle, write_tiny_bundle
 
 _MINUS = "\N{MINUS SIGN}"
@@ -253,3 +254,44 @@ def test_sections_have_names(diff, base, slower):
     assert [line.split()[0] for line in listed.splitlines()][:2] == ["notes", "waterfall"]
     assert "there is no section 'idle'" in refused(diff(base, slower, "--section", "idle"))
     refused(diff(base, slower, "--section", "shapes", "--full"))
+
+
+def test_a_page_of_two_sides(diff, base, slower, tmp_path):
+    """`--html` writes it and names it at the end; the terminal has what it has without."""
+    page = tmp_path / "diff.html"
+    _, alone, _ = diff(base, slower)
+    code, text, _ = diff(base, slower, "--html", page)
+    assert code == 0
+    assert text == f"{alone}wrote {page}\n"
+    assert 'id="two-timelines"' in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["-", "none/diff.html", "."])
+def test_a_page_needs_a_file(diff, base, slower, place):
+    """Not stdout, not a folder, not in a folder that is not there."""
+    code, _, error = diff(base, slower, "--html", place)
+    assert code == 2
+    assert "--html" in error
+
+
+def test_a_page_of_three_sides_is_refused(diff, base, slower, tmp_path):
+    """It shows two; nothing is written."""
+    third = write_steps(tmp_path / "third", "20270115-100000-third", BASE)
+    page = tmp_path / "diff.html"
+    code, _, error = diff(base, slower, third, "--html", page)
+    assert code == 2
+    assert "two sides" in error
+    assert not page.exists()
+
+
+@needs_corpus
+def test_side_by_side_by_shape(diff):
+    """A column a card, with time, change and rate, and the kernels of all below."""
+    h100, mi300 = (min(CORPUS.glob(f"torch_pairs/*{card}.json.gz")) for card in ("h100", "mi300"))
+    code, text, _ = diff(h100, mi300, CORPUS / "torch" / "sd35_mi300x.json.gz", "--by", "shape")
+    assert code == 0
+    lines = text.replace("\N{NO-BREAK SPACE}", " ").splitlines()
+    assert any(line.startswith("matmul 8944×1024×2816 bf16") for line in lines)
+    assert "4.02 ms, 617 TFLOP/s" in "\n".join(lines)
+    assert "5.31 ms, +32.2 %, 466 TFLOP/s" in "\n".join(lines)
+    assert not any(line.startswith("Roles") for line in lines)

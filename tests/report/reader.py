@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
@@ -17,12 +19,18 @@ from profiler.analysis.work.registry import Family
 from profiler.report.sentences.findings.changes import change
 from profiler.report.units import count, duration, percent
 
-__all__ = ["QUESTIONS", "answers", "plain"]
+__all__ = ["QUESTIONS", "answers", "plain", "words"]
 
 
 def plain(text: str) -> str:
     """The text with single blanks, so that lines and units need not be told apart."""
     return " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def words(text: str) -> str:
+    """What HTML says, without its elements."""
+    apart = re.sub(r"</(p|li|dt|dd|div|h2|summary|bdi)>", " ", text)
+    return plain(html.unescape(re.sub(r"<[^>]+>", "", apart)))
 
 
 def answers(analysis: Analysis) -> dict[str, tuple[str, ...]]:

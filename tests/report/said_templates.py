@@ -102,10 +102,13 @@ def table_templates() -> Iterator[tuple[str, str]]:
     """Labels and meanings of the columns that the page shows, and names of its tables."""
     folder = PACKAGE / "report"
     of_page = [
-        folder / "html" / f"{name}.py" for name in ("card_columns", "devices_strip", "icicle")
+        folder / "html" / f"{name}.py"
+        for name in ("card_columns", "devices_strip", "icicle", "two_timelines")
     ]
+    of_page.append(folder / "compared_parts.py")
     for path in (*sorted((folder / "sections").glob("*.py")), *of_page):
-        names = vars(importlib.import_module(f"profiler.report.{path.parent.name}.{path.stem}"))
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        names = vars(importlib.import_module(f"profiler.{module}"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "columns_of"):
                 place = f"{path.name}:{node.lineno}"
@@ -152,9 +155,9 @@ def declared_templates() -> Iterator[tuple[str, str]]:
 
 def script_templates() -> Iterator[tuple[str, str]]:
     """What the page's scripts say, and its frame."""
-    frame = PACKAGE / "report" / "html" / "templates" / "report.html"
-    for text in template_messages(frame.read_text(encoding="utf-8")):
-        yield text, frame.name
+    for frame in sorted((PACKAGE / "report" / "html" / "templates").glob("*.html")):
+        for text in template_messages(frame.read_text(encoding="utf-8")):
+            yield text, frame.name
     for path in sorted((PACKAGE / "report" / "html" / "templates").glob("*.js")):
         for text in SAY.findall(path.read_text(encoding="utf-8")):
             yield json.loads(f'"{text}"'), path.name

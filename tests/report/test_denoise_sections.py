@@ -13,7 +13,7 @@ from tests.report.rendered import part_lines, printed, report_of
 from tests.runs import make_run, tiny_run
 
 _CHANGES = "What changes: parts with a warm-up, a drift beyond noise or outliers"
-_AGAIN = "Computed again, by what hoisting would save"
+_AGAIN = "Redundant work, by what hoisting would save"
 
 
 def _text(run, width=160, **options):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from profiler.report.html.timeline import timeline_of
 from profiler.sources.load import load
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
-from tests.report.reader import QUESTIONS, answers, plain
+from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import report_of
 from tests.runs import Command, make_call, make_run, tiny_run, why
 
@@ -30,12 +29,6 @@ _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory):
     return load(write_generated_bundle(tmp_path_factory.mktemp("generated"), steps=2))
-
-
-def words(text):
-    """What HTML says, without its elements."""
-    apart = re.sub(r"</(p|li|dt|dd|div|h2|summary|bdi)>", " ", text)
-    return plain(html.unescape(re.sub(r"<[^>]+>", "", apart)))
 
 
 def test_the_first_screen_has_what_the_terminal_opens_with(generated):

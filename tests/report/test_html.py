@@ -19,7 +19,8 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import OutputError
 from profiler.events import Drop, DropKind
-from profiler.report.html.page import embedded, html_page, page_scripts, write_html
+from profiler.report.html.assets import embedded
+from profiler.report.html.page import html_page, page_scripts, write_html
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run, why
 

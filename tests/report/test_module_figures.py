@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -10,12 +12,16 @@ from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.report.build import build_report
 from profiler.report.extent import extent
+from profiler.report.html.icicle import icicle_json
 from profiler.report.html.table_json import table_json
 from profiler.report.model import ReportInput
 from profiler.report.sections import modules
+from profiler.report.sections.modules import nodes_of
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.report.rendered import printed
 from tests.runs import tiny_run
+
+_SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
 def _view(run):
@@ -33,6 +39,25 @@ def test_an_icicle_has_a_rectangle_for_each_node(name):
     assert list(icicle["values"]) == tree["elapsed_ns"].to_list()
     assert [int(one or -1) for one in icicle.parents] == tree["parent"].to_list()
     assert len({*icicle.ids}) == len(tree)
+
+
+@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x"])
+def test_an_icicle_has_the_rectangles_of_the_page(sample):
+    """Each rectangle that the page's icicle draws is one of the figure's: the same node, as wide,
+    in the same parent."""
+    analysis = profiler.analyze(_SAMPLES / sample)
+    (figure,) = analysis.figure("icicle").data
+    page = icicle_json(analysis)
+    of_figure = dict(
+        zip(figure.ids, zip(figure["values"], figure.parents, strict=True), strict=True)
+    )
+    kept = nodes_of(analysis, 600).filter(pl.col("elapsed_ns") > 0)
+    ids = [str(node) for node in kept["node"]]
+    assert len(ids) == len(page["parent"])
+    for node, width, above in zip(ids, page["values"]["elapsed_ns"], page["parent"], strict=True):
+        wide, parent = of_figure[node]
+        assert wide == width
+        assert (ids[above] if above >= 0 else "") == parent
 
 
 def test_there_is_no_figure_of_another_name():

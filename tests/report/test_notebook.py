@@ -100,6 +100,13 @@ def test_it_is_small_and_has_no_colours(tmp_path: Path) -> None:
         assert len(html) < 4000
 
 
+def test_any_notebook_may_ask_for_it() -> None:
+    """`_repr_html_` is that summary, of a run and of an analysis."""
+    run = load(_SAMPLE)
+    for shown in (run, profiler.analyze(_SAMPLE)):
+        assert shown._repr_html_() == as_html(shown)
+
+
 def test_ipython_shows_it(tmp_path: Path) -> None:
     """In IPython both types come with the summary as HTML and their line as text."""
     pytest.importorskip("IPython", reason="needs the notebook extra")

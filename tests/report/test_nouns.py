@@ -89,7 +89,7 @@ def _reported(devices, submodule, commands, selection=_ALL):
 @pytest.mark.parametrize(
     ("devices", "submodule", "name", "number", "note", "every"),
     [
-        (("cpu:0", "cuda:0"), {}, "Kernels", "2", "1 launch or other of the host", "events"),
+        (("cpu:0", "cuda:0"), {}, "Kernels", "2", "1 launch or other host command", "events"),
         (("cpu:0",), {"model": "v.onnx"}, "Nodes", "3", "beside 1 of the host", "nodes + host"),
         (("rbln:0",), {}, "Commands", "4", "2 calls", "commands"),
     ],

@@ -177,7 +177,7 @@ def test_what_ran_is_said():
         "4 calls, all with operators: 12 commands",
         "runs 1, duration 800 ns",
         "Attributed to module paths, of operator time: transformer 99 %.",
-        "Dropped nothing all that was executed is in this report",
+        "Dropped nothing everything that was executed is in this report",
     ):
         assert said in text
 
@@ -208,12 +208,12 @@ def test_drops_are_loud():
     )
     run = tiny_run(drops=drops)
     lines = [" ".join(line.split()) for line in _text(run, 120).splitlines()]
-    assert "This report does not hold everything that was executed." in lines
+    assert "This report does not cover everything that was executed." in lines
     cut = "truncated file in 006_transformer.pb: 120 bytes. cut at byte 7"
     assert cut in lines
     assert "dropped events in vae: unknown events. ring buffer full" in lines
     tty = {"force_terminal": True, "no_color": False}
-    assert "\x1b[1;31mThis report does not hold" in _text(run, tty=tty)
+    assert "\x1b[1;31mThis report does not cover" in _text(run, tty=tty)
 
 
 def test_selection_is_said():

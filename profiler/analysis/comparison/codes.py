@@ -6,7 +6,17 @@ from enum import StrEnum
 
 from profiler.notes import NoteCode
 
-__all__ = ["ComparisonNote", "Level", "Resampled", "RunTrait", "Side", "Step", "Verdict"]
+__all__ = [
+    "ComparisonNote",
+    "Level",
+    "Reason",
+    "Resampled",
+    "RunTrait",
+    "Side",
+    "Step",
+    "TreeNode",
+    "Verdict",
+]
 
 
 class Side(StrEnum):
@@ -69,6 +79,15 @@ class Step(StrEnum):
     BETWEEN = "between"
 
 
+class TreeNode(StrEnum):
+    """What a node of the tree of differences is."""
+
+    SUBMODULE = "submodule"
+    MODULE = "module"
+    ROLE = "role"
+    IDLE = "idle"
+
+
 class RunTrait(StrEnum):
     """What runs that are compared should have in common."""
 
@@ -102,3 +121,21 @@ class ComparisonNote(NoteCode):
     FEW_IN_COMMON = "few_in_common"
     PAIRED = "paired"
     TOGETHER = "together"
+
+
+class Reason(NoteCode):
+    """Why one end-to-end time is not the other: what a difference of work or of waiting consists
+    of."""
+
+    OTHER_KERNEL = "other_kernel"
+    SAME_KERNEL = "same_kernel"
+    UNNAMED_KERNEL = "unnamed_kernel"
+    MORE_EXECUTIONS = "more_executions"
+    FEWER_EXECUTIONS = "fewer_executions"
+    RATES = "rates"
+    TOKENS = "tokens"
+    KERNEL = "kernel"
+    MORE_GAPS = "more_gaps"
+    FEWER_GAPS = "fewer_gaps"
+    MORE_BETWEEN = "more_between"
+    LESS_BETWEEN = "less_between"

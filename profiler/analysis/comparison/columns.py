@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.comparison.codes import Resampled, Side, Step, Verdict
+from profiler.analysis.comparison.codes import Resampled, Side, Step, TreeNode, Verdict
 from profiler.table.columns import Column
 
-__all__ = ["KERNELS", "LEVELS", "METRICS", "NODES", "RUNS", "SHAPES", "TABLES", "WATERFALL"]
+__all__ = [
+    "KERNELS",
+    "LEVELS",
+    "METRICS",
+    "NODES",
+    "PAIRED_CALLS",
+    "RUNS",
+    "SHAPES",
+    "STRETCHES",
+    "TABLES",
+    "TIMED_CALLS",
+    "TREE",
+    "WATERFALL",
+]
 
 LEVELS = (
     "end_to_end",
@@ -136,6 +149,53 @@ WATERFALL: tuple[Column, ...] = (
     Column("difference_ns", _INT64, "ns", "new_ns - base_ns"),
 )
 
+TREE: tuple[Column, ...] = (
+    Column("depth", _INT64, "", "how deep it lies: 0 for a submodule"),
+    Column("kind", _TEXT, "", ", ".join(TreeNode) + ": what a node is", codes=TreeNode),
+    Column("name", _TEXT, "", "its name in the node that it lies in", kind="layer"),
+    Column("submodule", _TEXT, "", "named part of the pipeline"),
+    Column("module", _TEXT, "", "dotted path in the submodule; equal blocks are one, `*`", True),
+    Column("role", _TEXT, "", "what its commands are for, where they have one role", True),
+    Column("base_ns", _INT64, "ns", "mean over the baseline, with all that lies in it"),
+    Column("new_ns", _INT64, "ns", "mean over the new runs"),
+    Column("difference_ns", _INT64, "ns", "new_ns - base_ns"),
+    Column("change", _REAL, "ratio", "difference_ns / base_ns", True),
+)
+
+_PLACE: tuple[Column, ...] = (
+    Column("stage", _TEXT, "", "phase of the pipeline"),
+    Column("submodule", _TEXT, "", "named part of the pipeline"),
+    Column("branch", _TEXT, "", "for whom the call works", True),
+    Column("step", _INT32, "", "denoising step; -1 outside", kind="step"),
+)
+
+TIMED_CALLS: tuple[Column, ...] = (
+    *_PLACE,
+    Column("device", _TEXT, "", "where it executes"),
+    Column("start_ns", _INT64, "ns", "when its tile begins, from the begin of the pipeline call"),
+    Column("elapsed_ns", _INT64, "ns", "how long its tile is"),
+)
+
+STRETCHES: tuple[Column, ...] = (
+    Column("call", _INT64, "", "row of the call that the work is of"),
+    Column("device", _TEXT, "", "what executed it"),
+    Column("role", _TEXT, "", "what most of it is for"),
+    Column("start_ns", _INT64, "ns", "when it begins, from the begin of the pipeline call"),
+    Column("duration_ns", _INT64, "ns", "how long it is, short gaps included"),
+)
+
+PAIRED_CALLS: tuple[Column, ...] = (
+    *_PLACE,
+    Column("base_call", _INT64, "", "row of the baseline's timeline; null: only in new", True),
+    Column("new_call", _INT64, "", "row of the new run's timeline; null: only in base", True),
+    Column("base_start_ns", _INT64, "ns", "when it begins in the baseline", True),
+    Column("base_ns", _INT64, "ns", "how long it takes in the baseline", True),
+    Column("new_start_ns", _INT64, "ns", "when it begins in the new run", True),
+    Column("new_ns", _INT64, "ns", "how long it takes in the new run", True),
+    Column("difference_ns", _INT64, "ns", "new_ns - base_ns", True),
+    Column("at_ns", _INT64, "ns", "where both begin when calls stand below each other"),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "runs": RUNS,
     "metrics": METRICS,
@@ -143,4 +203,5 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "kernels": KERNELS,
     "nodes": NODES,
     "waterfall": WATERFALL,
+    "tree": TREE,
 }

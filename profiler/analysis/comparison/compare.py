@@ -20,7 +20,10 @@ from profiler.analysis.comparison.columns import LEVELS, METRICS, RUNS, TABLES
 from profiler.analysis.comparison.measure import Measurement, measure
 from profiler.analysis.comparison.meeting import meeting
 from profiler.analysis.comparison.notes import notes_on
+from profiler.analysis.comparison.reasons import reasons
 from profiler.analysis.comparison.samples import KEYS, samples_of
+from profiler.analysis.comparison.timeline import Timeline
+from profiler.analysis.comparison.tree import difference_tree
 from profiler.analysis.comparison.units import units_of
 from profiler.analysis.comparison.waterfall import waterfall
 from profiler.errors import InputError
@@ -41,8 +44,10 @@ class Comparison:
     `level` is the finest that both sides know: roles are what kernels do where it is `SORT`, and
     there are modules only where it is `MODULE`. `shapes`, `kernels` and `nodes` are empty where
     the sides have too little in common there. `waterfall` leads from one end-to-end time to the
-    other. `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes`
-    say what else differs.
+    other, and `tree` has the same by module; `reasons` say what the largest differences consist
+    of. `timelines` are those of the run in the middle of each side, where they were measured.
+    `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
+    else differs.
     """
 
     runs: pl.DataFrame
@@ -51,9 +56,12 @@ class Comparison:
     kernels: pl.DataFrame
     nodes: pl.DataFrame
     waterfall: pl.DataFrame
+    tree: pl.DataFrame
+    reasons: tuple[Note, ...]
     level: Level
     corrected: tuple[str, ...]
     notes: tuple[Note, ...]
+    timelines: tuple[Timeline, Timeline] | None = None
 
     def __post_init__(self) -> None:
         for name, columns in TABLES.items():
@@ -93,15 +101,34 @@ def compare(
     )
     metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
     whole = metrics.filter(pl.col("metric") == "end_to_end").drop_nulls(["base_ns", "new_ns"])
+    lines = waterfall(sides[0], sides[1], whole["calls"][0] if len(whole) else None)
     return Comparison(
         runs=_runs(base, new),
         metrics=_in_order(_without_lone_branches(metrics), [*base, *new]),
         **met.tables,
-        waterfall=waterfall(sides[0], sides[1], whole["calls"][0] if len(whole) else None),
+        waterfall=lines,
+        tree=difference_tree(lines, sides[0], sides[1]),
+        reasons=(*reasons(lines, met.tables["shapes"], met.tables["kernels"]),),
         level=met.level,
         corrected=corrected,
         notes=(*met.notes, *notes_on(base, new, corrected, within_noise)),
+        timelines=_timelines(base, new),
     )
+
+
+def _timelines(
+    base: Sequence[Measurement], new: Sequence[Measurement]
+) -> tuple[Timeline, Timeline] | None:
+    """Of each side that of the run in the middle, by how long it took; None where a side has
+    none."""
+    found = []
+    for side in (base, new):
+        known = [run.timeline for run in side if run.timeline is not None]
+        ranked = sorted(known, key=lambda timeline: timeline.span_ns)
+        if not ranked or not len(ranked[(len(ranked) - 1) // 2].calls):
+            return None
+        found.append(ranked[(len(ranked) - 1) // 2])
+    return found[0], found[1]
 
 
 def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -21,6 +21,7 @@ from profiler.analysis.comparison.inferences import (
 )
 from profiler.analysis.comparison.paths import module_path
 from profiler.analysis.comparison.sorts import sort_by_kernel, sort_by_operator
+from profiler.analysis.comparison.timeline import Timeline, timeline_of
 from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.first_calls import unsteady_calls
 from profiler.analysis.pipelines import PipelineCalls
@@ -87,7 +88,8 @@ class Measurement:
     elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
     itself. `devices` are those that its calls are placed on; `overhead_ratio` is untraced over
     traced time by submodule, 1 where noise hides it, `modules` the class by module path of each
-    submodule, where they are known. `details` sums its layers and operations.
+    submodule, where they are known. `details` sums its layers and operations,
+    `timeline` is what is drawn of it.
     """
 
     run_id: str
@@ -99,10 +101,11 @@ class Measurement:
     overhead_ratio: Mapping[str, float]
     modules: Mapping[str, Mapping[str, str]]
     details: Details
+    timeline: Timeline | None = None
 
 
-def measure(run: Run) -> Measurement:
-    """What a comparison needs of `run`."""
+def measure(run: Run, *, timeline: bool = False) -> Measurement:
+    """What a comparison needs of `run`; with `timeline` also what is drawn of it."""
     if not run.calls["call"].is_sorted():
         run = replace(run, calls=run.calls.sort("call"))
     calls = run.calls
@@ -112,7 +115,8 @@ def measure(run: Run) -> Measurement:
     places = -1 - np.arange(len(calls)) if apart else _places(calls, pipelines)
     rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
     kinds = kinds_of(calls, run.commands, rows)
-    work, busy = _work(run, kinds, rows, modules)
+    roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])["role"]
+    work, busy = _work(run, kinds, roles, rows, modules)
     placed = calls.select(
         "call",
         "step",
@@ -146,6 +150,7 @@ def measure(run: Run) -> Measurement:
         overhead_ratio=_overhead_ratio(run.info.submodules, found),
         modules=modules,
         details=details,
+        timeline=timeline_of(run, found, kinds, roles, rows) if timeline else None,
     )
 
 
@@ -198,11 +203,14 @@ def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFr
 
 
 def _work(
-    run: Run, kinds: Kinds, rows: Codes, modules: Mapping[str, Mapping[str, str]]
+    run: Run,
+    kinds: Kinds,
+    roles: pl.Series,
+    rows: Codes,
+    modules: Mapping[str, Mapping[str, str]],
 ) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Sums of durations by row of calls, role, module and what was done (`_KEYS`), of device
     commands; and by call."""
-    roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])["role"]
     table = kinds.table.with_columns(
         role=roles.cast(pl.String), kernel=_kernels(kinds, run.commands["kernel"])
     )

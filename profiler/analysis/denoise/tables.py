@@ -1,4 +1,4 @@
-"""The tables of what denoising steps have in common: how they change, what guidance costs, what is
+"""The tables of what denoising steps have in common: how they change, the cost of guidance, what is
 computed again."""
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ TABLES = (
     ),
     Table(
         name="guidance",
-        row="one measure of what guidance costs",
+        row="one measure of the cost of guidance",
         section="guidance",
         columns=GUIDANCE,
         make=_guidance,

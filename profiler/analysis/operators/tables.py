@@ -39,7 +39,7 @@ def _partitioning(of: Inputs) -> pl.DataFrame:
 TABLES = (
     Table(
         name="operators",
-        row="one operator of a submodule, its commands folded",
+        row="one operator of a submodule, its commands aggregated",
         section="roofline",
         columns=OPERATORS,
         make=_operators,

@@ -23,7 +23,7 @@ from profiler.cli.options import (
     ImportOptions,
     KeptImport,
 )
-from profiler.cli.printed import Printed, list_sections
+from profiler.cli.printed import Printed, listing, run_sections
 from profiler.cli.report_files import ReportFiles
 from profiler.cli.subcommands import Subcommand
 from profiler.filters import name_list
@@ -68,7 +68,10 @@ _Sections = Annotated[
 _ListSections = Annotated[
     bool,
     typer.Option(
-        "--list-sections", callback=list_sections, is_eager=True, help="Name the sections, and end."
+        "--list-sections",
+        callback=listing(run_sections),
+        is_eager=True,
+        help="Name the sections, and end.",
     ),
 ]
 _JsonFile = Annotated[
@@ -171,9 +174,9 @@ def analyze(
 ) -> None:
     """Report where the time of a run went.
 
-    Prints what matters most in 40 lines, with findings and what gains most, and writes all of it as
-    a self-contained page. Files of the trace itself are never written over. Of several runs, or
-    with --all, each gets its page and its summary, and no other option counts but --no-html.
+    Prints the most important figures and findings in 40 lines, and writes the whole report as a
+    self-contained page. Never overwrites files of the trace. Of several runs,
+    or with --all, each gets its page and its summary, and no other option counts but --no-html.
     """
     if more or every or workers or scheduler:
         analyze_each([path, *(more or ())], workers, scheduler, pages=not no_html)
@@ -185,7 +188,7 @@ def analyze(
     memory = device_sizes(device_memory or ())
     files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, language or "auto")
     files.check()
-    printed = Printed.of(section or (), full=full)
+    printed = Printed.of(section or (), run_sections, full=full)
     run = _watched(path) if watching else path
     filters = (name_list(names or ()) for names in (stage, submodule, device, step))
     where = (against or (), importing or (), out, device_profile)

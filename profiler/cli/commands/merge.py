@@ -29,9 +29,9 @@ _Directory = Annotated[
 def merge(
     directory: _Directory,
 ) -> None:
-    """Write merged.pb anew from the files of a run.
+    """Rebuild merged.pb from the files of a run.
 
-    And its manifest where that is missing: what a rebuilt run lacks is said on stderr.
+    Rebuilds the manifest as well where it is missing, and says on stderr what the run lacks.
     """
     from profiler.report.sentences.worded import worded
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from profiler.cli.completion import complete_placements, complete_runs, complete_submodule
 from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.garbage import keep_to_the_end
 from profiler.cli.options import DeviceProfileFile, ImportOptions, KeptImport
@@ -34,6 +35,7 @@ _Path = Annotated[
         metavar="PATH",
         help="A bundle, a folder of bundles (the newest is taken), a Parquet run, or what "
         "`import` takes.",
+        autocompletion=complete_runs,
     ),
 ]
 _Steps = Annotated[int | None, typer.Option(metavar="N", help="Denoising steps.")]
@@ -42,12 +44,18 @@ _Guidance = Annotated[
 ]
 _Drop = Annotated[
     list[str] | None,
-    typer.Option(metavar="SUBMODULE", help="Do not call it; may be repeated."),
+    typer.Option(
+        metavar="SUBMODULE",
+        help="Do not call it; may be repeated.",
+        autocompletion=complete_submodule,
+    ),
 ]
 _Place = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="SUBMODULE=DEVICE", help="Run it there: text_encoder_3=cpu:1; may be repeated."
+        metavar="SUBMODULE=DEVICE",
+        help="Run it there: text_encoder_3=cpu:1; may be repeated.",
+        autocompletion=complete_placements,
     ),
 ]
 _Precision = Annotated[
@@ -122,7 +130,7 @@ def predict(
 ) -> None:
     """Predict a request with other steps, devices or load.
 
-    What it would take, from the parts that a run measured; options combine.
+    Estimates it from the parts that a run measured; options combine.
     """
     keep_to_the_end()
     from profiler.analysis.prediction.scenario import Scenario, parse_places

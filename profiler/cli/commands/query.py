@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.completion import complete_runs
 from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
@@ -40,6 +41,7 @@ _Words = Annotated[
         metavar="[PATH...] SQL",
         help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
         "Parquet runs, or what `import` takes), then the query.  [default: traces]",
+        autocompletion=complete_runs,
     ),
 ]
 _File = Annotated[
@@ -72,7 +74,7 @@ _Json = Annotated[
 ]
 _Timeout = Annotated[
     float,
-    typer.Option(metavar="SECONDS", min=0, help="How long a query may compute; 0: for ever."),
+    typer.Option(metavar="SECONDS", min=0, help="How long a query may compute; 0: no limit."),
 ]
 _Tables = Annotated[
     bool, typer.Option("--tables", help="List tables and columns with their meaning.")
@@ -92,11 +94,11 @@ def query(
     timeout: _Timeout = 60,
     tables: _Tables = False,
 ) -> None:
-    """Ask a run, or several, in SQL (DuckDB's).
+    """Query runs in SQL (DuckDB's).
 
     Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
-    analysis; the column run says whose a row is. A query only reads, and reaches no file. It may
-    use 4 GiB of memory, and half of the machine's where that is less.
+    analysis; the column run names the run of each row. A query only reads, and reaches no file. It
+    may use 4 GiB of memory, or half of the machine's where that is less.
     """
     if tables:
         _list_tables()

@@ -71,9 +71,9 @@ def record(
 ) -> None:
     """Run a command and profile the pipelines in it.
 
-    ONNX Runtime sessions outside of pipelines are profiled as well. The same as setting
-    RBLN_PROFILER=1 for it. Signals are passed on, the command's exit code is returned (3 where it
-    succeeded and nothing was captured), and at the end it is said where the bundles are.
+    ONNX Runtime sessions outside of pipelines are profiled as well. Does what setting
+    RBLN_PROFILER=1 does. Passes signals on, returns the command's exit code (3 where it succeeded
+    and nothing was captured), and prints at the end where the bundles are.
     """
     import tempfile
 

@@ -31,8 +31,8 @@ _Model = Annotated[
         "[default: the embedded tiny SD3]",
     ),
 ]
-_Prompt = Annotated[str, typer.Option(metavar="TEXT", help="What the image shall show.")]
-_NegativePrompt = Annotated[str, typer.Option(metavar="TEXT", help="What it shall not show.")]
+_Prompt = Annotated[str, typer.Option(metavar="TEXT", help="What the image should show.")]
+_NegativePrompt = Annotated[str, typer.Option(metavar="TEXT", help="What it should not show.")]
 _Steps = Annotated[int, typer.Option(metavar="N", min=1, help="Denoising steps.")]
 _Height = Annotated[int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")]
 _Width = Annotated[int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")]

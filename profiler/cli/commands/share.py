@@ -32,10 +32,10 @@ _Remove = Annotated[
 
 
 def share(bundle: _Bundle, out: _Out, remove: _Remove = None) -> None:
-    """Pack a run to give away, without what tells of you.
+    """Pack a run for others, without personal data.
 
-    Takes out the command line, prompts, paths, names of host and user, and lists all that it took
-    out. The file is read again before it gets its name: it gives the tables that the bundle gives.
+    Removes the command line, prompts, paths, and the names of host and user, and lists what it
+    removed. Before the file gets its name, its tables are compared with those of the bundle.
     """
     from profiler.sources.removal import Removal
     from profiler.sources.resolve import Kind, resolve

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.completion import complete_runs
 from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.runs import opened, other_runs
 from profiler.cli.subcommands import Subcommand
@@ -30,6 +31,7 @@ _Path = Annotated[
         metavar="PATH",
         help="A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
         "what `import` takes.",
+        autocompletion=complete_runs,
     ),
 ]
 _Port = Annotated[

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from html import escape
-from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from profiler.messages import joined, said
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
+from profiler.report.html.assets import embedded, pairs, policy, style_sheet, template
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import (
     call_columns,
@@ -42,7 +42,6 @@ from profiler.report.language import (
     OTHERS,
     page_messages,
     spoken,
-    spoken_template,
     titled,
     translations,
 )
@@ -57,8 +56,6 @@ from profiler.report.palette import (
     PEAK_COLOURS,
     ROLE_COLOURS,
     SURFACE,
-    Colour,
-    Theme,
     submodule_colours,
 )
 from profiler.report.provenance import EmbeddedTrace
@@ -68,7 +65,7 @@ from profiler.table.run import Run
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
 
-__all__ = ["embedded", "html_page", "page_scripts", "write_html"]
+__all__ = ["html_page", "page_scripts", "write_html"]
 
 # What the first screen needs stands in the page as it is, all else is packed and runs after it.
 _FIRST = (
@@ -116,7 +113,6 @@ _LATE = (
     "main.js",
     "figures.js",
 )
-_THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
 def write_html(
@@ -168,13 +164,13 @@ def html_page(
         "tables": tables,
         "partials": partials,
     }
-    return Template(spoken_template(_template("report.html"))).substitute(
+    return Template(spoken_template(template("report.html"))).substitute(
         header_html(report),
         headline=spoken(sentence),
-        policy=_policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
+        policy=policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
         version=escape(__version__),
         title=titled(joined(" - ", [sentence, analysis.run.run_id])),
-        css=_css(),
+        css=style_sheet("report.css", "first_screen.css", "selection.css"),
         contents=body.contents,
         sections=body.sections,
         footer=spoken(
@@ -208,7 +204,7 @@ def _first(
         "font": FONT,
         "language": language,
         "timeline": {"span": timeline.document["span"]},
-        "messages": page_messages(map(_template, _FIRST), [*shown.values()]),
+        "messages": page_messages(map(template, _FIRST), [*shown.values()]),
         **shown,
     }
 
@@ -229,7 +225,7 @@ def _rest(
         "run": run_id,
         "tables_shown": body.tables,
         **columns,
-        "messages": page_messages(map(_template, _LATE), [body.tables, *columns.values(), lanes]),
+        "messages": page_messages(map(template, _LATE), [body.tables, *columns.values(), lanes]),
         "trace": trace and _told(trace, run_id),
     }
 
@@ -247,9 +243,7 @@ def _told(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
 
 def page_scripts() -> tuple[str, str]:
     """The script that draws the first screen, and the one that is packed and runs after it."""
-    first, late = (
-        "\n".join(['"use strict";', *map(_template, names)]) for names in (_FIRST, _LATE)
-    )
+    first, late = ("\n".join(['"use strict";', *map(template, names)]) for names in (_FIRST, _LATE))
     return first, late
 
 
@@ -259,52 +253,18 @@ def packed_json(data: Any) -> str:
     return deflated(text.encode())
 
 
-def embedded(data: Any) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _template(name: str) -> str:
-    place = resources.files("profiler.report.html") / "templates" / name
-    return place.read_text(encoding="utf-8")
-
-
-def _policy(*hashes: str) -> str:
-    """Only scripts of these hashes run, and nothing is loaded: not an image, not a font, not a
-    byte."""
-    rules = (
-        "default-src 'none'",
-        "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
-        "style-src 'unsafe-inline'",
-        "img-src data: blob:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(rules)
-
-
-def _css() -> str:
-    light, dark = (
-        " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
-        for theme in _THEMES
-    )
-    sheet = "".join(map(_template, ("report.css", "first_screen.css", "selection.css")))
-    return Template(sheet).substitute(light=light, dark=dark, font=FONT)
-
-
 def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
     names = {*run.calls["submodule"].unique().to_list(), *submodule_names(analysis)}
     return {
-        "submodules": _pairs(submodule_colours(names)),
-        "roles": _pairs(ROLE_COLOURS),
-        "categories": _pairs(CATEGORY_COLOURS),
-        "bounds": _pairs(BOUND_COLOURS),
+        "submodules": pairs(submodule_colours(names)),
+        "roles": pairs(ROLE_COLOURS),
+        "categories": pairs(CATEGORY_COLOURS),
+        "bounds": pairs(BOUND_COLOURS),
         "peaks": [{"light": one.light, "dark": one.dark} for one in PEAK_COLOURS],
-        "page": _pairs(PAGE),
-        "surface": _pairs({"surface": SURFACE})["surface"],
-        "host": _pairs({"host": HOST})["host"],
-        "unknown": _pairs({"unknown": IDLE})["unknown"],
+        "page": pairs(PAGE),
+        "surface": pairs({"surface": SURFACE})["surface"],
+        "host": pairs({"host": HOST})["host"],
+        "unknown": pairs({"unknown": IDLE})["unknown"],
     }
 
 
@@ -315,7 +275,3 @@ def _spoken(figures: dict[str, Chart]) -> dict[str, dict[str, Any]]:
         language: {key: texts[language] for key, texts in found.items() if texts[language]}
         for language in OTHERS
     }
-
-
-def _pairs(colours: dict[str, Colour]) -> dict[str, dict[str, str]]:
-    return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}

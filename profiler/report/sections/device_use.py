@@ -95,4 +95,4 @@ def _range(
 def _untraced(rows: Sequence[Mapping[str, Any]]) -> Iterator[Fact]:
     for row in rows:
         value = said("in calls {share}", share=percent(row["calls_share"]))
-        yield Fact(row["device"], value, said("how busy is not known: not all calls were traced"))
+        yield Fact(row["device"], value, said("busy time is unknown: not all calls were traced"))

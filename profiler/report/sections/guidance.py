@@ -59,7 +59,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             notes=_estimated(of.analysis),
         ),
         Part(
-            said("Computed again, by what hoisting would save"),
+            said("Redundant work, by what hoisting would save"),
             sentence(_savings(of.analysis)),
             table=table(
                 "again",

@@ -17,7 +17,7 @@ from profiler.report.views import table
 
 __all__ = ["SECTION", "memory_figure"]
 
-_UNCOUNTED_WEIGHTS = said("needed: the peak, and weights, which the counters leave out")
+_UNCOUNTED_WEIGHTS = said("required: the peak, plus weights, which the counters leave out")
 _DEVICES = (
     "device",
     "peak_bytes",

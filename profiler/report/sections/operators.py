@@ -116,7 +116,7 @@ def _operators(operators: pl.DataFrame, top: int) -> TableView | None:
         shown=top,
         search=True,
         sort="total_ns",
-        label=said("operation, blocks folded"),
+        label=said("operation, blocks aggregated"),
         variants=(every,) if together else (),
         selected=Selected("operators", where={"host": False}),
         opens=Opens.LAYERS,

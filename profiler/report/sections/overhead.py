@@ -67,7 +67,7 @@ def _cost(overhead: Overhead) -> str:
         parts.append(said("pipelines waited {time} for files to be written", time=duration(waited)))
     if overhead.conversion_ns is not None:
         took = duration(overhead.conversion_ns)
-        parts.append(said("after the run {time} to write it", time=took))
+        parts.append(said("{time} after the run to write it", time=took))
     return joined(", ", parts)
 
 

@@ -38,7 +38,7 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield grouped(said("Versions"), run.versions)
     yield Group(said("Files"), tuple(map(_file, trace_files(of.source) if of.source else ())))
     drops = of.analysis.drops
-    nothing = ((said("nothing"), said("all that was executed is in this report")),)
+    nothing = ((said("nothing"), said("everything that was executed is in this report")),)
     yield Group(said("Dropped"), tuple(missing_rows(drops)) or nothing)
 
 

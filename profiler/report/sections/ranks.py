@@ -104,7 +104,7 @@ def _arrivals(of: ReportInput) -> Iterator[Part]:
     names = [column.name for column in COLLECTIVE_ARRIVALS if column.name != "begin_ns"]
     begin = renamed(COLLECTIVE_ARRIVALS, "begin_ns", meaning="from the begin of the run")
     yield Part(
-        said("Who came last, by how much"),
+        said("Which rank came last, and by how much"),
         table=table(
             "collective_arrivals",
             "arrivals at collectives",

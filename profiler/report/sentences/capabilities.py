@@ -56,9 +56,9 @@ FINDINGS: Mapping[str, str] = {  # code → what no rule can find without it
 ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record it
     ("shapes", "kineto"): said("Record with record_shapes=True."),
     ("memory", "kineto"): said("Record with profile_memory=True."),
-    ("launches", "kineto"): said("Record with ProfilerActivity.CPU, too."),
+    ("launches", "kineto"): said("Also record with ProfilerActivity.CPU."),
     ("shapes", "nsys"): said("Record with torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
-    ("launches", "rocprofv3"): said("Record with --hip-trace, too."),
+    ("launches", "rocprofv3"): said("Also record with --hip-trace."),
     ("timeline", "tensorrt"): said("Give what --exportTimes writes beside the profile."),
     ("shapes", "tensorrt"): said("Give what --exportLayerInfo writes beside the profile."),
 }

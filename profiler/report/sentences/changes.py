@@ -69,11 +69,16 @@ def side_text(comparison: Comparison, side: str) -> str:
     """What a side is made of: `"1 run (20270115-080000), 1 pipeline call, 28 steps, 36 calls"`."""
     runs = comparison.runs.filter(pl.col("side") == side)
     named = ", ".join(runs["run_id"].head(_NAMED))
-    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+    left = len(runs) - _NAMED
     pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
-    return (
-        f"{counted(len(runs), 'run')} ({named}{more}), {counted(pipelines, 'pipeline call')}, "
-        f"{counted(steps, 'step')}, {counted(calls, 'call')}"
+    return said(
+        "{runs} ({named}{more}), {pipelines}, {steps}, {calls}",
+        runs=counted(len(runs), "run"),
+        named=named,
+        more=said(" and {others} more", others=left) if left > 0 else "",
+        pipelines=counted(pipelines, "pipeline call"),
+        steps=counted(steps, "step"),
+        calls=counted(calls, "call"),
     )
 
 

@@ -35,7 +35,7 @@ SENTENCES: Sentences = {
         ),
         DropReason.COPY_DIFFERS: said(
             "has {size} of {recorded} bytes; calls were read from their own files: `profile-sd3 "
-            "merge` makes it anew"
+            "merge` rebuilds it"
         ),
         DropReason.GZIP_CUT: said(
             "the .gz file ends early ({error}): {unpacked} bytes were unpacked"
@@ -66,8 +66,8 @@ SENTENCES: Sentences = {
             "track descriptors that are damaged or contradict earlier ones"
         ),
         DropReason.BAD_SNAPSHOTS: said("clock snapshots that contradict earlier ones"),
-        DropReason.BAD_COMPRESSED: said("packed packets that are damaged"),
-        DropReason.NO_BEGIN: said("end what did not begin in the file"),
+        DropReason.BAD_COMPRESSED: said("damaged compressed packets"),
+        DropReason.NO_BEGIN: said("end without a begin in the file"),
         DropReason.NO_END: said("begun, never ended"),
         DropReason.NOT_ENDED: said("the run did not end: it was killed, or its machine went down"),
         DropReason.ENDED_WITH: said("the run ended with {failure}"),
@@ -147,7 +147,7 @@ SENTENCES: Sentences = {
             "--pipeline, --steps and --skip, or --run"
         ),
         DropReason.CLOCK_RESTARTS: said(
-            "the clock of {device} starts anew in each file: calls are placed end to end, and the "
+            "the clock of {device} restarts in each file: calls are placed end to end, and the "
             "time between them is unknown"
         ),
         DropReason.CLOCK_UNALIGNED: said(
@@ -190,7 +190,7 @@ SENTENCES: Sentences = {
         DropReason.KERNELS_OF_NO_RUN: said(
             "kernels that no session.run, or no device, can be told for: left out"
         ),
-        DropReason.ENTRIES_CUT: said("the file is cut: what of it is whole was read"),
+        DropReason.ENTRIES_CUT: said("the file is cut: its whole part was read"),
         DropReason.LAID_END_TO_END: said(
             "times of layers are averages over inferences, and nobody recorded when each began: "
             "they are one call, laid end to end in the order of execution"

@@ -55,6 +55,7 @@ def print_sections(console: Console, report: Report, keys: Sequence[str]) -> Non
     for key in keys:
         if key not in found and key != "summary":
             texts.append(_paragraph(f"{key}: this run has nothing to show there", width))
+    texts += _verdicts(report.verdicts, width)
     for number, text in enumerate(texts):
         if number or not isinstance(text, Text) or text.plain:  # no blank line above all
             console.print(text)

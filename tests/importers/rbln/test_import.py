@@ -433,7 +433,7 @@ def test_clocks_that_start_anew(tmp_path: Path, imported: Import) -> None:
     run = imported(folder)
     ends = (run.calls["start_ns"] + run.calls["duration_ns"]).to_list()
     assert run.calls["start_ns"].to_list() == [0, *ends[:-1]]
-    assert "starts anew in each file" in drops(run)["unaligned_clock"]
+    assert "restarts in each file" in drops(run)["unaligned_clock"]
 
 
 def test_an_aggregate_alone_is_one_call(tmp_path: Path, imported: Import) -> None:

@@ -156,7 +156,7 @@ class Details {
       values: several ? together : single,
       sort: ranked, shown: 10, search: true,
       variants: several && [
-        { label: message("operation, blocks folded"), values: together },
+        { label: message("operation, blocks aggregated"), values: together },
         { label: message("operator"), values: single },
       ],
     });

@@ -6,10 +6,14 @@ const MOST_OPEN = 400; // rows at once before a reader asks for more
 class ModuleTree extends DataTable {
   get nodes() { return this.made ??= new Nodes(this.values); }
 
+  // The column of times that tells which of several nodes takes longest.
+  get weight() { return this.columns.find(({ kind }) => kind === "ns").name; }
+
   // The nodes that are open: those around the longest way down to begin with.
   get open() {
     if (this.opened) return this.opened;
-    const { depth, children } = this.nodes, longest = (i) => children[i].reduce((most, child) => (this.values.elapsed_ns[child] > (this.values.elapsed_ns[most] ?? -1) ? child : most), -1);
+    const { depth, children } = this.nodes, times = this.values[this.weight];
+    const longest = (i) => children[i].reduce((most, child) => (times[child] > (times[most] ?? -1) ? child : most), -1);
     this.opened = new Set(depth.flatMap((deep, i) => (deep < OPEN_DEPTH && children[i].length ? [i] : [])));
     for (let i = longest(0); i >= 0 && children[i].length && this.opened.size < 12; i = longest(i)) this.opened.add(i);
     return this.opened;

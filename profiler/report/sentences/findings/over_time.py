@@ -68,7 +68,7 @@ def _slow_start(found: Finding) -> Words:
             warmup_steps=given["warmup_steps"],
             share=given["warmup_share"],
         ),
-        caveat=said("The mean of the steps is no step's time; short runs compare warm-up."),
+        caveat=said("No single step takes as long as the mean; short runs compare warm-up."),
         recommendation=said(
             "Run at least as many steps before recording (--warmup), compare medians; look for "
             "compilation or allocation in the first steps."
@@ -83,7 +83,7 @@ def _step_drift(found: Finding) -> Words:
             "Steps become slower: the last takes {share} of a median step more than the first",
             share=given["drift_share"],
         ),
-        caveat=said("A short run looks faster than a service is that runs for hours."),
+        caveat=said("A short run looks faster than a service that runs for hours."),
         recommendation=said(
             "Watch clocks, temperature and power while it runs (throttling), memory that "
             "grows, and what else the machine does; measure again when it is warm."

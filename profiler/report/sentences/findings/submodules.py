@@ -24,7 +24,7 @@ def _encoder_dominates(found: Finding) -> Words:
             "itself. Dropping T5 (SD3 allows it) loses long prompts and text in images."
         ),
         recommendation=said(
-            "Keep the embeddings of prompts that come again; run it in 16 or 8 bits, on an "
+            "Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on an "
             "accelerator, or beside the other encoders on a device of its own."
         ),
     )

@@ -19,13 +19,13 @@ def _incomplete_trace(found: Finding) -> Words:
                 "Part of the trace is doubtful or not broken down: {kind} in {where}", **where
             ),
             caveat=said("Its time is in all sums."),
-            recommendation=said("Read the drops in the head of the report."),
+            recommendation=said("Read the drops at the top of the report."),
         )
     return Words(
         title=said("The trace lacks part of what ran: {kind} in {where}", **where),
-        caveat=said("Sums and shares are of what is left; idle time may be work not recorded."),
+        caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
         recommendation=said(
-            "Read the drops in the head of the report. Copy cut or missing files again, else "
+            "Read the drops at the top of the report. Copy cut or missing files again, else "
             "record again: fewer calls with operators, or fewer pipeline calls, where events "
             "dropped."
         ),

@@ -1,0 +1,102 @@
+"""Why one end-to-end time is not the other: the largest differences, each with what it consists of.
+
++1.19 ms  attention B16 H16 S559 D64 bf16: 1.44 times as long at 559 tokens, another kernel
++754 µs   Qwen2Model: nothing executes for 3.99 ms, 3.24 ms in the baseline
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.comparison.codes import Reason, Step
+from profiler.notes import Note, Value
+
+__all__ = ["reasons"]
+
+_MOST = 6
+_LEAST = 0.02  # of the larger end-to-end time: smaller differences are no reason
+_SAME = 0.01  # of how often something ran
+_TOKENS = re.compile(r"^attention\b.* S([0-9,]+)")
+_Found = tuple[int, Note]  # the difference, ns
+
+
+def reasons(waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame) -> list[Note]:
+    """The differences of at least 2 % of the end-to-end time, largest first: of shapes (of kernels
+    where the sides share no shapes), of the time in which nothing executes, and between calls."""
+    whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
+    if whole.is_empty():
+        return []
+    longest = max(whole["base_ns"][0], whole["new_ns"][0])
+    found = [*_waiting(waterfall), *(_of_shapes(shapes) if len(shapes) else _of_kernels(kernels))]
+    large = [one for one in found if abs(one[0]) >= max(_LEAST * longest, 1)]
+    large.sort(key=lambda one: -abs(one[0]))
+    return [note for _, note in large[:_MOST]]
+
+
+def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
+    """Time in which devices execute nothing, in calls and between them."""
+    codes = {
+        Step.IDLE.value: (Reason.FEWER_GAPS, Reason.MORE_GAPS),
+        Step.BETWEEN.value: (Reason.LESS_BETWEEN, Reason.MORE_BETWEEN),
+    }
+    for row in waterfall.filter(pl.col("level").is_in([*codes])).iter_rows(named=True):
+        if min(row["base_ns"], row["new_ns"]) < 0:
+            continue  # work overlaps: the remainder is no time of its own
+        difference = row["difference_ns"]
+        code = codes[row["level"]][difference > 0]
+        values = {name: row[name] for name in ("difference_ns", "base_ns", "new_ns")}
+        if row["submodule"]:
+            values["submodule"] = row["submodule"]
+        yield difference, Note.of(code, **values)
+
+
+def _of_shapes(shapes: pl.DataFrame) -> Iterator[_Found]:
+    for row in shapes.drop_nulls("difference_ns").iter_rows(named=True):
+        code = _code(row)
+        values = _times(row) | {"rates": _rates(row), "at": _tokens(row["what"])}
+        if code in (Reason.OTHER_KERNEL, Reason.SAME_KERNEL):
+            values |= {name: row[name] for name in ("base_kernel", "new_kernel")}
+        if code in (Reason.MORE_EXECUTIONS, Reason.FEWER_EXECUTIONS):
+            values |= {name: float(row[name]) for name in ("base_executions", "new_executions")}
+        yield row["difference_ns"], Note.of(code, **values)
+
+
+def _of_kernels(kernels: pl.DataFrame) -> Iterator[_Found]:
+    for row in kernels.drop_nulls("difference_ns").iter_rows(named=True):
+        yield row["difference_ns"], Note.of(Reason.KERNEL, **_times(row))
+
+
+def _code(row: Mapping[str, Any]) -> Reason:
+    base, new = row["base_executions"], row["new_executions"]
+    if base and new and abs(new - base) > _SAME * base:
+        return Reason.MORE_EXECUTIONS if new > base else Reason.FEWER_EXECUTIONS
+    if row["base_kernel"] is None or row["new_kernel"] is None:
+        return Reason.UNNAMED_KERNEL
+    same = row["base_kernel"] == row["new_kernel"]
+    return Reason.SAME_KERNEL if same else Reason.OTHER_KERNEL
+
+
+def _times(row: Mapping[str, Any]) -> dict[str, Value]:
+    base = row["base_ns"]
+    return {
+        "what": row["what"],
+        "difference_ns": row["difference_ns"],
+        "time_ratio": row["new_ns"] / base if base else 0.0,
+    }
+
+
+def _rates(row: Mapping[str, Any]) -> Value:
+    base, new = (row[f"{side}_teraflops_per_s"] for side in ("base", "new"))
+    if base is None or new is None or max(base, new) < 1:
+        return ""
+    return Note.of(Reason.RATES, base=float(f"{base:.3g}"), new=float(f"{new:.3g}"))
+
+
+def _tokens(what: str) -> Value:
+    """How many tokens attention was over, those of the queries."""
+    found = _TOKENS.match(what)
+    return Note.of(Reason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""

@@ -1,0 +1,59 @@
+"""What pages are made of: scripts and style sheets of ours, data in a script element, the policy
+under which a browser runs the one and loads nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from string import Template
+from typing import Any
+
+from profiler.report.charts.style import FONT
+from profiler.report.palette import PAGE, Colour, Theme
+
+__all__ = ["THEMES", "embedded", "pairs", "policy", "style_sheet", "template"]
+
+THEMES: tuple[Theme, Theme] = ("light", "dark")
+
+
+def embedded(data: Any) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def template(name: str) -> str:
+    """A script, style sheet or page of ours, by the name of its file."""
+    place = resources.files("profiler.report.html") / "templates" / name
+    return place.read_text(encoding="utf-8")
+
+
+def policy(*hashes: str) -> str:
+    """Only scripts of these hashes run, and nothing is loaded: not an image, not a font, not a
+    byte."""
+    rules = (
+        "default-src 'none'",
+        "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(rules)
+
+
+def style_sheet(*names: str) -> str:
+    """The style sheets of these names, with the colours of both themes."""
+    light, dark = (
+        " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
+        for theme in THEMES
+    )
+    sheet = "".join(map(template, names))
+    return Template(sheet).substitute(light=light, dark=dark, font=FONT)
+
+
+def pairs(colours: Mapping[str, Colour]) -> dict[str, dict[str, str]]:
+    """Colours as the scripts take them: one a theme."""
+    return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}

@@ -1,0 +1,119 @@
+"""The page of two runs in a browser: drawn, offline, by keys, in both themes, on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.analysis.comparison.compare import compare
+from profiler.analysis.comparison.measure import measure
+from profiler.report.html.two_runs import write_two_runs
+from profiler.table.run import Run
+from tests.browser.report_page import ReportPage
+
+pytestmark = pytest.mark.browser
+
+_SCREEN = {"width": 1280, "height": 800}
+_PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run beside itself."""
+    found = tmp_path_factory.mktemp("two") / "diff.html"
+    measured = measure(run, timeline=True)
+    write_two_runs(compare([measured], [measured]), found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(chromium: Any, path: Path) -> Iterator[ReportPage]:
+    """The page on a small screen."""
+    context = chromium.new_context(viewport=_SCREEN, reduced_motion="reduce")
+    yield _opened(context, path)
+    context.close()
+
+
+def _opened(context: Any, path: Path) -> ReportPage:
+    report = ReportPage(context.new_page())
+    report.page.on("console", lambda message: report.said.append(message.text))
+    report.page.on("pageerror", lambda error: report.said.append(str(error)))
+    report.page.on("request", lambda request: report.requests.append(request.url))
+    report.page.goto(path.as_uri())
+    return report
+
+
+def test_it_opens_offline_and_says_nothing(two: ReportPage, path: Path) -> None:
+    """No message on the console, no request but the file."""
+    assert two.page.evaluate("profileUsable") > 0
+    assert two.said == []
+    assert two.requests == [path.as_uri()]
+
+
+def test_the_first_screen_has_it_all(two: ReportPage) -> None:
+    """Sentence, both timelines, the waterfall and the reasons end within 800 pixels."""
+    for selector in ("h1", "#two-timelines canvas", ".waterfall", ".sides"):
+        box = two.page.locator(selector).bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= _SCREEN["height"], selector
+
+
+def test_equal_calls_stand_below_each_other(two: ReportPage) -> None:
+    """Aligned by call, each call of one side begins where its partner does."""
+    places = two.page.evaluate(
+        """() => {
+          const two = profileTwo, calls = two.items.filter(({ call }) => call);
+          const left = (number) => calls.filter((item) => item.number === number)
+            .map((item) => two.box(item).left);
+          return [two.alignment, left(0), left(1)];
+        }"""
+    )
+    assert places[0] == "call"
+    assert len(places[1]) > 2
+    assert places[1] == places[2]
+
+
+def test_keys_move_zoom_and_go_back(two: ReportPage) -> None:
+    """Right, down, closer, all: the line below says where the focus is, and which call is the
+    partner's."""
+    canvas = two.page.locator("#two-timelines canvas")
+    canvas.focus()
+    status = two.page.locator("#two-timelines-status")
+    canvas.press("ArrowRight")
+    assert status.inner_text().startswith("base: ")
+    assert "on the other side" in status.inner_text()
+    canvas.press("ArrowDown")
+    assert status.inner_text().startswith("new: ")
+    whole = two.page.evaluate("profileTwo.view.end - profileTwo.view.begin")
+    canvas.press("+")
+    assert two.page.evaluate("profileTwo.view.end - profileTwo.view.begin") == whole / 2
+    canvas.press("0")
+    assert two.page.evaluate("profileTwo.view.end - profileTwo.view.begin") == whole
+
+
+def test_tables_sort_and_the_tree_unfolds(two: ReportPage) -> None:
+    """The tree has its submodules at the top; a table sorts by the column that is clicked."""
+    rows = two.page.locator('[data-table="comparison_tree"] tbody tr[aria-level="1"]')
+    assert rows.count() > 1
+    heading = two.page.locator('[data-table="comparison_roles"] th button[data-column="base_ns"]')
+    heading.click()
+    sort = '[data-table="comparison_roles"] th[aria-sort="descending"]'
+    assert two.page.locator(sort).count() == 1
+
+
+def test_on_a_phone_in_the_dark_in_korean(chromium: Any, path: Path) -> None:
+    """Nothing is wider than the window; the sentence, the headings and the canvas's hint are
+    Korean."""
+    context = chromium.new_context(
+        viewport=_PHONE, color_scheme="dark", locale="ko-KR", reduced_motion="reduce"
+    )
+    report = _opened(context, path)
+    assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
+    assert report.page.locator("#two-timelines-title").inner_text() == "두 타임라인"
+    assert "화살표" in report.page.locator("#two-timelines-status").inner_text()
+    assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert report.said == []
+    context.close()

@@ -25,7 +25,7 @@ _Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the JSO
 def bmf(run: _Run, out: _Out, importing: ImportOptions = None) -> None:
     """Write a run's metrics for Bencher: times of the run, stages, submodules and the step with
     their intervals, roles and memory; steps and shapes one by one are left out."""
-    from profiler.fleet.history_words import bmf as document_of
+    from profiler.cli.fleet.history_words import bmf as document_of
     from profiler.fleet.metric_names import full_name
     from profiler.fleet.summary import summarized
     from profiler.json_text import json_text

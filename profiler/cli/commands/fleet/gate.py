@@ -103,7 +103,7 @@ def gate(
 def _write(
     found: Gate, json_file: Path | None, markdown_file: Path | None, bmf_file: Path | None
 ) -> None:
-    from profiler.fleet.history_words import bmf, gate_document, gate_line, gate_markdown
+    from profiler.cli.fleet.history_words import bmf, gate_document, gate_line, gate_markdown
     from profiler.json_text import json_text
 
     if json_file is not None:

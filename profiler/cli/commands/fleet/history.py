@@ -128,8 +128,8 @@ def _tell(
     json_file: Path | None,
     html: Path | None,
 ) -> None:
-    from profiler.fleet.history_page import history_page
-    from profiler.fleet.history_words import change_lines, history_document, history_lines
+    from profiler.cli.fleet.history_page import history_page
+    from profiler.cli.fleet.history_words import change_lines, history_document, history_lines
     from profiler.json_text import json_text
     from profiler.report.terminal.layout import sparkline
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from profiler.fleet.history_words import change_lines, history_lines, value_text
+from profiler.cli.fleet.history_words import change_lines, history_lines, value_text
 from profiler.fleet.metric_history import MetricHistory
 from profiler.plain_text import plain_text
 

@@ -12,7 +12,7 @@ from profiler.table.batches import Times
 
 __all__ = ["OUTLIER_RULE", "StepSummary", "outliers", "skipping", "step_summary"]
 
-Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+_Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 _SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
 _DEVIATIONS = 3.0
@@ -80,12 +80,12 @@ def step_summary(
     )
 
 
-def _median(durations: Times, steady: Flags) -> int:
+def _median(durations: Times, steady: _Flags) -> int:
     """Of the steady ones, of all where there are none."""
     return int(np.median(durations[steady] if steady.any() else durations))
 
 
-def _by_cache(shares: pl.Series, durations: Times, steady: Flags) -> dict[str, int]:
+def _by_cache(shares: pl.Series, durations: Times, steady: _Flags) -> dict[str, int]:
     """How many steps a step cache left full and in how many it skipped something, with their
     medians; nothing where none was on."""
     found = {}
@@ -99,13 +99,13 @@ def _by_cache(shares: pl.Series, durations: Times, steady: Flags) -> dict[str, i
     return found
 
 
-def skipping(shares: pl.Series) -> Flags:
+def skipping(shares: pl.Series) -> _Flags:
     """In which steps a cache skipped anything, bool [n], by the share of blocks that it skipped."""
-    found: Flags = (shares.fill_null(0.0) > 0).to_numpy()
+    found: _Flags = (shares.fill_null(0.0) > 0).to_numpy()
     return found
 
 
-def outliers(durations: Times, skips: Flags | None = None) -> Flags:
+def outliers(durations: Times, skips: _Flags | None = None) -> _Flags:
     """Which durations stand out by `OUTLIER_RULE` among those of their kind, bool [n]: full steps
     among full ones, those in which a cache skipped something (`skips`) among such."""
     found = np.zeros(len(durations), dtype=np.bool_)
@@ -115,10 +115,10 @@ def outliers(durations: Times, skips: Flags | None = None) -> Flags:
     return found
 
 
-def _outliers(durations: Times) -> Flags:
+def _outliers(durations: Times) -> _Flags:
     if len(durations) < _ENOUGH:
         return np.zeros(len(durations), dtype=np.bool_)
     median = np.median(durations)
     spread = _SCALE * np.median(np.abs(durations - median))
-    found: Flags = (durations > median + _DEVIATIONS * spread) & (durations > _RATIO * median)
+    found: _Flags = (durations > median + _DEVIATIONS * spread) & (durations > _RATIO * median)
     return found

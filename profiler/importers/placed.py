@@ -200,7 +200,8 @@ def spans_of(placed: Sequence[PlacedCall], pipeline: int, name: str = "") -> lis
 
 
 def _begin(placed: PlacedCall) -> int:
-    return min(placed.call.start_ns, *placed.commands.start_ns.tolist()[:1], placed.call.end_ns)
+    begins: list[int] = placed.commands.start_ns.tolist()
+    return min(placed.call.start_ns, *begins, placed.call.end_ns)
 
 
 def _end(placed: PlacedCall) -> int:

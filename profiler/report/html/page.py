@@ -42,6 +42,7 @@ from profiler.report.language import (
     OTHERS,
     page_messages,
     spoken,
+    spoken_template,
     titled,
     translations,
 )

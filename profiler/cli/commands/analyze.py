@@ -188,7 +188,7 @@ def _report(
     path: Path,
     filters: Iterable[tuple[str, ...]],
     files: ReportFiles,
-    where: tuple[Any, ...],
+    where: tuple[Any, Any, Any, Any, Any, Any],
     printed: Printed,
     watching: bool,
 ) -> None:

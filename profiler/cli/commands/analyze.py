@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -175,24 +176,34 @@ def analyze(
     """Report where the time of a run went.
 
     Prints the most important figures and findings in 40 lines, and writes the whole report as a
-    self-contained page. Never overwrites files of the trace. Of several runs,
-    or with --all, each gets its page and its summary, and no other option counts but --no-html.
+    self-contained page. Of several runs, or with --all, each gets its page; --no-html alone counts.
     """
     if more or every or workers or scheduler:
-        analyze_each([path, *(more or ())], workers, scheduler, pages=not no_html)
-        return
+        return analyze_each([path, *(more or ())], workers, scheduler, pages=not no_html)
+    memory = device_sizes(device_memory or ())
+    files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, language or "auto")
+    filters = (name_list(names or ()) for names in (stage, submodule, device, step))
+    where = (against or (), importing or (), out, device_profile, memory, top)
+    printed = Printed.of(section or (), run_sections, full=full)
+    return _report(path, filters, files, where, printed, watching)
+
+
+def _report(
+    path: Path,
+    filters: Iterable[tuple[str, ...]],
+    files: ReportFiles,
+    where: tuple[Any, Any, Any, Any, Any, Any],
+    printed: Printed,
+    watching: bool,
+) -> None:
+    """Report on one run."""
     keep_to_the_end()
     from profiler.analysis.selection import Selection
     from profiler.cli.run_report import Request, report_run
 
-    memory = device_sizes(device_memory or ())
-    files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, language or "auto")
     files.check()
-    printed = Printed.of(section or (), run_sections, full=full)
     run = _watched(path) if watching else path
-    filters = (name_list(names or ()) for names in (stage, submodule, device, step))
-    where = (against or (), importing or (), out, device_profile)
-    report_run(Request(run, Selection(*filters), files, *where, memory, top, printed))
+    report_run(Request(run, Selection(*filters), files, *where, printed))
 
 
 def _watched(path: Path) -> Path:

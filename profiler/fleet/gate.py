@@ -25,7 +25,7 @@ from profiler.fleet.identity import differences, groups
 from profiler.fleet.metric_history import MetricHistory, metric_history
 from profiler.fleet.newest import Newest, newest, runs_needed
 
-__all__ = ["Gate", "GateVerdict", "Outcome", "comparable", "gate", "like"]
+__all__ = ["NEWEST", "Gate", "GateVerdict", "Outcome", "comparable", "gate", "like"]
 
 NEWEST = "newest"
 

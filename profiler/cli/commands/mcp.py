@@ -21,10 +21,10 @@ _Folder = Annotated[
 
 
 def mcp(folder: _Folder = Path("traces")) -> None:
-    """Answer programs about the runs of one folder, over MCP on stdin and stdout.
+    """Answer programs about the runs of a folder, over MCP.
 
-    Read-only: list runs, their summaries and findings, tables, SQL with the limits of `query`, and
-    the difference of two runs.
+    Read-only, on stdin and stdout: list runs, their summaries and findings, tables, SQL with the
+    limits of `query`, and the difference of two runs.
     """
     from profiler._version import __version__
     from profiler.cli.questions import Questions

@@ -64,6 +64,7 @@ def test_sections_go_from_the_whole_to_its_parts(everything):
     """Time and findings first; then what explains them; what ran comes last."""
     assert sections(everything) == [
         "time",
+        "requests",
         "findings",
         "shapes",
         "modules",

@@ -23,7 +23,17 @@ from tests.runs import tiny_run
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 KEYS = (
-    *("summary", "time", "findings", "comparison", "shapes", "modules", "roofline", "kernels"),
+    *(
+        "summary",
+        "time",
+        "requests",
+        "findings",
+        "comparison",
+        "shapes",
+        "modules",
+        "roofline",
+        "kernels",
+    ),
     *("idle", "ranks", "memory", "guidance", "calls", "devices", "overhead", "provenance"),
 )
 _UNIT = re.compile(r" (ns|µs|ms|s|%|[MGT]FLOP/s|[MG]B/s)$")

@@ -54,7 +54,10 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
     """How many there are, how long they take, and what of that is waiting."""
     whole = percentiles.filter(pl.col("submodule").is_null())
-    row = whole.filter(pl.col("part") == RequestPart.LATENCY.value).row(0, named=True)
+    rows = whole.filter(pl.col("part") == RequestPart.LATENCY.value)
+    if rows.is_empty():
+        return ""
+    row = rows.row(0, named=True)
     values = {
         "requests": count(len(requests)),
         "most": count(int(requests["in_flight"].to_numpy().max())),

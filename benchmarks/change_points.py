@@ -5,13 +5,13 @@ whose truth is known.
                                        [--otava-histories 6] [--family 1 5 20]
 
 Each generated history has 30 runs, then 30 more, appended one by one (12 kinds by 56 histories by
-30 runs: 20,160 appended runs). Kinds: no change, or two modes 8 % apart (70/30), at 1, 3, 10 % noise; a
-drift of 0.1 or 0.3 % a run at the same. An appended run is a false alarm where the gate's test says that the newest
-runs are outside their history, or the history shows a change that it did not show before. Delay:
-runs from a step of 5 % at 2 % noise until the first alarm. `threshold` alarms where a run is 5 % above the
-median of the 30 before it. Otava pins its own NumPy: PYTHON is that of an environment which has
-`apache-otava`; it is given its defaults, and an alarm of it is a change point that it did not have
-a run before. It is given fewer histories, since it takes longer.
+30 runs: 20,160 appended runs). Kinds: no change, or two modes 8 % apart (70/30), at 1, 3, 10 %
+noise; a drift of 0.1 or 0.3 % a run at the same. An appended run is a false alarm where the gate's
+test says that the newest runs are outside their history, or the history shows a change that it did
+not show before. Delay: runs from a step of 5 % at 2 % noise until the first alarm. `threshold`
+alarms where a run is 5 % above the median of the 30 before it. Otava pins its own NumPy: PYTHON is
+that of an environment which has `apache-otava`; it is given its defaults, and an alarm of it is a
+change point that it did not have a run before. It is given fewer histories, since it takes longer.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def main() -> None:
                 cells[2], seconds = otava(given.otava, made[: given.otava_histories])
                 theirs_s += seconds
             for total, alarms in zip(totals, cells, strict=True):
-                total += alarms
+                total.extend(alarms)
             texts = " | ".join(share(alarms) if alarms else "" for alarms in cells)
             print(f"| false alarms, {kind}, {noise:.0%} noise | {texts} |", flush=True)
     texts = " | ".join(share(alarms) if alarms else "" for alarms in totals)

@@ -23,6 +23,7 @@ from profiler.report.build import section_kinds
 _PACKAGE = Path(__file__).parents[1] / "profiler"
 _ANALYSIS = _PACKAGE / "analysis"
 _SECTIONS = _PACKAGE / "report" / "sections"
+_FLEET = _PACKAGE / "fleet"  # what it keeps of a run it declares, as a folder of an analysis does
 _MAKERS = frozenset({"analyze", "analyze_run", "assembled"})
 _BY_NAME = frozenset({"table", "to_pandas", "describe", "table_named"})
 _TABLES = {table.name: table for table in tables()}
@@ -181,7 +182,8 @@ def _strangers(path: Path) -> set[str]:
     if path.is_relative_to(_SECTIONS):
         return set()
     folder = _folder(path)
-    allowed = _reads(folder) if folder.is_relative_to(_ANALYSIS) and folder != _ANALYSIS else set()
+    declares = folder == _FLEET or (folder.is_relative_to(_ANALYSIS) and folder != _ANALYSIS)
+    allowed = _reads(folder) if declares else set()
     return {name for name in _references(path) if _home(name) != folder} - allowed
 
 

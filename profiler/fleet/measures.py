@@ -11,10 +11,17 @@ from msgspec import Struct
 from profiler.analysis.result import Analysis
 from profiler.fleet.columns import VALUE_COLUMNS
 
-__all__ = ["TABLES", "Measure", "measures_of", "median_interval"]
+__all__ = ["READS", "Measure", "measures_of", "median_interval"]
 
-TABLES = (
-    *("pipelines", "stages", "submodules", "steps", "calls", "roles", "shapes", "devices"),
+READS = (
+    "pipelines",
+    "stages",
+    "submodules",
+    "steps",
+    "calls",
+    "roles",
+    "shapes",
+    "devices",
     "memory_devices",
 )
 """The tables of an analysis that the rows are made of."""

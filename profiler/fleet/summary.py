@@ -26,7 +26,7 @@ from profiler.files import write_atomically
 from profiler.fleet.columns import RUNS, SCHEMA_VERSION
 from profiler.fleet.commits import commit_of
 from profiler.fleet.content import bundle_digest, key_of_run
-from profiler.fleet.measures import TABLES, Measure, measures_of
+from profiler.fleet.measures import READS, Measure, measures_of
 from profiler.fleet.recorded_identity import recorded_identity
 from profiler.sources.load import load_source
 from profiler.sources.resolve import Kind, Source
@@ -132,7 +132,7 @@ def summarized(source: Source) -> Summary:
     run = load_source(source)
     if run.calls.is_empty():
         raise InputError(f"{source.place} holds no call of a submodule: record the run again")
-    analysis = assembled(Inputs(run, Selection(), (), {}), TABLES)
+    analysis = assembled(Inputs(run, Selection(), (), {}), READS)
     return summary_of(analysis, source, content=content)
 
 

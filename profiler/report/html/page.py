@@ -60,6 +60,7 @@ from profiler.report.palette import (
     submodule_colours,
 )
 from profiler.report.provenance import EmbeddedTrace
+from profiler.report.sections.roofline import bounds
 from profiler.report.sections.time import submodule_names
 from profiler.table.run import Run
 
@@ -153,7 +154,7 @@ def html_page(
     was made of all these already.
     """
     packing = packing or Packing(source)
-    timeline = timeline_of(run, axis=analysis.inputs.axis, bounds=analysis.roofline)
+    timeline = timeline_of(run, axis=analysis.inputs.axis, bounds=bounds(analysis))
     partials, parts = packed_partials(partials_of(analysis), timeline.strings)
     tables, columns = pack(timeline.tables | parts, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
@@ -178,7 +179,7 @@ def html_page(
             said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
         ),
         data=embedded(first),
-        rest=packed_json(rest),
+        rest=_packed_json(rest),
         late=deflated(late.encode()),
         columns=columns,
         trace=trace.packed if trace else "",
@@ -192,14 +193,14 @@ def _first(
     run: Run, analysis: Analysis, timeline: Timeline, report: Report, language: str
 ) -> dict[str, Any]:
     """What the first screen shows, as JSON has it."""
-    shown = {
-        "strip": strip_json(timeline) | {"strings": {}},
+    strip, strings = strip_json(timeline), timeline.document["strings"]
+    names = ("submodule", "stage")
+    codes = {code for device in strip["devices"] for name in names for code in device[name]}
+    shown: dict[str, Any] = {
+        "strip": strip | {"strings": {code: strings[code] for code in sorted(codes) if code >= 0}},
         "icicle": icicle_json(analysis),
         "shapes": shapes_json(report.opening),
     }
-    strings, devices = timeline.document["strings"], shown["strip"]["devices"]
-    codes = {code for device in devices for name in ("submodule", "stage") for code in device[name]}
-    shown["strip"]["strings"] = {code: strings[code] for code in sorted(codes) if code >= 0}
     return {
         "palette": _palette(run, analysis),
         "font": FONT,
@@ -234,7 +235,7 @@ def _rest(
 def _charts(body: Body) -> str:
     """The figures by theme and their texts in other languages, packed: nobody needs them before a
     figure is looked at."""
-    return packed_json({"figures": body.figures, "spoken": _spoken(body.figures["light"])})
+    return _packed_json({"figures": body.figures, "spoken": _spoken(body.figures["light"])})
 
 
 def _told(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
@@ -248,7 +249,7 @@ def page_scripts() -> tuple[str, str]:
     return first, late
 
 
-def packed_json(data: Any) -> str:
+def _packed_json(data: Any) -> str:
     """JSON as a zlib stream in base64."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return deflated(text.encode())

@@ -154,9 +154,8 @@ def _device_lanes(
     if order is not None:
         lane, commands = lane[order], commands[order]
     tables["calls"] = call_columns(calls, begin, strings)
-    tables["commands"] = command_columns(commands, calls, begin, strings) | {
-        "bound": bound_codes(commands, calls, bounds)
-    }
+    columns = command_columns(commands, calls, begin, strings)
+    tables["commands"] = {**columns, "bound": bound_codes(commands, calls, bounds)}
     tables["flows"] = flow_columns(run, commands)
     accelerated = has_accelerators(run.commands["device"].unique())
     tracks: dict[str, list[dict[str, Any]]] = {}

@@ -39,4 +39,5 @@ def bound_codes(
         at = [place.get(name) for place, name in zip(places, key, strict=True)]
         if bound in known and None not in at:
             table[tuple(at)] = known[bound]
-    return table[submodule, layer, device].astype(np.int64)
+    codes: npt.NDArray[np.int64] = table[submodule, layer, device].astype(np.int64)
+    return codes

@@ -19,7 +19,7 @@ from profiler.report.sections.roles import role_parts
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["SECTION", "roofline_figure"]
+__all__ = ["SECTION", "bounds", "roofline_figure"]
 
 _HELD = 100  # rows of a table
 _RATES = (
@@ -177,3 +177,8 @@ SECTION = SectionKind(
         "fusions",
     ),
 )
+
+
+def bounds(analysis: Analysis) -> pl.DataFrame:
+    """What bounds each operator, a row each, as the timeline colours its commands by it."""
+    return analysis.roofline

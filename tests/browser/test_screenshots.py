@@ -62,7 +62,7 @@ def test_another_theme_is_noticed(sheets):
 
 _BLANK = (
     "[data-figure=stages] .plot-container",
-    "[data-table=submodules] table",
+    "[data-table=module_tree] table",
     "canvas.lanes",
 )
 

@@ -54,7 +54,7 @@ def kernels_text(kernels: Sequence[str | None]) -> Said | str | None:
 
 
 def reason_text(note: Note) -> Said:
-    """A reason (`codes.Reason`) as a sentence, names of kernels without what nobody reads."""
+    """A reason (`codes.DifferenceReason`) as a sentence; names of kernels are short."""
     values = {
         name: _short(value, _NAME) if name.endswith("_kernel") and isinstance(value, str) else value
         for name, value in note.values.items()

@@ -83,7 +83,7 @@ def test_what_a_subcommand_takes_is_completed(tmp_path, monkeypatch, line, name,
 def test_sections_are_completed_behind_a_comma():
     """What stands before the comma stays, and is not offered again."""
     assert complete_sections("ro") == ["roofline"]
-    assert complete_sections("idle,r") == ["idle,roofline", "idle,ranks"]
+    assert complete_sections("idle,r") == ["idle,requests", "idle,roofline", "idle,ranks"]
     assert complete_sections("idle,idl") == []
 
 

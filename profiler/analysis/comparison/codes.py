@@ -8,8 +8,8 @@ from profiler.notes import NoteCode
 
 __all__ = [
     "ComparisonNote",
+    "DifferenceReason",
     "Level",
-    "Reason",
     "Resampled",
     "RunTrait",
     "Side",
@@ -123,7 +123,7 @@ class ComparisonNote(NoteCode):
     TOGETHER = "together"
 
 
-class Reason(NoteCode):
+class DifferenceReason(NoteCode):
     """Why one end-to-end time is not the other: what a difference of work or of waiting consists
     of."""
 

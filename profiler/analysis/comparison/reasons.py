@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.comparison.codes import Reason, Step
+from profiler.analysis.comparison.codes import DifferenceReason, Step
 from profiler.notes import Note, Value
 
 __all__ = ["reasons"]
@@ -40,8 +40,8 @@ def reasons(waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame
 def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
     """Time in which devices execute nothing, in calls and between them."""
     codes = {
-        Step.IDLE.value: (Reason.FEWER_GAPS, Reason.MORE_GAPS),
-        Step.BETWEEN.value: (Reason.LESS_BETWEEN, Reason.MORE_BETWEEN),
+        Step.IDLE.value: (DifferenceReason.FEWER_GAPS, DifferenceReason.MORE_GAPS),
+        Step.BETWEEN.value: (DifferenceReason.LESS_BETWEEN, DifferenceReason.MORE_BETWEEN),
     }
     for row in waterfall.filter(pl.col("level").is_in([*codes])).iter_rows(named=True):
         if min(row["base_ns"], row["new_ns"]) < 0:
@@ -58,26 +58,26 @@ def _of_shapes(shapes: pl.DataFrame) -> Iterator[_Found]:
     for row in shapes.drop_nulls("difference_ns").iter_rows(named=True):
         code = _code(row)
         values = _times(row) | {"rates": _rates(row), "at": _tokens(row["what"])}
-        if code in (Reason.OTHER_KERNEL, Reason.SAME_KERNEL):
+        if code in (DifferenceReason.OTHER_KERNEL, DifferenceReason.SAME_KERNEL):
             values |= {name: row[name] for name in ("base_kernel", "new_kernel")}
-        if code in (Reason.MORE_EXECUTIONS, Reason.FEWER_EXECUTIONS):
+        if code in (DifferenceReason.MORE_EXECUTIONS, DifferenceReason.FEWER_EXECUTIONS):
             values |= {name: float(row[name]) for name in ("base_executions", "new_executions")}
         yield row["difference_ns"], Note.of(code, **values)
 
 
 def _of_kernels(kernels: pl.DataFrame) -> Iterator[_Found]:
     for row in kernels.drop_nulls("difference_ns").iter_rows(named=True):
-        yield row["difference_ns"], Note.of(Reason.KERNEL, **_times(row))
+        yield row["difference_ns"], Note.of(DifferenceReason.KERNEL, **_times(row))
 
 
-def _code(row: Mapping[str, Any]) -> Reason:
+def _code(row: Mapping[str, Any]) -> DifferenceReason:
     base, new = row["base_executions"], row["new_executions"]
     if base and new and abs(new - base) > _SAME * base:
-        return Reason.MORE_EXECUTIONS if new > base else Reason.FEWER_EXECUTIONS
+        return DifferenceReason.MORE_EXECUTIONS if new > base else DifferenceReason.FEWER_EXECUTIONS
     if row["base_kernel"] is None or row["new_kernel"] is None:
-        return Reason.UNNAMED_KERNEL
+        return DifferenceReason.UNNAMED_KERNEL
     same = row["base_kernel"] == row["new_kernel"]
-    return Reason.SAME_KERNEL if same else Reason.OTHER_KERNEL
+    return DifferenceReason.SAME_KERNEL if same else DifferenceReason.OTHER_KERNEL
 
 
 def _times(row: Mapping[str, Any]) -> dict[str, Value]:
@@ -93,10 +93,10 @@ def _rates(row: Mapping[str, Any]) -> Value:
     base, new = (row[f"{side}_teraflops_per_s"] for side in ("base", "new"))
     if base is None or new is None or max(base, new) < 1:
         return ""
-    return Note.of(Reason.RATES, base=float(f"{base:.3g}"), new=float(f"{new:.3g}"))
+    return Note.of(DifferenceReason.RATES, base=float(f"{base:.3g}"), new=float(f"{new:.3g}"))
 
 
 def _tokens(what: str) -> Value:
     """How many tokens attention was over, those of the queries."""
     found = _TOKENS.match(what)
-    return Note.of(Reason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""
+    return Note.of(DifferenceReason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from profiler.analysis.comparison.codes import (
     ComparisonNote,
+    DifferenceReason,
     Level,
-    Reason,
     Resampled,
     RunTrait,
     Side,
@@ -57,32 +57,32 @@ SENTENCES: Sentences = {
         TreeNode.ROLE: said("role"),
         TreeNode.IDLE: said("not executing"),
     },
-    Reason: {
-        Reason.OTHER_KERNEL: said(
+    DifferenceReason: {
+        DifferenceReason.OTHER_KERNEL: said(
             "{what}{rates}: {time_ratio} times as long{at}, with another kernel ({base_kernel} → "
             "{new_kernel})"
         ),
-        Reason.SAME_KERNEL: said(
+        DifferenceReason.SAME_KERNEL: said(
             "{what}{rates}: {time_ratio} times as long{at}, with the same kernel ({base_kernel})"
         ),
-        Reason.UNNAMED_KERNEL: said("{what}{rates}: {time_ratio} times as long{at}"),
-        Reason.MORE_EXECUTIONS: said(
+        DifferenceReason.UNNAMED_KERNEL: said("{what}{rates}: {time_ratio} times as long{at}"),
+        DifferenceReason.MORE_EXECUTIONS: said(
             "{what}{rates}: executed more often, {base_executions} → {new_executions} times"
         ),
-        Reason.FEWER_EXECUTIONS: said(
+        DifferenceReason.FEWER_EXECUTIONS: said(
             "{what}{rates}: executed less often, {base_executions} → {new_executions} times"
         ),
-        Reason.RATES: said(" ({base} → {new} TFLOP/s)"),
-        Reason.TOKENS: said(" at {tokens} tokens"),
-        Reason.KERNEL: said("{what}: {time_ratio} times as long"),
-        Reason.MORE_GAPS: said(
+        DifferenceReason.RATES: said(" ({base} → {new} TFLOP/s)"),
+        DifferenceReason.TOKENS: said(" at {tokens} tokens"),
+        DifferenceReason.KERNEL: said("{what}: {time_ratio} times as long"),
+        DifferenceReason.MORE_GAPS: said(
             "{submodule}: more gaps, nothing executes for {new_ns} ({base_ns} in the baseline)"
         ),
-        Reason.FEWER_GAPS: said(
+        DifferenceReason.FEWER_GAPS: said(
             "{submodule}: fewer gaps, nothing executes for {new_ns} ({base_ns} in the baseline)"
         ),
-        Reason.MORE_BETWEEN: said("more time between calls: {base_ns} → {new_ns}"),
-        Reason.LESS_BETWEEN: said("less time between calls: {base_ns} → {new_ns}"),
+        DifferenceReason.MORE_BETWEEN: said("more time between calls: {base_ns} → {new_ns}"),
+        DifferenceReason.LESS_BETWEEN: said("less time between calls: {base_ns} → {new_ns}"),
     },
     RunTrait: {
         RunTrait.PIPELINE: said("pipeline"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.analysis.comparison.aligned import aligned_calls
-from profiler.analysis.comparison.codes import Reason
+from profiler.analysis.comparison.codes import DifferenceReason
 from profiler.analysis.comparison.columns import KERNELS, SHAPES, STRETCHES, TIMED_CALLS, WATERFALL
 from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.measure import measure
@@ -156,11 +156,11 @@ def test_reasons_say_what_differs():
     )
     found = reasons(waterfall, shapes, pl.DataFrame(schema=schema(KERNELS)))
     assert [(note.code, note.values["difference_ns"]) for note in found] == [
-        (Reason.OTHER_KERNEL, 150),
-        (Reason.SAME_KERNEL, 110),
-        (Reason.MORE_EXECUTIONS, 100),
-        (Reason.MORE_GAPS, 80),
-        (Reason.LESS_BETWEEN, -40),
+        (DifferenceReason.OTHER_KERNEL, 150),
+        (DifferenceReason.SAME_KERNEL, 110),
+        (DifferenceReason.MORE_EXECUTIONS, 100),
+        (DifferenceReason.MORE_GAPS, 80),
+        (DifferenceReason.LESS_BETWEEN, -40),
     ]
     assert found[0].values["rates"].values == {"base": 600.0, "new": 250.0}
     assert found[1].values["at"].values == {"tokens": 4250}
@@ -177,8 +177,8 @@ def test_two_cards():
     ]
     found = compare(sides[:1], sides[1:])
     told = {note.code: note for note in reversed(found.reasons)}
-    assert told[Reason.OTHER_KERNEL].values["what"] == "matmul 8944×1024×2816 bf16"
-    assert told[Reason.MORE_GAPS].values["submodule"] == "Qwen2Model"
+    assert told[DifferenceReason.OTHER_KERNEL].values["what"] == "matmul 8944×1024×2816 bf16"
+    assert told[DifferenceReason.MORE_GAPS].values["submodule"] == "Qwen2Model"
     attention = [note for note in found.reasons if note.values.get("at")]
     assert attention[0].values["at"].values == {"tokens": 559}
     check_sums(found.tree.to_dicts(), "base_ns")

@@ -1,0 +1,20 @@
+"""What parts of requests are called."""
+
+from __future__ import annotations
+
+from profiler.analysis.requests.codes import RequestPart
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    RequestPart: {
+        RequestPart.LATENCY: said("latency"),
+        RequestPart.QUEUE: said("queue"),
+        RequestPart.COMPUTE: said("compute"),
+        RequestPart.ENCODE: said("encode"),
+        RequestPart.DENOISE: said("denoise"),
+        RequestPart.DECODE: said("decode"),
+    },
+}

@@ -80,11 +80,11 @@ function laidOut(lanes, collapsed, { compact, counters, pinned }) {
     let band = bands[bands.length - 1];
     if (!band || band.key !== key) {
       if (band) y += 6;
-      band = { key, device: BANDS[key] ? "" : key, title: titleOf(key), y, lanes: [], collapsed: collapsed.has(key) };
+      band = { key, device: Object.hasOwn(BANDS, key) ? "" : key, title: titleOf(key), y, lanes: [], collapsed: collapsed.has(key) };
       bands.push(band);
       y += band.title ? HEADING : 4;
     }
-    if (band.collapsed && (lane.kind !== "calls" || BANDS[key])) continue;
+    if (band.collapsed && (lane.kind !== "calls" || Object.hasOwn(BANDS, key))) continue;
     const height = compact && lane.rows > 1 ? Math.max(ROW / 2, 4) : ROW;
     const tall = { calls: CALL_ROW, spans: SPAN_ROW, counters: COUNTER_ROW, use: COUNTER_ROW }[lane.kind] ?? height;
     band.lanes.push({ lane, y, row: tall, height: tall * lane.rows + 4 });
@@ -95,7 +95,7 @@ function laidOut(lanes, collapsed, { compact, counters, pinned }) {
 
 const BANDS = { "\0pinned": message("Pinned"), "\0curves": message("Use and memory") };
 
-function titleOf(key) { return BANDS[key] ? () => say(BANDS[key]) : key ? () => key : null; }
+function titleOf(key) { return Object.hasOwn(BANDS, key) ? () => say(BANDS[key]) : key ? () => key : null; }
 
 // [key of its band, lane] of each lane that is seen.
 function inBands(lanes, counters, pinned) {

@@ -447,7 +447,7 @@ def test_the_link_is_copied(chromium, path):
     permissions = {"permissions": ["clipboard-read", "clipboard-write"]}
     with opened(chromium, path, **permissions) as report:
         choose(report, step=2)
-        report.page.get_by_role("button", name="Copy link").click()
+        report.page.get_by_title("The address of this view").click()
         report.page.get_by_role("button", name="Copied").wait_for()
         assert report.page.evaluate("navigator.clipboard.readText()").endswith("#step=2")
 
@@ -647,7 +647,7 @@ def test_paper_tells_the_choice(report):
     report.page.emulate_media(media="print")
     assert report.page.locator(".chip").is_visible()
     assert report.page.locator(".counts").is_visible()
-    assert report.page.get_by_role("button", name="Copy link").is_hidden()
+    assert report.page.get_by_title("The address of this view").is_hidden()
     assert report.page.locator("#choice-search").is_hidden()
 
 

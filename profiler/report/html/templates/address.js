@@ -19,8 +19,11 @@ class Address {
     const read = () => {
       if (location.hash === this.written) return;
       this.taking = true; // what follows the change of a control writes nothing
-      this.take(location.hash);
-      this.taking = false;
+      try {
+        this.take(location.hash);
+      } finally {
+        this.taking = false;
+      }
     };
     addEventListener("popstate", read);
     addEventListener("hashchange", read);

@@ -27,7 +27,8 @@ function startFindings(explorer, tables, choice) {
 
 // Links to findings of the page: `#finding=unfused_attention`, and `.2` behind the second of a rule.
 function findingKey(article) {
-  const { rule } = article.dataset, same = [...document.querySelectorAll(`article.finding[data-rule="${rule}"]`)], at = same.indexOf(article);
+  const { rule } = article.dataset, all = [...document.querySelectorAll("article.finding")];
+  const at = all.filter((other) => other.dataset.rule === rule).indexOf(article);
   return at ? `${rule}.${at + 1}` : rule;
 }
 

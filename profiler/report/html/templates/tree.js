@@ -133,6 +133,12 @@ class ModuleTree extends DataTable {
     const mark = element("span", { class: "unfold", "aria-hidden": "true" }, children[i].length ? (open ? "▾" : "▸") : "");
     const label = element("span", { class: pick ? "node picks" : "node" });
     label.append(...first.childNodes);
+    const { kind, label: named } = this.values; // what has no name of its own is called by its kind
+    if (named[i] === kind?.[i]) {
+      const speak = () => { first.title = label.textContent = say(kind[i]); };
+      whenSpoken(speak, label);
+      speak();
+    }
     first.append(mark, label);
     first.classList.add("nested");
     first.style.setProperty("--depth", String(depth[i]));

@@ -91,6 +91,7 @@ _OF_EXPORTED_PIPELINES = (
 
 
 _LONGEST = (
+    "tests/capture/torch/test_interrupted.py",  # slow among modules that others have left alive
     "tests/browser/",
     "tests/docs/test_commands.py",
     "tests/notebooks/",

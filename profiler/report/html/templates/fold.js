@@ -118,7 +118,7 @@ class Fold {
       action: {
         title: () => say("Show in the timeline"),
         run: (i) => {
-          this.explorer.select(timeline.event(kept[i]), true);
+          this.explorer.select(timeline.flows.event(kept[i]), true);
           document.getElementById("timeline").scrollIntoView();
         },
       },
@@ -127,7 +127,7 @@ class Fold {
 
   valuesOf(rows) {
     const { timeline } = this, { commands, calls } = timeline.tables;
-    const lanes = rows.map((at) => timeline.event(at).lane);
+    const lanes = rows.map((at) => timeline.flows.event(at).lane);
     const known = (code) => (code < 0 ? null : timeline.text[code]);
     const of = (read) => rows.map(read), column = (name) => of((at) => (commands[name][at] < 0 ? null : commands[name][at]));
     return {

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from profiler.cli.garbage import leave
 from profiler.errors import InputError
 from profiler.events import DropKind
+from profiler.filters import key_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,24 +52,10 @@ def opened(
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import check_kept, resolve
 
-    found = resolve([[path] for path in paths], _import_options(importing))
+    found = resolve([[path] for path in paths], key_values(importing, "--import", "pipeline=sd3"))
     check_kept(found, out)
     with Imports(out, leave) as imports:
         yield found, imports
-
-
-def _import_options(texts: Iterable[str] | None) -> dict[str, str]:
-    """The options of importers by name. Raises InputError for a text that is no KEY=VALUE, or a
-    key that is given twice."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        key, _, value = text.partition("=")
-        if not key or not value:
-            raise InputError(f"--import {text!r} is no KEY=VALUE: write --import pipeline=sd3")
-        if key in found:
-            raise InputError(f"--import {key} is given twice: give it once")
-        found[key] = value
-    return found
 
 
 def other_runs(found: Found) -> Iterator[str]:

@@ -23,7 +23,7 @@ from profiler.fleet.accepted import Accepted, accepted_changes, named_run
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.identity import differences, groups
 from profiler.fleet.metric_history import MetricHistory, metric_history
-from profiler.fleet.newest import Newest, newest, runs_needed
+from profiler.fleet.newest import Newest, history_needed, newest
 
 __all__ = ["NEWEST", "Gate", "GateVerdict", "Outcome", "comparable", "gate", "like"]
 
@@ -136,7 +136,7 @@ def comparable(
     if unknown and not texts:
         raise InputError(
             f"{row['run_id']} is not comparable: nobody recorded {', '.join(unknown)}: give "
-            + " ".join(f"--assume-same {field}" for field in unknown)
+            f"--assume-same {','.join(unknown)}"
         )
     raise InputError(
         f"{row['run_id']} is not comparable with any run: {', '.join(texts)}: add runs like it"
@@ -166,7 +166,7 @@ def _verdict(
 ) -> GateVerdict:
     if frame.is_empty() or frame["run"][-1] != row["run"]:
         raise InputError(f"{row['run_id']} has no {metric}: `profile-sd3 fleet query` shows names")
-    needed = runs_needed(frame["value"].to_numpy()[:-1], limit, family=family)
+    needed = history_needed(frame["value"].to_numpy()[:-1], limit, family=family)
     past = metric_history(metric, frame, accepted, family=family) if len(frame) > 1 else None
     tested = None if past is None else past.newest
     if past is not None and past.alarm is not None:

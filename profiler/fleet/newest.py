@@ -28,7 +28,7 @@ from profiler.fleet.lines import line_of
 from profiler.fleet.modes import Modes, two_modes
 from profiler.fleet.scatter import LEAST_SPREAD, Reals, clipped, relative, spread_of, student
 
-__all__ = ["ALPHA", "LEAST_RUNS", "Newest", "newest", "runs_needed"]
+__all__ = ["ALPHA", "LEAST_RUNS", "Newest", "history_needed", "newest"]
 
 ALPHA = 0.01
 LEAST_RUNS = 8
@@ -207,7 +207,7 @@ def _quantile(p: float, freedom: int) -> float:
     return high
 
 
-def runs_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family: int = 1) -> int:
+def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family: int = 1) -> int:
     """How many more runs of history the gate needs to see one run that is slower by `limit`, a
     ratio; 0 where it has enough, -1 where no number of runs would do, because single runs scatter
     by too much."""

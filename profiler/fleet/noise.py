@@ -38,12 +38,11 @@ def runs_needed(values: Sequence[float], told_apart: float = TOLD_APART) -> int:
     another one of as many runs is told in four cases of five; at least until a median has an
     interval, and 1,000 at most."""
     noise = relative_noise(values)
-    if noise is None:
-        return max(FEWEST_RUNS - len(values), 0)
-    needed = 2 * (_Z * _MEDIAN * noise / told_apart) ** 2
-    return max(min(math.ceil(needed), _MOST), FEWEST_RUNS) - min(
-        len(values), max(min(math.ceil(needed), _MOST), FEWEST_RUNS)
-    )
+    needed = FEWEST_RUNS
+    if noise is not None:
+        told = 2 * (_Z * _MEDIAN * noise / told_apart) ** 2
+        needed = max(math.ceil(min(told, _MOST)), FEWEST_RUNS)
+    return max(needed - len(values), 0)
 
 
 def ratio_interval(

@@ -1,4 +1,4 @@
-"""Bundles that differ: the tiny run, begun at different times."""
+"""Bundles that differ: the tiny run, begun at different times, of different length."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from tests.runs import EPOCH, TINY_CALLS, TINY_COMMANDS, TINY_INFO, TINY_SPANS
 HOUR = 3_600_000_000_000
 
 
-def write_bundle(parent: Path, number: int, **info) -> Path:
-    """The tiny run, begun `number` hours after `EPOCH`; `info` replaces what its manifest says."""
-    shift = number * HOUR
+def write_bundle(parent: Path, number: int, factor: float = 1, **info) -> Path:
+    """The tiny run, begun `number` hours after `EPOCH`, all in it `factor` times as long; `info`
+    replaces what its manifest says."""
+    begin = EPOCH + number * HOUR
+
+    def moved(one):
+        start = begin + round((one.start_ns - EPOCH) * factor)
+        return replace(one, start_ns=start, duration_ns=round(one.duration_ns * factor))
+
     with BundleWriter.create(parent, f"run{number:03d}", sync="never") as bundle:
         for call in TINY_CALLS:
-            moved = replace(call, start_ns=call.start_ns + shift)
-            bundle.write_call(moved, _commands(call.index, shift))
-        spans = [replace(span, start_ns=span.start_ns + shift) for span in TINY_SPANS]
-        bundle.write_host(spans, _commands(-1, shift), ROOT_DEVICE)
+            bundle.write_call(moved(call), _commands(call.index, begin, factor))
+        spans = [moved(span) for span in TINY_SPANS]
+        bundle.write_host(spans, _commands(-1, begin, factor), ROOT_DEVICE)
         return bundle.finish(parse_info({**info_document(TINY_INFO), **info}))
 
 
@@ -31,15 +36,15 @@ def write_bundles(parent: Path, count: int) -> list[Path]:
     return [write_bundle(parent, number) for number in range(count)]
 
 
-def _commands(call: int, shift: int) -> CommandColumns:
+def _commands(call: int, begin: int, factor: float) -> CommandColumns:
     builder = CommandBuilder()
     for command in TINY_COMMANDS:
         if command.call == call:
             track = Track(command.device, command.track, command.category)
             where = {"stage": command.stage, "step": command.step} if call == -1 else {}
-            start = EPOCH + shift + command.start
+            start, length = round(command.start * factor), round(command.duration * factor)
             names = {"kernel": command.kernel, "module": command.module}
             builder.add(
-                track, command.layer, command.op_type, start, command.duration, **where, **names
+                track, command.layer, command.op_type, begin + start, length, **where, **names
             )
     return builder.build()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from profiler.fleet.change_points import change_points
 from profiler.fleet.modes import two_modes as modes_of
-from profiler.fleet.newest import LEAST_RUNS, newest, runs_needed
+from profiler.fleet.newest import LEAST_RUNS, history_needed, newest
 from profiler.fleet.scatter import student
 from tests.examples import examples
 from tests.fleet.histories import drift, flat, step, two_modes
@@ -155,9 +155,9 @@ def test_too_few_runs_tell_nothing():
     values = flat(np.random.default_rng(12), 30, 0.01)
     assert newest(values[:LEAST_RUNS]) is None
     assert newest(values[: LEAST_RUNS + 1]) is not None
-    assert runs_needed(values[:3], 0.05) == LEAST_RUNS - 3
-    assert runs_needed(values, 0.05) == 0
-    assert runs_needed(flat(np.random.default_rng(13), 30, 0.1), 0.05) == -1
+    assert history_needed(values[:3], 0.05) == LEAST_RUNS - 3
+    assert history_needed(values, 0.05) == 0
+    assert history_needed(flat(np.random.default_rng(13), 30, 0.1), 0.05) == -1
 
 
 @pytest.mark.parametrize(

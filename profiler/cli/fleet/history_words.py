@@ -11,7 +11,7 @@ import polars as pl
 
 from profiler.fleet.gate import Gate, GateVerdict, Outcome
 from profiler.fleet.metric_history import HistoryChange, MetricHistory
-from profiler.fleet.newest import LEAST_RUNS, runs_needed
+from profiler.fleet.newest import LEAST_RUNS, history_needed
 from profiler.report.markdown import escaped
 from profiler.report.terminal.layout import clean
 from profiler.report.units import counted, duration, percent, size
@@ -179,7 +179,7 @@ def gate_line(each: GateVerdict, limit: float) -> str:
             f"`profile-sd3 fleet accept DATASET '{alarm.name}' --because …`"
         )
     elif not each.failed and each.sees > limit:
-        more = runs_needed(each.history.values[:-1], limit)
+        more = history_needed(each.history.values[:-1], limit)
         hint = f"needs {more} more" if more > 0 else "no number of runs changes that"
         text += f"; in one run it sees no less than {_signed(each.sees)} ({hint})"
     return text

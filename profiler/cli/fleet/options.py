@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.fleet.workers import Workers
@@ -19,7 +16,6 @@ __all__ = [
     "LocalWorkers",
     "Scheduler",
     "WhereRuns",
-    "pairs",
     "workers_of",
 ]
 
@@ -70,17 +66,3 @@ def workers_of(local: int, scheduler: str | None) -> Workers:
     from profiler.fleet.workers import Workers
 
     return Workers(local, scheduler or "")
-
-
-def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
-    """KEY=VALUE texts as a mapping. Raises InputError for a text that is none, or a key given
-    twice."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        key, _, value = text.partition("=")
-        if not key or not value:
-            raise InputError(f"{option} {text!r:.80} is no KEY=VALUE: write {option} branch=main")
-        if key in found:
-            raise InputError(f"{option} {key} is given twice: give it once")
-        found[key] = value
-    return found

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.fleet.options import DatasetPlace, LocalWorkers, Scheduler, pairs, workers_of
+from profiler.cli.fleet.options import DatasetPlace, LocalWorkers, Scheduler, workers_of
 from profiler.cli.options import ImportOptions
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
+from profiler.filters import key_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +65,11 @@ def add(
     from profiler.fleet.storage import open_storage
 
     storage = open_storage(dataset)
-    options = pairs(importing, "--import")
+    options = key_values(importing, "--import", "pipeline=sd3")
     named = None if commit is None else checked_commit(commit)
-    wishes = Wishes(named, pairs(label, "--label"), options, workers_of(workers, scheduler))
+    wishes = Wishes(
+        named, key_values(label, "--label", "branch=main"), options, workers_of(workers, scheduler)
+    )
     with progress(f"looking for runs in {', '.join(map(str, paths[:3]))}", after_s=0.5) as show:
 
         def say(done: int, of: int, outcome: Outcome) -> None:

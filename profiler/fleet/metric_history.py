@@ -68,8 +68,18 @@ class MetricHistory:
 
     @property
     def level(self) -> float:
-        """The median of the runs that tell the level."""
+        """The median of the runs that tell the level, which later runs are held against."""
         return float(np.median(self.values[self.level_from : self.level_to]))
+
+    @property
+    def now(self) -> float:
+        """The median since the last change, accepted or not."""
+        return float(np.median(self.values[self.changes[-1].change.at if self.changes else 0 :]))
+
+    @property
+    def has_alarm(self) -> bool:
+        """Whether the newest runs are on a level that nobody has accepted."""
+        return self.level_to < len(self.values)
 
 
 def metric_history(

@@ -59,8 +59,9 @@ def _run_text(row: Mapping[str, Any]) -> str:
 def history_lines(past: MetricHistory) -> Iterator[str]:
     """What the history of a metric shows, in sentences."""
     values = past.values
-    level = value_text(past.level, past.unit)
-    yield f"{past.metric}: {counted(len(values), 'run')}, {level} now"
+    now = value_text(past.now, past.unit)
+    held = f", held against {value_text(past.level, past.unit)}" if past.has_alarm else ""
+    yield f"{past.metric}: {counted(len(values), 'run')}, {now} now{held}"
     for drift in past.drifts:
         total = math.expm1(math.log1p(drift.slope) * (drift.end - drift.first - 1))
         end = "now" if drift.end == len(values) else clean(past.frame["run_id"][drift.end - 1])
@@ -140,6 +141,7 @@ def history_document(past: MetricHistory) -> dict[str, Any]:
         "metric": past.metric,
         "unit": past.unit,
         "level": past.level,
+        "now": past.now,
         "runs": past.frame.select("run", "run_id", "time_ns", "commit", "value").to_dicts(),
         "changes": changes_frame(past).to_dicts(),
         "drifts": [

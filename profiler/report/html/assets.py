@@ -5,15 +5,17 @@ under which a browser runs the one and loads nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from html import escape
 from importlib import resources
 from string import Template
 from typing import Any
 
+from profiler._version import __version__
 from profiler.report.charts.style import FONT
 from profiler.report.palette import PAGE, Colour, Theme
 
-__all__ = ["THEMES", "embedded", "pairs", "policy", "style_sheet", "template"]
+__all__ = ["THEMES", "document", "embedded", "pairs", "style_sheet", "template"]
 
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 
@@ -30,7 +32,14 @@ def template(name: str) -> str:
     return place.read_text(encoding="utf-8")
 
 
-def policy(*hashes: str) -> str:
+def document(body: str, title: str, style: str, scripts: Sequence[str]) -> str:
+    """A whole page: `title` is its element, `scripts` are hashes of those that may run."""
+    return Template(template("shell.html")).substitute(
+        policy=_policy(*scripts), version=escape(__version__), title=title, css=style, body=body
+    )
+
+
+def _policy(*hashes: str) -> str:
     """Only scripts of these hashes run, and nothing is loaded: not an image, not a font, not a
     byte."""
     rules = (

@@ -10,7 +10,6 @@ runs nothing but the scripts whose hashes it lists and loads nothing from anywhe
 from __future__ import annotations
 
 import json
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from profiler.messages import joined, said
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
-from profiler.report.html.assets import embedded, pairs, policy, style_sheet, template
+from profiler.report.html.assets import document, embedded, pairs, style_sheet, template
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import (
     call_columns,
@@ -166,13 +165,9 @@ def html_page(
         "tables": tables,
         "partials": partials,
     }
-    return Template(spoken_template(template("report.html"))).substitute(
+    page = Template(spoken_template(template("report.html"))).substitute(
         header_html(report),
         headline=spoken(sentence),
-        policy=policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
-        version=escape(__version__),
-        title=titled(joined(" - ", [sentence, analysis.run.run_id])),
-        css=style_sheet("report.css", "first_screen.css", "selection.css"),
         contents=body.contents,
         sections=body.sections,
         footer=spoken(
@@ -187,6 +182,10 @@ def html_page(
         charts=_charts(body),
         plotly=library.packed,
     )
+    title = titled(joined(" - ", [sentence, analysis.run.run_id]))
+    style = style_sheet("report.css", "first_screen.css", "selection.css")
+    hashes = [*(script_hash(text.encode()) for text in (script, late)), library.hash]
+    return document(page, title, style, hashes)
 
 
 def _first(

@@ -9,7 +9,6 @@ some hundred kB.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -25,7 +24,7 @@ from profiler.messages import said
 from profiler.report.changed_operations import reason_text
 from profiler.report.changed_tables import waterfall_steps
 from profiler.report.charts.style import FONT
-from profiler.report.html.assets import embedded, pairs, policy, style_sheet, template
+from profiler.report.html.assets import document, embedded, pairs, style_sheet, template
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.markup import contents
 from profiler.report.html.packing import script_hash
@@ -74,12 +73,8 @@ def two_runs_page(
     report = two_runs_report(comparison, gates)
     body, sentence = body_of(report), report.summary.headline
     script = "\n".join(['"use strict";', *map(template, _SCRIPTS)])
-    return Template(spoken_template(template("two_runs.html"))).substitute(
+    page = Template(spoken_template(template("two_runs.html"))).substitute(
         headline=spoken(sentence),
-        title=titled(sentence),
-        policy=policy(script_hash(script.encode())),
-        version=escape(__version__),
-        css=style_sheet("report.css", "first_screen.css", "two_runs.css"),
         contents=contents(
             [("summary", said("Summary")), *((one.key, one.contents) for one in report.sections)]
         ),
@@ -94,6 +89,8 @@ def two_runs_page(
         data=embedded(_data(comparison, body, language)),
         script=script,
     )
+    style = style_sheet("report.css", "first_screen.css", "two_runs.css")
+    return document(page, titled(sentence), style, [script_hash(script.encode())])
 
 
 def _data(comparison: Comparison, body: Body, language: str) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class DropReason(NoteCode):
     EVERY_NTH = "every_nth"  # (rate): requests that were recorded
     RATE_UNTOLD = "rate_untold"
     REQUESTS_INCOMPLETE = "requests_incomplete"  # (requests: the first of them)
+    REQUESTS_NOT_COMPUTED = "requests_not_computed"  # (requests: the first of them)
     REQUESTS_IN_ORDER = "requests_in_order"  # without a clock
     WITHOUT_OPERATIONS = "without_operations"  # times of stages alone
     BEGIN_BY_NAME = "begin_by_name"  # (within_ns)

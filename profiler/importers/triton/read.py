@@ -10,7 +10,7 @@ compute together they all have, at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +51,8 @@ _FRONT = (
 )
 _BEGINS = ("HTTP_RECV_START", "GRPC_WAITREAD_END", "REQUEST_START")  # GRPC waits before it reads
 _ENDS = ("REQUEST_END", "HTTP_SEND_END", "GRPC_SEND_END")
-_NAMED = 8  # incomplete requests that are named
+_NAMED = 8  # requests left out that are named
+_INCOMPLETE, _NOT_COMPUTED = DropReason.REQUESTS_INCOMPLETE, DropReason.REQUESTS_NOT_COMPUTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class _Pipeline:
 def read_run(paths: Sequence[Path], rate: int = 0) -> PlacedRun:
     """Read the files of one server. Raises InputError where they hold no complete request."""
     read = read_requests(sorted(paths))
-    pipelines, incomplete = _pipelines(read.requests)
+    pipelines, incomplete, idle = _pipelines(read.requests)
     if not pipelines:
         raise InputError(
             f"{paths[0]} holds no complete request: record with --trace-config level=TIMESTAMPS, "
@@ -100,13 +101,16 @@ def read_run(paths: Sequence[Path], rate: int = 0) -> PlacedRun:
         files=len(paths),
         outside=_outside(pipelines),
         counters=tuple(_counters(pipelines, devices)),
-        drops=tuple(_drops(path, read, incomplete, rate)),
+        drops=tuple(_drops(path, read, {_INCOMPLETE: incomplete, _NOT_COMPUTED: idle}, rate)),
     )
 
 
-def _pipelines(requests: Sequence[Request]) -> tuple[list[_Pipeline], list[Request]]:
+def _pipelines(
+    requests: Sequence[Request],
+) -> tuple[list[_Pipeline], list[Request], list[Request]]:
     """Requests from outside in order of their begins, and what is left out: requests without an
-    end, with all that they called, and those whose caller is not in the files."""
+    end, with all that they called, and those whose caller is not in the files; and whole ones for
+    which no model computed."""
     by_id = {one.id: one for one in requests}
     children: dict[int, list[Request]] = {}
     for one in requests:
@@ -124,7 +128,8 @@ def _pipelines(requests: Sequence[Request]) -> tuple[list[_Pipeline], list[Reque
     left += [one for one in by_id.values() if one.id not in seen]
     roots.sort(key=lambda one: (one.at["REQUEST_START"], one.id))
     made = [_pipeline(number, root, children) for number, root in enumerate(roots)]
-    return [one for one in made if one.leaves], left
+    computed = [one for one in made if one.leaves]
+    return computed, left, [one.root for one in made if not one.leaves]
 
 
 def _family(root: Request, children: dict[int, list[Request]]) -> Iterator[Request]:
@@ -285,14 +290,17 @@ def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterat
             yield Counter(device, "requests queued", "count", times, running)
 
 
-def _drops(path: Path, read: Requests, incomplete: Sequence[Request], rate: int) -> Iterator[Drop]:
+def _drops(
+    path: Path, read: Requests, left: Mapping[DropReason, Sequence[Request]], rate: int
+) -> Iterator[Drop]:
     if rate != 1:
         note = Note.of(DropReason.EVERY_NTH, rate=rate) if rate else Note.of(DropReason.RATE_UNTOLD)
         yield Drop(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "requests", note)
-    if incomplete:
-        named = tuple(f"{one.id} ({one.model or '?'})" for one in incomplete[:_NAMED])
-        note = Note.of(DropReason.REQUESTS_INCOMPLETE, requests=named)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, len(incomplete), "requests", note)
+    for reason, requests in left.items():
+        if requests:
+            named = tuple(f"{one.id} ({one.model or '?'})" for one in requests[:_NAMED])
+            note = Note.of(reason, requests=named)
+            yield Drop(DropKind.DROPPED_EVENTS, path.name, len(requests), "requests", note)
     if read.unread:
         note = Note.of(DropReason.DAMAGED)
         yield Drop(DropKind.DROPPED_EVENTS, path.name, read.unread, "events", note)

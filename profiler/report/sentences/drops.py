@@ -231,6 +231,10 @@ SENTENCES: Sentences = {
             "requests whose record, or that of a part or caller, is not whole are left out: "
             "{requests}"
         ),
+        DropReason.REQUESTS_NOT_COMPUTED: said(
+            "requests for which no model computed, such as those answered from the response cache, "
+            "are left out: {requests}"
+        ),
         DropReason.REQUESTS_IN_ORDER: said(
             "the file does not tell when requests began: they are laid one behind the other"
         ),

@@ -185,6 +185,20 @@ def test_incomplete_requests_are_named(tmp_path):
     assert len(run.calls) == 5 * 4
 
 
+def test_requests_that_no_model_computed_are_named(tmp_path):
+    """What the response cache answers begins and ends, computes nothing, and is no silent loss."""
+    rows = json.loads(objects(trace(served(count=3))))
+    at = rows[0]["timestamps"][0]["ns"]
+    names = ("REQUEST_START", "QUEUE_START", "REQUEST_END")
+    stamps = [{"name": name, "ns": at + number} for number, name in enumerate(names)]
+    rows.append({"id": 900, "model_name": "vae", "model_version": 1, "timestamps": stamps})
+    run = imported(tmp_path, json.dumps(rows), rate=1)
+    (drop,) = run.info.drops
+    assert (drop.detail.code, drop.count) == ("requests_not_computed", 1)
+    assert drop.detail.values["requests"] == ("900 (vae)",)
+    assert run.calls["pipeline"].n_unique() == 3
+
+
 def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
     """At whatever byte it ends: whole requests and a drop, or one sentence."""
     text = fragments(trace(served(count=4)))

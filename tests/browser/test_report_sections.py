@@ -81,17 +81,24 @@ def test_cells_of_the_step_matrix_tell_their_time(report, run):
 
 
 def unfold(report, layer):
-    """Unfold the row of a layer in the table of operators, wherever it stands."""
-    button = report.page.locator(f"[data-table=operators] [aria-label='{layer}']").first
-    button.click()
+    """Unfold the row of a layer in the table of operators, wherever it stands, or fold it again."""
+    pressed(report.page.locator(f"[data-table=operators] [aria-label='{layer}']").first)
     return report.page.locator("[data-table=operators] tr.unfolded").first
+
+
+def pressed(button):
+    """Press a button that unfolds something, and wait until it says so: busy pages take a while."""
+    before = button.get_attribute("aria-expanded")
+    button.click()
+    after = {"true": "false", "false": "true"}[before]
+    button.and_(button.page.locator(f"[aria-expanded={after}]")).wait_for()
+    return button
 
 
 def unfold_first_layer(report, operator):
     """Unfold an operator of equal blocks and its first layer: that layer, and its commands."""
     layers = unfold(report, f"Layers of {operator}")
-    button = layers.locator("button.unfold").first
-    button.click()
+    button = pressed(layers.locator("button.unfold").first)
     layer = button.get_attribute("aria-label").removeprefix("Commands of ")
     return layer, report.page.locator("[data-table=operators] tr.unfolded tr.unfolded")
 

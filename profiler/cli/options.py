@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,15 +20,25 @@ __all__ = [
     "DeviceProfileFile",
     "ImportOptions",
     "KeptImport",
+    "Language",
     "MaxSize",
     "MeasureOverhead",
     "Memory",
     "ModelPath",
     "OutPath",
+    "PageLanguage",
     "ResultFile",
     "RunName",
     "Sizes",
 ]
+
+
+class Language(StrEnum):
+    """Languages of the pages, as `report.language.LANGUAGES` has them."""
+
+    EN = "en"
+    KO = "ko"
+
 
 DeviceProfileFile = Annotated[
     Path | None,
@@ -112,6 +123,13 @@ MeasureOverhead = Annotated[
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, or a folder of them.")]
 OutPath = Annotated[Path, typer.Argument(metavar="OUT", help="File, or folder, to write.")]
+PageLanguage = Annotated[
+    Language | None,
+    typer.Option(
+        "--language",
+        help="Language in which the page opens; its button changes it.  [default: its reader's]",
+    ),
+]
 ResultFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; -: to stdout."),

@@ -90,7 +90,7 @@ class Questions:
         from profiler.report.markdown import markdown
 
         with self._run(base) as one, self._run(new) as other:
-            return markdown(brief_report(compare_runs([one], [other])))
+            return markdown(brief_report(compare_runs([one], [other]), hints=False))
 
     def _bundles(self) -> dict[str, Path]:
         """Bundles by their name below the folder; those that a link leads to elsewhere are none."""

@@ -16,12 +16,13 @@ from typing import Any
 import polars as pl
 from msgspec import Struct
 
+from profiler.fleet.apart import Apart, comparable_with_none
 from profiler.fleet.dataset import Dataset
-from profiler.fleet.identity import FIELDS, Difference, differences, groups
+from profiler.fleet.identity import FIELDS, groups
 from profiler.fleet.measures import median_interval
 from profiler.fleet.noise import ratio_interval, runs_needed
 
-__all__ = ["DEFAULT_METRICS", "Apart", "Compared", "Verdict", "compare"]
+__all__ = ["DEFAULT_METRICS", "Compared", "Verdict", "compare"]
 
 DEFAULT_METRICS = ("elapsed", "denoise.step")
 
@@ -51,16 +52,6 @@ class Verdict(StrEnum):
     NO_DIFFERENCE = "no_difference"  # that so many runs tell
     NEEDS_MORE = "needs_more"
     ALONE = "alone"  # nothing to compare with
-
-
-class Apart(Struct, frozen=True):
-    """Runs that are comparable to no others: how many, one of them, and the fields in which they
-    differ from the largest group, or that are unknown; none where their quality is bad."""
-
-    runs: int
-    example: str
-    why: tuple[Difference, ...]
-    bad_quality: bool = False
 
 
 class Compared(Struct, frozen=True):
@@ -99,7 +90,8 @@ def compare(  # what a user says of a comparison
         rows += _rows(str(name), part, left_out)
     bad = len(runs) - len(good)
     example = runs.filter(pl.col("quality") != "")["run_id"].first() if bad else ""
-    apart = [*_unknown(grouped, by, assume_same, ignored)]
+    lacking = grouped.filter(pl.col("group").is_null() | pl.col("value").is_null())
+    apart = comparable_with_none(lacking, assume_same, ignored, by)
     apart += [Apart(bad, str(example), (), bad_quality=True)] if bad else []
     found = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     return Compared(found.sort("workload", "metric", maintain_order=True), tuple(apart))
@@ -165,31 +157,3 @@ def _workload(row: Mapping[str, Any], left_out: Sequence[str]) -> str:
     if "model" in shown and "pipeline" in shown:
         shown.remove("pipeline")
     return ", ".join(parts[name].format(row[name]) for name in shown)
-
-
-def _unknown(
-    grouped: pl.DataFrame, by: str, assume_same: Sequence[str], ignored: Sequence[str]
-) -> list[Apart]:
-    """Runs that are comparable to none, by the fields that are unknown."""
-    fields = [field for field in FIELDS if field not in ignored and field not in assume_same]
-    lacking = grouped.filter(pl.col("group").is_null() | pl.col("value").is_null())
-    if lacking.is_empty():
-        return []
-    lacks = pl.concat_list(
-        pl.when(pl.col(field).is_null()).then(pl.lit(field)) for field in fields
-    ).list.drop_nulls()
-    found = lacking.group_by(lacks.alias("lacks"), maintain_order=True).agg(
-        pl.len(), pl.all().first()
-    )
-    return [
-        Apart(
-            row["len"],
-            row["run_id"],
-            tuple(
-                one
-                for one in differences(row, row, assume_same, ignored)
-                if one.field == by or one.field in row["lacks"]
-            ),
-        )
-        for row in found.iter_rows(named=True)
-    ]

@@ -64,17 +64,19 @@ ROOMS = (
 
 
 def brief_report(
-    comparison: Comparison, gates: Sequence[Gate] = (), room: Room = ROOMS[0]
+    comparison: Comparison, gates: Sequence[Gate] = (), room: Room = ROOMS[0], *, hints: bool = True
 ) -> Report:
-    """What matters most of a comparison, as far as there is room."""
+    """What matters most of a comparison, as far as there is room; with `hints` at options of `diff`
+    that print the rest, for who can give them."""
     facts = tuple(Fact(side.value, side_text(comparison, side)) for side in Side)
+    more = (_MORE,) if hints else ()
     several = comparison.metrics.filter(pl.col("level") == "submodule")["submodule"].n_unique() > 1
     parts = (
-        Part(notes=(*_notes(comparison, room.notes),), always=True),
+        Part(notes=(*_notes(comparison, room.notes, hints=hints),), always=True),
         _waterfall(comparison, room.lines),
         _modules(comparison, room.modules, several=several),
         _operations(comparison, room.operations),
-        Part(notes=(*_alone(comparison), _MORE), always=True),
+        Part(notes=(*_alone(comparison), *more), always=True),
     )
     shown = tuple(part for part in parts if part.shows_something and (part.notes or part.table))
     return Report(
@@ -84,12 +86,12 @@ def brief_report(
     )
 
 
-def _notes(comparison: Comparison, shown: int) -> Iterator[str]:
+def _notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator[str]:
     first = [note for code in _FIRST for note in comparison.notes if note.code is code]
     yield from map(worded, first[:shown])
     left = len(comparison.notes) - len(first[:shown])
     if left:
-        yield said("{n} more notes: --full", n=left)
+        yield said("{n} more notes: --full", n=left) if hints else said("{n} more notes", n=left)
 
 
 def _waterfall(comparison: Comparison, shown: int) -> Part:

@@ -66,10 +66,11 @@ class Column:
     `instant` of the run, `count`, `number`, `flop_rate` of values in TFLOP/s, `byte_rate` in GB/s,
     `bytes`, `ratio`, `share` of a whole, `factor`,
     `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`, `figure` for
-    the text of a value with its own unit), by default as unit and dtype have it. `importance` is 0
-    where it is always shown; where room is scarce, the highest leaves first, and from `MINOR` on it
-    is seen on demand. `DATA_ONLY` columns stand in files and frames alone. `codes` are the words
-    that it holds, where they are a closed set.
+    the text of a value with its own unit, `file` for a path from the page that links to it), by
+    default as unit and dtype have it. `importance` is 0 where it is always shown; where room is
+    scarce, the highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns
+    stand in files and frames alone. `codes` are the words that it holds, where they are a closed
+    set.
     `combine` is how its values follow from those of parts of the run; None where they do not.
     """
 

@@ -106,6 +106,7 @@ def table_templates() -> Iterator[tuple[str, str]]:
         for name in ("card_columns", "devices_strip", "icicle", "two_timelines")
     ]
     of_page.append(folder / "compared_parts.py")
+    of_page.append(PACKAGE / "cli" / "fleet" / "page_tables.py")
     for path in (*sorted((folder / "sections").glob("*.py")), *of_page):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         names = vars(importlib.import_module(f"profiler.{module}"))

@@ -13,8 +13,8 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.denoise.codes import OutlierCause, RedundancyEvidence
 from profiler.analysis.findings.rules import find
 from profiler.analysis.roofline.codes import Bound
-from profiler.cli.commands.analyze import Language
 from profiler.cli.main import command_line
+from profiler.cli.options import Language
 from profiler.messages import in_language, joined, said, sentence
 from profiler.notes import Note, notes_text
 from profiler.report.html.page import html_page

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,20 +22,14 @@ from profiler.cli.options import (
     DeviceProfileFile,
     ImportOptions,
     KeptImport,
+    PageLanguage,
 )
 from profiler.cli.printed import Printed, listing, run_sections
 from profiler.cli.report_files import ReportFiles
 from profiler.cli.subcommands import Subcommand
 from profiler.filters import name_list
 
-__all__ = ["SUBCOMMAND", "Language", "analyze"]
-
-
-class Language(StrEnum):
-    """Languages of the page, as `report.language.LANGUAGES` has them."""
-
-    EN = "en"
-    KO = "ko"
+__all__ = ["SUBCOMMAND", "analyze"]
 
 
 _Path = Annotated[
@@ -121,12 +114,6 @@ _DeviceMemory = Annotated[
         "[default: what the run knows of its devices]",
     ),
 ]
-_Language = Annotated[
-    Language | None,
-    typer.Option(
-        help="Language in which the page opens; its button changes it.  [default: its reader's]"
-    ),
-]
 _NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page.")]
 _Watching = Annotated[
     bool,
@@ -166,7 +153,7 @@ def analyze(
     out: KeptImport = None,
     device_profile: DeviceProfileFile = None,
     device_memory: _DeviceMemory = None,
-    language: _Language = None,
+    language: PageLanguage = None,
     no_html: _NoHtml = False,
     watching: _Watching = False,
     every: _Every = False,

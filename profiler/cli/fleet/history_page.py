@@ -1,105 +1,77 @@
-"""Histories as one HTML page with curves: self-contained, without scripts, nothing is loaded.
+"""Histories as one HTML page: their curves, changes and runs. Self-contained, nothing is loaded.
 
-Names come from manifests and are never trusted: all pass through `html.escape`.
+Names come from manifests and are never trusted: they are escaped, or become text nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from itertools import pairwise
 
-import numpy as np
-
-from profiler.cli.fleet.history_words import change_lines, history_lines, value_text
+from profiler.cli.fleet.curves import LARGE, curve
+from profiler.cli.fleet.history_words import change_lines, history_lines
+from profiler.cli.fleet.page_document import Block, page_document
+from profiler.cli.fleet.page_tables import HELD, history_table
 from profiler.fleet.metric_history import MetricHistory
+from profiler.messages import said
 from profiler.plain_text import plain_text
+from profiler.report.language import spoken
+from profiler.report.units import count
 
 __all__ = ["history_page"]
 
-_WIDTH, _HEIGHT, _LEFT, _EDGE = 960, 220, 90, 16
-_MOST = 4000  # points of a curve that are told apart
-_STYLE = """
-body { font: 14px/1.45 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem;
-  color: #1d2430; background: #fff } h1 { font-size: 1.3rem } h2 { font-size: 1.1rem }
-svg { width: 100%; height: auto } .run { fill: #2f6fb3 } .level { stroke: #1d2430; stroke-width: 2 }
-.change { stroke: #8a8f98; stroke-dasharray: 4 3 } .alarm { stroke: #c0392b; stroke-width: 2 }
-text { font-size: 11px; fill: #5a6270 } pre { white-space: pre-wrap; font-size: 12px }
-@media (prefers-color-scheme: dark) { body { color: #e3e7ee; background: #14181f }
-  .run { fill: #6fa8dc } .level { stroke: #e3e7ee } text { fill: #a5adba } }
-"""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
 
 def history_page(
-    title: str, histories: Sequence[MetricHistory], explained: dict[str, str] | None = None
+    dataset: str,
+    histories: Sequence[MetricHistory],
+    explained: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+    language: str = "auto",
 ) -> str:
-    """The page. `explained` are texts by the name of a change."""
-    parts = [part for past in histories for part in _history(past, explained or {})]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(_POLICY)}">'
-        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>\n"
-        f"<h1>{_text(title)}</h1>\n" + "\n".join(parts) + "\n</body></html>\n"
+    """The page of histories of a data set. `explained` are texts by the name of a change, `notes`
+    say what takes no part."""
+    blocks = [_block(past, number, explained or {}) for number, past in enumerate(histories)]
+    title = said("History of {dataset}", dataset=plain_text(dataset))
+    return page_document(title, notes, blocks, language)
+
+
+def _block(past: MetricHistory, number: int, explained: Mapping[str, str]) -> Block:
+    view, key = history_table(past, number), f"metric-{number}"
+    name = plain_text(past.metric)
+    html = (
+        f'<section class="history" id="{key}" aria-labelledby="{key}-title">'
+        f'<h2 id="{key}-title">{escape(name)}</h2>'
+        + "".join(f"<p>{spoken(line)}</p>" for line in history_lines(past))
+        + curve(past, LARGE)
+        + "".join(_changes(past, explained))
+        + _runs(past, number)
+        + "</section>"
     )
+    return Block(key, name, html, () if view is None else (view,))
 
 
-def _history(past: MetricHistory, explained: dict[str, str]) -> Iterator[str]:
-    yield f"<h2>{_text(past.metric)}</h2>"
-    yield "".join(f"<p>{_text(line)}</p>" for line in history_lines(past))
-    yield _curve(past)
+def _changes(past: MetricHistory, explained: Mapping[str, str]) -> Iterator[str]:
     for each in past.changes:
-        yield f"<pre>{_text(chr(10).join(change_lines(each, past.unit)))}</pre>"
+        first, *others = change_lines(each, past.unit)
+        items = "".join(f"<p>{spoken(line)}</p>" for line in others)
+        yield f'<div class="part"><h3>{spoken(first)}</h3>{items}'
         if each.name in explained:
-            text = _text(explained[each.name])
-            yield f"<details><summary>What differs</summary><pre>{text}</pre></details>"
+            lines = explained[each.name].split("\n")
+            text = escape("\n".join(map(plain_text, lines)))
+            summary = spoken(said("What differs"))
+            yield (
+                f'<details class="part"><summary>{summary}</summary>'
+                f'<pre class="explained" lang="en" tabindex="0">{text}</pre></details>'
+            )
+        yield "</div>"
 
 
-def _curve(past: MetricHistory) -> str:
-    values = past.values
-    n = len(values)
-    low, high = float(values.min()), float(values.max())
-    low = min(low, 0.9 * high) if high > 0 else low
-    span = (high - low) or 1.0
-
-    def x(at: float) -> float:
-        return _LEFT + (at + 0.5) / n * (_WIDTH - _LEFT - _EDGE)
-
-    def y(value: float) -> float:
-        return _HEIGHT - _EDGE - (value - low) / span * (_HEIGHT - 2 * _EDGE)
-
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{_text(past.metric)}">']
-    for value in (low, (low + high) / 2, high):
-        text = value_text(value, past.unit)
-        parts.append(f'<text x="4" y="{y(value) + 4:.1f}">{_text(text)}</text>')
-    edges = [0, *(each.change.at for each in past.changes), n]
-    for begin, end in pairwise(edges):
-        level = y(float(np.median(values[begin:end])))
-        ends = f'x1="{x(begin - 0.5):.1f}" x2="{x(end - 0.5):.1f}"'
-        parts.append(f'<line class="level" {ends} y1="{level:.1f}" y2="{level:.1f}"/>')
-    for each in past.changes:
-        at, kind = x(each.change.at - 0.5), "alarm" if each.is_open else "change"
-        ends = f'x1="{at:.1f}" x2="{at:.1f}" y1="{_EDGE}" y2="{_HEIGHT - _EDGE}"'
-        parts.append(f'<line class="{kind}" {ends}><title>{_text(each.name)}</title></line>')
-    for at in _shown(values):
-        row = past.frame.row(at, named=True)
-        said = f"{row['run_id']}: {value_text(row['value'], past.unit)}"
-        parts.append(
-            f'<circle class="run" cx="{x(at):.1f}" cy="{y(values[at]):.1f}" r="2.5">'
-            f"<title>{_text(said)}</title></circle>"
-        )
-    return "".join(parts) + "</svg>"
-
-
-def _shown(values: np.typing.NDArray[np.float64]) -> list[int]:
-    """Positions of the runs that are drawn: all, or of each group the least and the largest."""
-    if len(values) <= _MOST:
-        return [*range(len(values))]
-    found: set[int] = set()
-    for group in np.array_split(np.arange(len(values)), _MOST // 2):
-        found |= {int(group[np.argmin(values[group])]), int(group[np.argmax(values[group])])}
-    return sorted(found)
-
-
-def _text(text: str) -> str:
-    return escape("\n".join(plain_text(line) for line in text.split("\n")))
+def _runs(past: MetricHistory, number: int) -> str:
+    """The place of the table of runs, and what it leaves out."""
+    all_runs, held = len(past.values), HELD["runs"]
+    cut = said("The newest {held} of {all} runs.", held=count(held), all=count(all_runs))
+    note = f'<p class="help">{spoken(cut)}</p>' if all_runs > held else ""
+    heading = spoken(said("Runs"))
+    return (
+        f'<div class="part"><h3>{heading}</h3><div data-table="history_{number}"></div>{note}</div>'
+    )

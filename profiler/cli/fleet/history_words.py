@@ -12,6 +12,7 @@ import polars as pl
 from profiler.fleet.gate import Gate, GateVerdict, Outcome
 from profiler.fleet.metric_history import HistoryChange, MetricHistory
 from profiler.fleet.newest import LEAST_RUNS, history_needed
+from profiler.messages import Said, said
 from profiler.report.markdown import escaped
 from profiler.report.terminal.layout import clean
 from profiler.report.units import counted, duration, percent, size
@@ -25,7 +26,9 @@ __all__ = [
     "gate_markdown",
     "history_document",
     "history_lines",
+    "signed",
     "value_text",
+    "when",
 ]
 
 _BMF_UNITS = {"ns": "latency", "bytes": "memory", "ratio": "utilization", "count": "count"}
@@ -41,67 +44,111 @@ def value_text(value: float, unit: str) -> str:
     return percent(value) if unit == "ratio" else f"{value:,.6g}"
 
 
-def _signed(change: float) -> str:
+def signed(change: float) -> str:
+    """A ratio less 1 with its sign."""
     if not math.isfinite(change):
-        return "from nothing"
+        return said("from nothing")
     return ("+" if change > 0 else "") + percent(change)
 
 
-def _when(time_ns: int) -> str:
+def when(time_ns: int) -> str:
+    """Minutes of a time since 1970, in UTC."""
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _run_text(row: Mapping[str, Any]) -> str:
-    commit = f", commit {clean(row['commit'][:12])}" if row["commit"] else ""
-    return f"{clean(row['run_id'])} ({row['run'][:8]}, {_when(row['time_ns'])}{commit})"
+def _run_text(row: Mapping[str, Any]) -> Said:
+    name, key = clean(row["run_id"]), row["run"][:8]
+    if not row["commit"]:
+        return said("{run} ({key}, {time})", run=name, key=key, time=when(row["time_ns"]))
+    return said(
+        "{run} ({key}, {time}, commit {commit})",
+        run=name,
+        key=key,
+        time=when(row["time_ns"]),
+        commit=clean(row["commit"][:12]),
+    )
 
 
-def history_lines(past: MetricHistory) -> Iterator[str]:
+def history_lines(past: MetricHistory) -> Iterator[Said]:
     """What the history of a metric shows, in sentences."""
-    values = past.values
-    now = value_text(past.now, past.unit)
-    held = f", held against {value_text(past.level, past.unit)}" if past.has_alarm else ""
-    yield f"{past.metric}: {counted(len(values), 'run')}, {now} now{held}"
+    yield _now_line(past)
     for drift in past.drifts:
         total = math.expm1(math.log1p(drift.slope) * (drift.end - drift.first - 1))
-        end = "now" if drift.end == len(values) else clean(past.frame["run_id"][drift.end - 1])
-        first = clean(past.frame["run_id"][drift.first])
-        yield (
-            f"drift: {_signed(drift.slope)} a run from {first} until {end}, {_signed(total)} in "
-            "all; no run of it is a change"
+        yield said(
+            "drift: {slope} a run from {first} until {end}, {total} in all; no run of it is a "
+            "change",
+            slope=signed(drift.slope),
+            first=clean(past.frame["run_id"][drift.first]),
+            end=said("now")
+            if drift.end == len(past.values)
+            else clean(past.frame["run_id"][drift.end - 1]),
+            total=signed(total),
         )
     if past.two_modes is not None:
         low, high, share = past.two_modes
-        yield (
-            f"two modes: {value_text(low, past.unit)}, and {value_text(high, past.unit)} in "
-            f"{percent(share)} of the runs; neither is a change"
+        yield said(
+            "two modes: {low}, and {high} in {share} of the runs; neither is a change",
+            low=value_text(low, past.unit),
+            high=value_text(high, past.unit),
+            share=percent(share),
         )
+    yield from _newest_lines(past)
+
+
+def _now_line(past: MetricHistory) -> Said:
+    told = {
+        "metric": clean(past.metric),
+        "runs": counted(len(past.values), "run"),
+        "now": value_text(past.now, past.unit),
+    }
+    if not past.has_alarm:
+        return said("{metric}: {runs}, {now} now", **told)
+    level = value_text(past.level, past.unit)
+    return said("{metric}: {runs}, {now} now, held against {level}", **told, level=level)
+
+
+def _newest_lines(past: MetricHistory) -> Iterator[Said]:
     last = past.newest
     if last is None:
-        more = max(LEAST_RUNS + 1 - len(values), 1)
-        yield f"too few runs to tell whether the newest is outside: needs {more} more"
-    elif last.outside:
-        yield (
-            f"the newest {counted(last.runs, 'run')} {'is' if last.runs == 1 else 'are'} outside "
-            f"the history: {_signed(last.change)}, expected {value_text(last.expected, past.unit)}"
+        more = max(LEAST_RUNS + 1 - len(past.values), 1)
+        yield said(
+            "too few runs to tell whether the newest is outside: needs {more} more", more=more
         )
+    elif last.outside:
+        told = {"change": signed(last.change), "expected": value_text(last.expected, past.unit)}
+        if last.runs == 1:
+            yield said(
+                "the newest run is outside the history: {change}, expected {expected}", **told
+            )
+        else:
+            yield said(
+                "the newest {runs} runs are outside the history: {change}, expected {expected}",
+                runs=last.runs,
+                **told,
+            )
     if not past.changes and (last is None or not last.outside):
-        yield "no change"
+        yield said("no change")
 
 
-def change_lines(each: HistoryChange, unit: str) -> Iterator[str]:
+def change_lines(each: HistoryChange, unit: str) -> Iterator[Said]:
     """A change: by how much, between which runs, and whether it is an alarm."""
     change = each.change
-    state = "accepted" if each.because is not None else "alarm" if each.is_open else ""
-    before, after = value_text(change.before, unit), value_text(change.after, unit)
-    yield (
-        f"{each.name}: {_signed(change.change)}, {before} → {after}"
-        + (f", {state}" if state else "")
-    )
-    yield f"  last good run {_run_text(each.good)}"
-    yield f"  first bad run {_run_text(each.bad)}"
+    told = {
+        "name": clean(each.name),
+        "by": signed(change.change),
+        "before": value_text(change.before, unit),
+        "after": value_text(change.after, unit),
+    }
     if each.because is not None:
-        yield f"  accepted: {clean(each.because)}"
+        yield said("{name}: {by}, {before} → {after}, accepted", **told)
+    elif each.is_open:
+        yield said("{name}: {by}, {before} → {after}, alarm", **told)
+    else:
+        yield said("{name}: {by}, {before} → {after}", **told)
+    yield said("  last good run {run}", run=_run_text(each.good))
+    yield said("  first bad run {run}", run=_run_text(each.bad))
+    if each.because is not None:
+        yield said("  accepted: {reason}", reason=clean(each.because))
 
 
 def changes_frame(past: MetricHistory) -> pl.DataFrame:
@@ -169,7 +216,7 @@ def gate_line(each: GateVerdict, limit: float) -> str:
     low, high = value_text(last.low, each.unit), value_text(last.high, each.unit)
     text = (
         f"{'FAILED' if each.failed else 'passed'}: {each.metric} is {_SAID[each.outcome]}: "
-        f"{value_text(each.value, each.unit)}, {_signed(each.change)}; expected "
+        f"{value_text(each.value, each.unit)}, {signed(each.change)}; expected "
         f"{value_text(last.expected, each.unit)} ({low} to {high}, {counted(each.runs, 'run')})"
     )
     if each.outcome is Outcome.SLOWER and last.runs > 1:
@@ -183,7 +230,7 @@ def gate_line(each: GateVerdict, limit: float) -> str:
     elif not each.failed and each.sees > limit:
         more = history_needed(each.history.values[:-1], limit)
         hint = f"needs {more} more" if more > 0 else "no number of runs changes that"
-        text += f"; in one run it sees no less than {_signed(each.sees)} ({hint})"
+        text += f"; in one run it sees no less than {signed(each.sees)} ({hint})"
     return text
 
 
@@ -199,7 +246,7 @@ def gate_markdown(found: Gate) -> str:
         cells = (
             each.metric,
             value_text(each.value, each.unit),
-            _signed(each.change),
+            signed(each.change),
             f"{low} to {high} ({counted(each.runs, 'run')})",
             _SAID[each.outcome],
         )

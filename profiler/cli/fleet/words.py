@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.fleet.compare import Verdict
 from profiler.fleet.identity import Why
+from profiler.messages import Said, joined, said
+from profiler.report.terminal.layout import clean
 from profiler.report.units import counted, duration, percent, size
 
 if TYPE_CHECKING:
-    from profiler.fleet.compare import Apart
+    from profiler.fleet.apart import Apart
     from profiler.fleet.identity import Difference
 
 __all__ = ["apart_line", "difference_text", "figure", "verdict_text"]
@@ -45,24 +47,37 @@ def verdict_text(verdict: str, needs: int) -> str:
     return f"{text}; needs {needs} more" if needs and not told else text
 
 
-def difference_text(one: Difference) -> str:
+def difference_text(one: Difference) -> Said:
     """Why two runs are not comparable: `steps 28 ≠ 20`, `cache is unknown`."""
     name = _NAMES.get(one.field, one.field)
     if one.why is Why.UNKNOWN:
-        return f"{name} is unknown"
-    return f"{name} {_short(one.one)} ≠ {_short(one.other)}"
+        return said("{field} is unknown", field=name)
+    return said("{field} {one} ≠ {other}", field=name, one=_short(one.one), other=_short(one.other))
 
 
-def apart_line(apart: Apart) -> str:
+def apart_line(apart: Apart) -> Said:
     """Runs that are compared with none, and what to do about it."""
-    runs = counted(apart.runs, "run")
+    runs, example = counted(apart.runs, "run"), clean(apart.example)
     if apart.bad_quality:
-        return f"left out: {runs} of bad quality, such as {apart.example}: --bad-quality takes them"
-    why = ", ".join(map(difference_text, apart.why))
-    fields = ",".join(one.field for one in apart.why)
-    return (
-        f"not comparable: {runs}, such as {apart.example}: {why}: --assume-same {fields} takes "
-        "that to agree"
+        return said(
+            "left out: {runs} of bad quality, such as {example}: --bad-quality takes them",
+            runs=runs,
+            example=example,
+        )
+    if not apart.why:
+        return said(
+            "not comparable: {runs}, such as {example}: other runs have several values of a field "
+            "that nobody recorded of these",
+            runs=runs,
+            example=example,
+        )
+    return said(
+        "not comparable: {runs}, such as {example}: {why}: --assume-same {fields} takes that to "
+        "agree",
+        runs=runs,
+        example=example,
+        why=joined(", ", map(difference_text, apart.why)),
+        fields=",".join(one.field for one in apart.why),
     )
 
 

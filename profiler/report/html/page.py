@@ -100,6 +100,7 @@ _LATE = (
     "measure.js",
     "finder.js",
     "timeline_table.js",
+    "table_files.js",
     "exports.js",
     "findings.js",
     "fold.js",

@@ -49,6 +49,7 @@ _SCRIPTS = (
     "two_timelines.js",
     "columns.js",
     "tables.js",
+    "table_files.js",
     "nodes.js",
     "tree.js",
     "details.js",
@@ -110,6 +111,7 @@ def _data(comparison: Comparison, body: Body, language: str) -> dict[str, Any]:
         "two": two,
         "timeline": {"span": max((side["span"] for side in two["sides"]), default=1) if two else 1},
         "font": FONT,
+        "run": "two-runs",
         "messages": page_messages(map(template, _SCRIPTS), [body.tables, two]),
         "language": language,
     }

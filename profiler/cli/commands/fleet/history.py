@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import check_documents, write_json, write_text
+from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
 from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
+from profiler.cli.options import PageLanguage
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from profiler.analysis.comparison.compare import Comparison
     from profiler.fleet.dataset import Dataset
-    from profiler.fleet.metric_history import MetricHistory
+    from profiler.fleet.metric_history import HistoryChange, MetricHistory
 
 __all__ = ["SUBCOMMAND", "history"]
 
@@ -43,7 +45,7 @@ _Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; -: to stdout.")
 ]
 _Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page with curves.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Write a page with curves and runs.")
 ]
 
 
@@ -56,6 +58,7 @@ def history(
     explain: _Explain = 3,
     json_file: _Json = None,
     html: _Html = None,
+    language: PageLanguage = None,
 ) -> None:
     """Show a metric over comparable runs, and where it changed: the last good run, the first bad
     one, and what differs between their bundles.
@@ -72,7 +75,12 @@ def history(
         histories, notes = _histories(
             data, names, where or [], assume_same or [], bad_quality=bad_quality
         )
-    _tell(dataset, histories, notes, explain, json_file, html)
+    explained = _tell(histories, notes, explain, json_file)
+    if html is not None:
+        from profiler.cli.fleet.history_page import history_page
+
+        write_text(html, history_page(dataset, histories, explained, notes, language or "auto"))
+        tell(f"wrote {html}", err=STDOUT in (json_file, html))
 
 
 def _histories(
@@ -109,6 +117,7 @@ def _histories(
 def _comparable(runs: pl.DataFrame, assume_same: Sequence[str]) -> tuple[pl.DataFrame, list[str]]:
     """The runs like the newest one, and what is to be said of the others."""
     from profiler.fleet.gate import comparable
+    from profiler.messages import said
     from profiler.report.units import counted
 
     if len(runs) == 1:
@@ -117,18 +126,19 @@ def _comparable(runs: pl.DataFrame, assume_same: Sequence[str]) -> tuple[pl.Data
     apart = len(runs) - len(same)
     if not apart:
         return same, []
-    return same, [f"{counted(apart, 'run')} not comparable with the newest left out: see --where"]
+    runs_apart = counted(apart, "run")
+    return same, [
+        said("left out: {runs} not comparable with the newest: see --where", runs=runs_apart)
+    ]
 
 
 def _tell(
-    dataset: str,
     histories: Sequence[MetricHistory],
     notes: Sequence[str],
     explain: int,
     json_file: Path | None,
-    html: Path | None,
-) -> None:
-    from profiler.cli.fleet.history_page import history_page
+) -> dict[str, str]:
+    """Print the histories; what differs between the bundles around a change, by its name."""
     from profiler.cli.fleet.history_words import change_lines, history_document, history_lines
     from profiler.json_text import json_text
     from profiler.report.terminal.layout import sparkline
@@ -136,8 +146,7 @@ def _tell(
     explained: dict[str, str] = {}
     if json_file is not None:
         write_json(json_file, json_text([history_document(past) for past in histories]) + "\n")
-    quiet = json_file is not None and str(json_file) == "-"
-    for past in () if quiet else histories:
+    for past in () if json_file == STDOUT else histories:
         for number, line in enumerate(history_lines(past)):
             tell(line)
             if number == 0:
@@ -148,24 +157,25 @@ def _tell(
             for line in change_lines(each, past.unit):
                 tell(line)
             if each in newest:
-                explained[each.name] = _explain(each.good, each.bad)
+                explained[each.name] = _explain(each)
         tell("")
     for note in notes:
         tell(note, err=True)
-    if html is not None:
-        write_text(html, history_page(f"History of {dataset}", histories, explained))
-        tell(f"wrote {html}", err=quiet)
+    return explained
 
 
-def _explain(good: dict[str, Any], bad: dict[str, Any]) -> str:
-    """Print what differs between the bundles of two runs; the same as a text."""
+def _explain(each: HistoryChange) -> str:
+    """Print what differs between the bundles around a change; the same as a text."""
     from profiler.fleet.explanations import explanation
 
-    found = explanation(good, bad)
+    found = explanation(each.good, each.bad)
     if isinstance(found, str):
         tell(f"  {found}")
         return found
-    return _compared(found)
+    places = shlex.join(("profile-sd3", "diff", each.good["place"], each.bad["place"], "--full"))
+    text = _compared(found)
+    tell(f"everything: {places}")
+    return f"{text}\neverything: {places}\n"
 
 
 def _compared(found: Comparison) -> str:
@@ -178,9 +188,10 @@ def _compared(found: Comparison) -> str:
     from profiler.report.brief_comparison import brief_report
     from profiler.report.terminal.brief import print_brief
 
-    print_brief(terminal(), partial(brief_report, found, ()))
+    made = partial(brief_report, found, (), hints=False)
+    print_brief(terminal(), made)
     text = StringIO()
-    print_brief(Console(file=text, width=100, highlight=False), partial(brief_report, found, ()))
+    print_brief(Console(file=text, width=100, highlight=False), made)
     return text.getvalue()
 
 

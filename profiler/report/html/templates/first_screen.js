@@ -3,7 +3,7 @@
 
 // Resolves when something can be chosen.
 let choosable;
-const choosing = new Promise((resolve) => (choosable = resolve));
+const choosing = new Promise((resolve) => (choosable = resolve)), exporting = choosing;
 
 function startFirstScreen() {
   const found = {

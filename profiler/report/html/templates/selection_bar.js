@@ -179,20 +179,6 @@ class ChosenBar {
   }
 }
 
-async function copiedText(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const area = element("textarea", { readonly: true, class: "hidden" }, text);
-    document.body.append(area);
-    area.select();
-    const copied = document.execCommand("copy");
-    area.remove();
-    return copied;
-  }
-}
-
 // Buttons below an event's card: to choose what it is of.
 function choiceButtons(choice, timeline, { lane, i }) {
   const { calls, commands, modules } = timeline.tables, at = lane.first + i, text = (code) => timeline.text[code];

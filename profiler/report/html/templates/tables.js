@@ -1,10 +1,10 @@
 // Tables: sorted by any column, searched in all texts, all times in one unit.
 
-const TEXTS = ["text", "word", "list", "layer"];
+const TEXTS = ["text", "word", "list", "layer", "file"];
 const RATES = { // units as profiler/report/units.py has them: one of each in that of the values
   flop_rate: [[1, "TFLOP/s"], [1e-3, "GFLOP/s"], [1e-6, "MFLOP/s"]], byte_rate: [[1, "GB/s"], [1e-3, "MB/s"]],
 };
-const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text is in the title
+const LIMITS = { text: 48, list: 28, layer: 120, file: 48 }; // characters; the whole text is in the title
 
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
@@ -53,10 +53,11 @@ class DataTable {
     });
   }
 
-  // Buttons that save and copy the table; what they do is in exports.js, which comes later.
+  // Buttons that save and copy the table; what they do is in table_files.js, which may come later: `exporting`
+  // is when it is there.
   exports() {
-    const copy = (button) => choosing.then(() => copiedBy(button, markdownOf(this)));
-    this.saving = element("button", { type: "button", class: "quiet save", onclick: () => choosing.then(() => tableSaved(this)) }, "CSV");
+    const copy = (button) => exporting.then(() => copiedBy(button, markdownOf(this)));
+    this.saving = element("button", { type: "button", class: "quiet save", onclick: () => exporting.then(() => tableSaved(this)) }, "CSV");
     this.copying = element("button", { type: "button", class: "quiet save", onclick: (event) => copy(event.currentTarget) }, "Markdown");
     return element("span", { class: "saves" }, this.saving, this.copying);
   }
@@ -294,7 +295,7 @@ class DataTable {
   }
 
   classes(kind, minor) {
-    const alignment = { layer: "layer", text: "text", word: "text", list: "text" }[kind] ?? "number";
+    const alignment = { layer: "layer", text: "text", word: "text", list: "text", file: "text" }[kind] ?? "number";
     return minor ? `${alignment} minor` : alignment;
   }
 
@@ -328,6 +329,7 @@ class DataTable {
     const text = this.shown(value, kind, name);
     if (kind === "word" && text.length > 32) properties.class += " long";
     const shown = kind === "layer" ? breakable(shortened(text, limit)) : shortened(text, limit);
+    if (kind === "file") return element("td", properties, element("a", { href: addressOf(value) }, shown));
     const colour = colourOf(name, value);
     return element("td", properties, this.pickable(name, value, [colour ? swatch(colour) : null, shown]));
   }
@@ -365,6 +367,9 @@ class DataTable {
     return String(value);
   }
 }
+
+// A file beside this page by its path from here, whose names are taken as they are: no scheme, no query.
+function addressOf(path) { return `./${path.split("/").map(encodeURIComponent).join("/")}`; }
 
 // Submodules and roles have the colour that they have in figures.
 function colourOf(column, value) {

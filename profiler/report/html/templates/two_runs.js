@@ -1,6 +1,6 @@
 // Start of the page of two runs: theme, language, timelines, tables.
 
-const choosing = new Promise(() => {}); // nothing filters this page
+const choosing = new Promise(() => {}), exporting = Promise.resolve(); // nothing filters this page
 
 function startTwoRuns() {
   startTheme();

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from profiler.fleet.change_points import change_points
 from profiler.fleet.modes import two_modes as modes_of
 from profiler.fleet.newest import LEAST_RUNS, history_needed, newest
-from profiler.fleet.scatter import student
+from profiler.fleet.scatter import relative, student
 from tests.examples import examples
 from tests.fleet.histories import drift, flat, step, two_modes
 
@@ -55,6 +55,13 @@ def test_a_drift_is_a_drift():
     assert found.changes == ()
     assert [each.slope for each in found.drifts] == pytest.approx([0.003], rel=0.1)
     assert found.drifts[0].end == 60
+
+
+def test_ten_runs_tell_no_two_modes():
+    """Of so few one history in twenty falls into two groups by chance: nothing is said of it."""
+    few = [flat(np.random.default_rng(seed), 10, 0.01) for seed in range(40)]
+    assert any(modes_of(relative(values)) is not None for values in few)
+    assert all(change_points(values).modes is None for values in few)
 
 
 def test_a_second_mode_is_two_modes():

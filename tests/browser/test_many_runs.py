@@ -1,0 +1,101 @@
+"""The pages of many runs in a browser: offline, in both themes, on a phone, for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.browser.report_page import ReportPage
+from tests.command_line import run_command
+from tests.fleet.overviews import RUNS, three_workloads
+
+pytestmark = pytest.mark.browser
+
+_SCREEN = {"width": 1280, "height": 800}
+_PHONE = {"width": 390, "height": 844}
+_HOSTILE = '<img src=x onerror="document.title=1">'
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The page of all runs, and that of one history, of runs with hostile names."""
+    folder = tmp_path_factory.mktemp("many")
+    data = three_workloads(folder / "data", run_id=_HOSTILE, commit=_HOSTILE)
+    found = {name: folder / f"{name}.html" for name in ("page", "history")}
+    assert run_command("fleet", "page", data, "--out", found["page"]) == 0
+    where = ("--where", "model=flux", "--html", found["history"])
+    assert run_command("fleet", "history", data, *where) == 0
+    return found
+
+
+def opened(browser: Any, path: Path, **options: Any) -> ReportPage:
+    context = browser.new_context(reduced_motion="reduce", **options)
+    report = ReportPage(context.new_page())
+    report.page.on("console", lambda message: report.said.append(message.text))
+    report.page.on("pageerror", lambda error: report.said.append(str(error)))
+    report.page.on("request", lambda request: report.requests.append(request.url))
+    report.page.goto(path.as_uri())
+    report.page.wait_for_function("window.profileUsable")
+    return report
+
+
+@pytest.fixture(scope="module")
+def shown(chromium: Any, pages: dict[str, Path]) -> Iterator[ReportPage]:
+    """The page of all runs on a screen."""
+    report = opened(chromium, pages["page"], viewport=_SCREEN)
+    yield report
+    report.page.context.close()
+
+
+def test_it_opens_offline_and_hostile_names_stay_text(
+    shown: ReportPage, pages: dict[str, Path]
+) -> None:
+    """No message on the console, no request but the file, no image, and the title is ours."""
+    assert shown.said == []
+    assert shown.requests == [pages["page"].as_uri()]
+    assert shown.page.locator("img").count() == 0
+    assert shown.page.title().startswith("120 runs of 3 workloads")
+    cell = shown.page.locator("[data-table=newest] tbody td").first
+    assert cell.inner_text() == _HOSTILE
+    assert shown.page.locator("svg.curve").count() == 3
+
+
+def test_tables_sort_and_are_saved(shown: ReportPage) -> None:
+    """A click on a heading sorts; CSV holds every row, and no formula."""
+    rows = shown.page.locator("[data-table=slowest] tbody tr")
+    first = rows.first.inner_text()
+    shown.page.locator("[data-table=slowest] th button[data-column=time]").click()
+    assert rows.first.inner_text() != first
+    with shown.page.expect_download() as download:
+        shown.page.locator("[data-table=newest] button.save").first.click()
+    found = pl.read_csv(Path(download.value.path()))
+    assert len(found) == 3 * RUNS + 1
+    assert {"run", "time", "workload", "value", "against"} <= set(found.columns)
+
+
+@pytest.mark.parametrize("name", ["page", "history"])
+def test_on_a_phone_in_the_dark_in_korean(chromium: Any, pages: dict[str, Path], name: str) -> None:
+    """Nothing is wider than the window; headline, states and columns are Korean; axe finds nothing
+    with everything opened."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright",
+        reason="axe-playwright-python is missing: install the browser extra",
+    ).Axe()
+    options = {"viewport": _PHONE, "color_scheme": "dark", "locale": "ko-KR"}
+    report = opened(chromium, pages[name], **options)
+    assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
+    assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
+    heading = report.page.locator("h1").inner_text()
+    assert ("워크로드 3개" if name == "page" else "이력") in heading
+    assert "드리프트" in report.page.locator("main").inner_text() or name == "history"
+    report.page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    for theme in ("dark", "light"):
+        report.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
+        found = axe.run(report.page, options={"resultTypes": ["violations"]}).response
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+    assert report.said == []
+    report.page.context.close()

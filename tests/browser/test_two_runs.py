@@ -95,13 +95,17 @@ def test_keys_move_zoom_and_go_back(two: ReportPage) -> None:
 
 
 def test_tables_sort_and_the_tree_unfolds(two: ReportPage) -> None:
-    """The tree has its submodules at the top; a table sorts by the column that is clicked."""
+    """The tree has its submodules at the top; a table sorts by the column that is clicked, and is
+    saved as CSV."""
     rows = two.page.locator('[data-table="comparison_tree"] tbody tr[aria-level="1"]')
     assert rows.count() > 1
     heading = two.page.locator('[data-table="comparison_roles"] th button[data-column="base_ns"]')
     heading.click()
     sort = '[data-table="comparison_roles"] th[aria-sort="descending"]'
     assert two.page.locator(sort).count() == 1
+    with two.page.expect_download() as download:
+        two.page.locator('[data-table="comparison_roles"] button.save').first.click()
+    assert Path(download.value.path()).read_text("utf-8").startswith("submodule,role,")
 
 
 def test_on_a_phone_in_the_dark_in_korean(chromium: Any, path: Path) -> None:

@@ -29,6 +29,10 @@ def test_a_change_is_explained_by_the_bundles_around_it(tmp_path, capsys):
     assert good in out
     assert bad in out
     assert "Where the difference is" in out
+    assert "--section" not in out
+    places = " ".join(str(tmp_path / "traces" / name) for name in (good, bad))
+    assert f"everything: profile-sd3 diff {places} --full" in out
+    assert out.count("--full") == 1
     shutil.rmtree(tmp_path / "traces" / bad)
     assert run_command("fleet", *ask) == 0
     assert f"the bundle of {bad} is not at" in capsys.readouterr().out

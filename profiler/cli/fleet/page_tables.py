@@ -24,6 +24,7 @@ from profiler.table.columns import MINOR, Column
 
 __all__ = [
     "HELD",
+    "Beside",
     "bad_table",
     "changes_table",
     "history_table",

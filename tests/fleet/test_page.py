@@ -237,6 +237,27 @@ def test_large_data_sets_are_cut_and_said(tmp_path, monkeypatch):
     assert CURVES >= 20
 
 
+def test_runs_that_are_comparable_with_none_are_shown(tmp_path):
+    """No workload, no history: the newest runs and why, and no headings above nothing."""
+    filled(LocalStorage(tmp_path / "data"), [addition(n, weights=None) for n in range(3)])
+    text = overview_page("data", overview(Dataset(tmp_path / "data")), reports_beside(None))
+    assert set(tables_of(text)) == {"newest"}
+    assert "No comparable runs" in text
+    assert "3 runs, such as run0: weights is unknown: --assume-same weights" in text
+    assert re.findall(r'<section[^>]* id="([^"]*)"', text) == ["summary", "newest", "slowest"]
+
+
+def test_a_metric_that_is_nothing_is_shown(tmp_path):
+    """Values of 0 have no ratios: the pages show none, and are made."""
+    runs = [addition(n, {"elapsed": 0.0}) for n in range(12)]
+    filled(LocalStorage(tmp_path / "data"), runs)
+    out = tmp_path / "page.html"
+    for command in (("page", "--out"), ("history", "--html")):
+        assert run_command("fleet", command[0], tmp_path / "data", command[1], out) == 0
+    rows = tables_of(out.read_text("utf-8"))["history_0"]
+    assert {(row["value"], row["against"]) for row in rows} == {(0.0, None)}
+
+
 def test_an_empty_data_set_is_said(tmp_path):
     """No run: one sentence, and no page."""
     filled(LocalStorage(tmp_path / "data"), [])

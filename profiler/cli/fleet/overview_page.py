@@ -86,7 +86,9 @@ def overview_page(dataset: str, over: Overview, beside: Beside, language: str = 
     )
 
 
-def _changes(over: Overview) -> Block:
+def _changes(over: Overview) -> Block | None:
+    if not over.workloads:
+        return None
     view = changes_table(over)
     family = sum(1 for _ in over.histories)
     note = said(
@@ -158,8 +160,10 @@ def _tables(
     return Block(key, title, html, () if view is None else (view,))
 
 
-def _curves(over: Overview) -> Block:
+def _curves(over: Overview) -> Block | None:
     """A block a workload: its state, what its histories show, their curves, its identity."""
+    if not over.workloads:
+        return None
     key, title = "curves", said("Histories by workload")
     shown, left = over.workloads[:CURVES], max(len(over.workloads) - CURVES, 0)
     note = said(

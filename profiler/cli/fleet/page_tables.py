@@ -234,7 +234,7 @@ def history_table(past: MetricHistory, number: int) -> TableView | None:
     """The runs of a history, the newest first."""
     frame = past.frame.with_columns(
         *_texts(),
-        against=pl.Series(past.values / levels(past) - 1).fill_nan(None),
+        against=pl.Series(past.values) / pl.Series(levels(past)) - 1,
         verdict=pl.Series([str(VERDICTS[each]) for each in run_verdicts(past)]),
     )
     key, columns = f"history_{number}", _in_unit(_HISTORY, past.unit)

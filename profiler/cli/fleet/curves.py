@@ -17,7 +17,7 @@ from profiler.plain_text import plain_text
 
 __all__ = ["LARGE", "SMALL", "Size", "curve"]
 
-_LEFT, _EDGE = 90, 16  # for the texts of the axis, and around
+_LEFT, _EDGE = 70, 16  # for the texts of the axis, and around
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Size:
 
 
 LARGE = Size(960, 220, 4000, named=True)
-SMALL = Size(640, 120, 240, named=False)
+SMALL = Size(420, 110, 240, named=False)
 
 
 def curve(past: MetricHistory, size: Size) -> str:

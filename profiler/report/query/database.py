@@ -75,6 +75,7 @@ class Database:
                 "python_enable_replacements": "false",
                 "memory_limit": f"{_memory_limit() >> 20}MiB",
                 "temp_directory": "",
+                "enable_progress_bar": "false",  # in shells and notebooks it is on, and on stdout
             },
         )
         self._connection.execute("CREATE SCHEMA analysis")

@@ -17,9 +17,14 @@ __all__ = ["ascii_json", "json_text", "plain"]
 
 def json_text(document: Any, *, indent: int | None = 1) -> str:
     """`document` as JSON text, without a newline at the end; `indent` None: on one line."""
-    text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
-    # json.dumps with an indent is Python, and takes 15 times as long
-    return text if indent is None else msgspec.json.format(text, indent=indent)
+    try:
+        text = json.dumps(document, default=plain, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):  # a key that is no text, a number that JSON lacks
+        text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
+    if indent is None:
+        return text
+    as_bytes = text.encode("utf-8", "surrogatepass")  # json.dumps would indent in Python, slowly
+    return msgspec.json.format(as_bytes, indent=indent).decode("utf-8", "surrogatepass")
 
 
 def ascii_json(data: Any) -> str:

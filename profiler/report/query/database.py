@@ -75,9 +75,9 @@ class Database:
                 "python_enable_replacements": "false",
                 "memory_limit": f"{_memory_limit() >> 20}MiB",
                 "temp_directory": "",
-                "enable_progress_bar": "false",  # in shells and notebooks it is on, and on stdout
             },
         )
+        self._connection.execute("SET enable_progress_bar = false")  # it draws on stdout
         self._connection.execute("CREATE SCHEMA analysis")
         for name, frame in frames.items():
             self._register(name, frame)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from profiler.drop_reasons import DropReason
-from profiler.events import DropKind
-from profiler.messages import said
-from profiler.report.sentences.worded import Sentences
+from profiler.events import Drop, DropKind
+from profiler.messages import Said, said
+from profiler.notes import NoteCode
+from profiler.report.sentences.worded import Sentences, worded
 
-__all__ = ["SENTENCES"]
+__all__ = ["SENTENCES", "what_happened"]
 
 SENTENCES: Sentences = {
     DropKind: {
@@ -290,3 +291,14 @@ SENTENCES: Sentences = {
         DropReason.COPY_ALL: said("copy all files, and give the run in which they were written"),
     },
 }
+
+_WITHOUT_ADVICE: dict[NoteCode, Said] = {
+    DropReason.CUT_SHORT: said("ends at byte {at} of {size}"),
+    DropReason.LARGER_THAN_RECORDED: said("has {size} bytes where the manifest knows {recorded}"),
+    DropReason.NOT_THERE: said("{file} is named in the manifest but is not there"),
+}
+
+
+def what_happened(drop: Drop) -> Said:
+    """What is said of a drop without what to do about it, for who says that in the same breath."""
+    return worded(drop.detail, _WITHOUT_ADVICE.get(drop.detail.code))

@@ -9,6 +9,7 @@ import typer
 
 from profiler.cli.documents import check_documents, write_json, write_text
 from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
+from profiler.cli.options import ResultFile
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
@@ -39,9 +40,6 @@ _Explain = Annotated[
     int,
     typer.Option(metavar="N", min=0, help="Compare the bundles around the newest N changes."),
 ]
-_Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; -: to stdout.")
-]
 _Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write a page with curves.")
 ]
@@ -54,7 +52,7 @@ def history(
     assume_same: AssumeSame = None,
     bad_quality: BadQuality = False,
     explain: _Explain = 3,
-    json_file: _Json = None,
+    json_file: ResultFile = None,
     html: _Html = None,
 ) -> None:
     """Show a metric over comparable runs, and where it changed: the last good run, the first bad

@@ -40,6 +40,7 @@ REFUSED = {  # what of the corpus holds no run: a report without layers, a graph
     "openvino/winml_resnet_intel_npu__benchmark_report.csv",
     "tensorrt/resnet_fp16_a100.graph.json",
 }
+TRAINING = ("torch_kineto_tb", "torch_multirank", "benchmark_result")
 PART = re.compile(r"share(?!d)|utilization|of_peak|of_roofline")
 NO_PARTS = {  # ratios that 1 does not bound
     *("parallelism", "imbalance", "device_imbalance", "spread", "overhead_ratio"),
@@ -162,6 +163,17 @@ def test_nothing_of_the_corpus_is_beyond_its_roofline(analyses):
             known = frame.filter(pl.col("roofline_ns").is_not_null())
             assert (known["beyond_ns"] >= 0).all()
             assert (known["roofline_ns"] + known["beyond_ns"] <= known["total_ns"]).all()
+
+
+@needs_corpus
+def test_hardly_any_device_time_of_torch_is_other(analyses):
+    """Less than 5 % of what devices did in each trace of torch, 10 % where it trained."""
+    traces = {name: found for name, found in analyses.items() if name.startswith(("torch", "hta"))}
+    assert len(traces) >= 16
+    for name, analysis in traces.items():
+        other = analysis.roles.filter(pl.col("role") == "other")["total_ns"].sum()
+        limit = 0.1 if any(mark in name for mark in TRAINING) else 0.05
+        assert other < limit * analysis.roles["total_ns"].sum(), name
 
 
 def test_parts_are_named_as_parts():

@@ -31,8 +31,8 @@ from tests.importers.triton.simulated_server import (
     Server,
     fragments,
     open_loop,
-    trace,
 )
+from tests.importers.triton.simulated_server import trace as traced
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_traces"
 JOB = "torch_multirank/trace_filter"  # two ranks of a job, as one run
@@ -60,7 +60,7 @@ def _candidates(folder):
 
 def _generated(folder):
     """Files of producers of which the corpus has none."""
-    requests = trace(Server(SD3_ENSEMBLE, seed=5).run(open_loop(20, 50_000_000, seed=5)))
+    requests = traced(Server(SD3_ENSEMBLE, seed=5).run(open_loop(20, 50_000_000, seed=5)))
     texts = {
         "triton.json": fragments(requests),
         "sglang.json": json.dumps(DUMP),

@@ -40,9 +40,9 @@ KIND = pl.Schema(
     }
 )
 """The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type`,
-`shapes` and `kernel` where the trace has none; `kernel` is that of its first command. `place` says where in the model the layer lies (`table.places`).
-`host` says whether its commands are the host's, no device's (`host_side`). `total_ns` sums
-durations; a command that never closed counts as 0."""
+`shapes` and `kernel` where the trace has none; `kernel` is that of its first command. `place` says
+where in the model the layer lies (`table.places`). `host` says whether its commands are the host's,
+no device's (`host_side`). `total_ns` sums durations; a command that never closed counts as 0."""
 
 _OWN = ("layer", "op_type", "category", "shapes")  # columns of commands
 _NAMED = ("submodule", *_OWN, "host")

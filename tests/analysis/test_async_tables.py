@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
-from tests.async_runs import TICK_NS, Machine, Piece, Place, machines
+from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, Place, machines
 from tests.examples import examples
 from tests.runs import EPOCH
 from tests.ticks import Counted, blocked, carried_over, counted, tile_device, unrecorded
@@ -33,8 +33,10 @@ def _places(machine: Machine) -> list[Place]:
     total = len(machine.calls)
     encoders, decoders = total // 4, int(total > 2)
     found = [Place("encode", f"text_encoder_{at % 2 + 1}") for at in range(encoders)]
-    for at in range(total - encoders - decoders):
-        found.append(Place("denoise", "transformer", at // 2, ("cond", "uncond")[at % 2]))
+    found += [
+        Place("denoise", "transformer", at // 2, ("cond", "uncond")[at % 2])
+        for at in range(total - encoders - decoders)
+    ]
     return [*found, *[Place("decode", "vae")] * decoders]
 
 
@@ -261,8 +263,6 @@ def test_operators_kernels_and_roles_hold_all_that_devices_did(machine):
 def test_the_machine_is_on_the_epoch():
     """One call from tick 2 to 4 with a kernel from 3 to 9, of a pipeline call of 5 ticks: it counts
     until the kernel ends."""
-    from tests.async_runs import Invocation, Launch
-
     machine = Machine(
         calls=[Invocation(0, "cuda:0", 2, 4)],
         launches=[Launch(0, 0, "cudaLaunchKernel", 2, 3)],

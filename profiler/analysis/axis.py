@@ -230,8 +230,8 @@ def _done(run: Run) -> Times:
         until = worked.select(pl.col("last_ns").fill_null(np.iinfo(np.int64).min)).collect()
         own = np.maximum(ends(beneath), until["last_ns"].to_numpy())
         done[empty] = np.minimum(done[empty], own)
-    rows, last = run.tiles.on_several
-    done[rows] = np.maximum(done[rows], last)
+    rows, reached = run.tiles.on_several
+    done[rows] = np.maximum(done[rows], reached)
     return done
 
 

@@ -18,11 +18,12 @@ ROLE_BY = ("producer", "category", "op_type", "class", "path", "chain", "shapes"
 class Evidence(Struct, frozen=True):
     """What is known of one kind.
 
-    `rotates` is whether its attention module turns queries and keys by position, `projected`
-    whether the command runs after that module's output projection, `negated` directly after a
-    negation. `attends` is False where the submodule convolves and nothing of it attends: what sizes
-    of products say of a transformer does not hold there. `concludes` is whether it is a softmax
-    that no product follows, as those of a classifier.
+    `kernel` is the function that its first command ran, "" where nobody tells. `rotates` is whether
+    its attention module turns queries and keys by position, `projected` whether the command runs
+    after that module's output projection, `negated` directly after a negation. `attends` is False
+    where the submodule convolves, or multiplies batches of matrices, and nothing of it attends:
+    what sizes of products say of a transformer does not hold there. `concludes` is whether it is a
+    softmax that no product follows, as those of a classifier.
     """
 
     op_type: str
@@ -36,6 +37,7 @@ class Evidence(Struct, frozen=True):
     negated: bool = False
     attends: bool = True
     concludes: bool = False
+    kernel: str = ""
 
 
 class Decision(Struct, frozen=True):

@@ -60,6 +60,7 @@ class _Row(NamedTuple):
     op_type: str | None
     category: str
     shapes: str | None
+    kernel: str | None
     total_ns: int
 
 
@@ -200,23 +201,31 @@ class _Submodule:
             n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
         }
         self._negated = after_negation(order, self._operations)
-        counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
-        self._chained = chained_kinds([n for n in order if n not in counting], self._operations)
         attention = {n: _attention_path(place) for n, place in self._places.items()}
         self._attention = attention
+        softmaxes = {n for n, row in rows.items() if _is_softmax(row) and not attention[n]}
+        gates = {
+            n for n in softmaxes if not _of_scores(rows[n])
+        }  # of vectors: a router's, a gate's
+        counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
+        chained = [n for n in order if n not in counting and n not in gates]
+        self._chained = chained_kinds(chained, self._operations)
         self._rotating = frozenset(
             path for n, path in attention.items() if path and self._marks_rotation(n)
         )
         self._projected = self._after_projection(order)
         concluding = concluding_softmaxes(order, self._operations)
-        self._concluding = {n for n in concluding if not attention[n]}
-        self._attends = not self._convolves() or any(map(self._attention_in, rows))
+        self._concluding = {n for n in concluding if not attention[n]} | gates
+        self._weighs = bool(softmaxes - self._concluding)
+        multiplies = self._convolves() or any(map(self._batched, rows))
+        self._attends = not multiplies or any(map(self._attention_in, rows))
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
         row = self._rows[number]
         return Evidence(
             op_type=row.op_type or "",
+            kernel=row.kernel or "",
             category=row.category,
             operation=self._operations[number],
             place=self._places[number],
@@ -232,17 +241,23 @@ class _Submodule:
     def _convolves(self) -> bool:
         return any(one.sort is Sort.CONVOLUTION for one in self._operations.values())
 
+    def _batched(self, number: int) -> bool:
+        """Whether a kind is a product of two batches of matrices."""
+        if self._operations[number].sort is not Sort.MATMUL:
+            return False
+        shapes = parse_shapes(self._rows[number].shapes)
+        return shapes is not None and two_activations(shapes)
+
     def _attention_in(self, number: int) -> bool:
         """Whether a kind is of an attention: by its name, its place, or as a product of two batches
-        of matrices."""
+        of matrices where something is a softmax."""
         operation = self._operations[number]
         if number in self._concluding:
             return False
         if operation.sort is Sort.ATTENTION or self._attention[number]:
             return True
         if operation.sort is Sort.MATMUL:
-            shapes = parse_shapes(self._rows[number].shapes)
-            return shapes is not None and two_activations(shapes)
+            return self._weighs and self._batched(number)
         return (
             operation.sort is Sort.UNKNOWN
             and role_of_name(self._rows[number].op_type or "") == "attention"
@@ -272,6 +287,16 @@ class _Submodule:
             if path and not self._places[number].child:
                 (after if at > output.get(path, len(order)) else before).add(number)
         return frozenset(after - before)
+
+
+def _is_softmax(row: _Row) -> bool:
+    return "softmax" in (row.op_type or "").lower()
+
+
+def _of_scores(row: _Row) -> bool:
+    """Whether a softmax may be of an attention's scores, which are batches of matrices."""
+    shapes = parse_shapes(row.shapes)
+    return shapes is None or any(len(tensor.dims) > 2 for tensor in shapes.inputs)
 
 
 def _named_operation(layer: str) -> str:

@@ -20,7 +20,7 @@ shapes, the kernel's name. What belongs where:
 from __future__ import annotations
 
 from profiler.analysis.roles.evidence import Decision, Evidence
-from profiler.analysis.roles.kernel_rules import of_fused, of_kernel
+from profiler.analysis.roles.kernel_rules import of_fused, of_kernel, role_of_name
 from profiler.analysis.roles.kernels import fused_kernel
 from profiler.analysis.roles.library_kernels import writes_cache
 from profiler.analysis.roles.norms import norm_kind
@@ -213,8 +213,8 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
     if word == "einsum" and len(shapes.inputs) == 1:
         role = "data_movement"
     elif found.operation.sort is Sort.MATMUL:
-        role = "attention" if two_activations(shapes) else ""
-        role = role or (projection_of(shapes) if found.attends else "")
+        if found.attends:
+            role = "attention" if two_activations(shapes) else projection_of(shapes)
     elif word in ("add", "mul") and broadcasts(shapes):
         role = "modulation"
     elif word == "add" and same_dims(shapes):
@@ -235,4 +235,9 @@ def _without_place(found: Evidence) -> Decision:
     role = _WITHOUT_PLACE.get(found.operation.sort, "")
     if found.operation.word in _FILLS:
         role = "data_movement"
-    return Decision(role, "op_type") if role else Decision("other", "")
+    if role:
+        return Decision(role, "op_type")
+    role = role_of_name(
+        found.kernel
+    )  # an operator that nobody knows may run a kernel that is known
+    return Decision(role, "kernel") if role != "other" else Decision("other", "")

@@ -1,5 +1,6 @@
 """Which evidence decides a role, and in which order."""
 
+from dataclasses import replace
 from unittest.mock import ANY
 
 import polars as pl
@@ -199,7 +200,6 @@ def test_what_attention_adds_after_its_projection_is_the_residual():
         ("in: bf16[2,2432] bf16[2432,14592]", "modulation"),
         ("in: bf16[2,256] bf16[256,2432]", "embedding"),
         ("in: bf16[8192,2432] bf16[2432,64]", "embedding"),
-        ("in: bf16[64,256,64] bf16[64,64,256]", "attention"),
         ("float[2,576,64] -> float[2,576,256]", "mlp"),
     ],
 )
@@ -279,6 +279,34 @@ def test_writing_a_cache_in_attention_moves_data(op_type):
 def test_fused_kernels(name, shapes, role, kind):
     """torch.compile's kernels by the rarest of what they fuse."""
     assert roles((name, name, shapes)) == [(role, kind, "kernel")]
+
+
+def test_products_of_batches_where_nothing_attends():
+    """Features that a recommender multiplies are no attention, beside a gate's softmax of vectors,
+    and widths say nothing of a transformer there; with a softmax of batches they do."""
+    products = [
+        ("bmm", "aten::bmm", "in: float32[2048,160,300] float32[2048,300,40]"),
+        ("mm", "aten::mm", "in: float32[2048,110] float32[110,180]"),
+    ]
+    gate = ("gate", "aten::_softmax", "in: float32[2,1]")
+    last = ("bmm", "aten::mul", "in: float32[2048,160,40]")
+    found = [role for role, *_ in roles(*products, gate, products[0], last)]
+    assert found == ["matmul", "matmul", "elementwise", "matmul", "elementwise"]
+    scores = ("scores", "aten::_softmax", "in: float32[2048,160,40]")
+    found = [role for role, *_ in roles(products[0], scores, *products, last)]
+    assert found == ["attention", "attention", "attention", "embedding", "elementwise"]
+
+
+def test_an_unknown_operator_by_its_kernel():
+    """What a library's autograd node runs is told by the kernel, where the name of that says it."""
+    node = "torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>"
+    run = one_call((node, node, "in: float32[64,32]"), ("x::y", "x::y"))
+    kernels = ["split_embedding_backward_codegen_rowwise_adagrad_kernel<float>", "nobody_knows"]
+    column = pl.Series("kernel", kernels, dtype=pl.String).cast(run.commands["kernel"].dtype)
+    kinds, found = kinds_and_roles(replace(run, commands=run.commands.with_columns(column)))
+    rows = found.select("role", "role_by").rows()
+    told = [rows[kind] for kind in kinds.of_command.tolist()]
+    assert told == [("embedding", "kernel"), ("other", None)]
 
 
 def test_a_softmax_that_ends_a_call():
@@ -461,6 +489,7 @@ def test_long_names_of_foreign_traces(layer):
 
 
 _CONVOLUTION = ("conv1", "aten::cudnn_convolution", "in: float32[32,3,224,224] float32[64,3,7,7]")
+_SCORES = ("b", "aten::bmm", "in: float32[8,64,16] float32[8,16,64]")
 _HEAD = ("fc", "aten::addmm", "in: float32[1000] float32[32,2048] float32[2048,1000]")
 
 
@@ -469,7 +498,8 @@ _HEAD = ("fc", "aten::addmm", "in: float32[1000] float32[32,2048] float32[2048,1
     [
         ((), "matmul"),
         ((("attn", "aten::_scaled_dot_product_flash_attention", None),), "embedding"),
-        ((("b", "aten::bmm", "in: float32[8,64,16] float32[8,16,64]"),), "embedding"),
+        ((_SCORES,), "matmul"),
+        ((_SCORES, ("w", "aten::_softmax", "in: float32[8,64,64]"), _SCORES), "embedding"),
         ((("k", "flash_fwd_kernel", None),), "embedding"),
     ],
 )

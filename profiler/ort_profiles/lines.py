@@ -21,7 +21,7 @@ __all__ = ["Args", "Event", "KernelEvent", "Unread", "read_events"]
 
 _GZIP = b"\x1f\x8b"
 _MARGIN = 64  # bytes in which an array may begin or end
-_PIECE = 1 << 18  # bytes read at once
+_PIECE = 1 << 16  # bytes read at once: what is larger is memory that is new each time
 _Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
 
@@ -187,14 +187,16 @@ def _lines_ahead(path: Path, end: int) -> int:
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     """Some whole lines at a time and the byte at which they begin; of a damaged file the lines
     ahead of the damage."""
-    at, begun = 0, []
+    at = 0
+    begun: list[bytes | memoryview] = []
     for piece in _pieces(path):
         end = piece.rfind(b"\n") + 1
         if not end:
             begun.append(piece)
             continue
-        block = b"".join((*begun, piece[:end]))
-        begun = [piece[end:]]
+        view = memoryview(piece)
+        block = b"".join((*begun, view[:end]))
+        begun = [view[end:]]
         yield at, block
         at += len(block)
     yield at, b"".join(begun)

@@ -20,9 +20,9 @@ class Evidence(Struct, frozen=True):
 
     `rotates` is whether its attention module turns queries and keys by position, `projected`
     whether the command runs after that module's output projection, `negated` directly after a
-    negation. `attends` is False where the submodule convolves and nothing of it attends: what sizes
-    of products say of a transformer does not hold there. `concludes` is whether it is a softmax
-    that no product follows, as those of a classifier.
+    negation. `attends` is whether its submodule has a fused attention, or a softmax with
+    products behind it: of what is no transformer sizes of products say nothing. `concludes` is
+    whether it is a softmax that no product follows, as those of a classifier.
     """
 
     op_type: str
@@ -34,7 +34,7 @@ class Evidence(Struct, frozen=True):
     rotates: bool = False
     projected: bool = False
     negated: bool = False
-    attends: bool = True
+    attends: bool = False
     concludes: bool = False
 
 

@@ -22,7 +22,8 @@ from profiler.analysis.roles.operations import Operation, Sort, operation_of
 from profiler.analysis.roles.places import Place, Places, Purpose
 from profiler.analysis.roles.rules import decide
 from profiler.analysis.roles.streams import StreamKind, streams_of
-from profiler.analysis.roles.tensors import only_integers, turns, two_activations
+from profiler.analysis.roles.kernels import fused_kernel
+from profiler.analysis.roles.tensors import only_integers, turns
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.table.batches import Codes, counts, is_sorted
@@ -210,7 +211,7 @@ class _Submodule:
         self._projected = self._after_projection(order)
         concluding = concluding_softmaxes(order, self._operations)
         self._concluding = {n for n in concluding if not attention[n]}
-        self._attends = not self._convolves() or any(map(self._attention_in, rows))
+        self._attends = any(map(self._attention_in, rows))
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
@@ -229,24 +230,21 @@ class _Submodule:
             concludes=number in self._concluding,
         )
 
-    def _convolves(self) -> bool:
-        return any(one.sort is Sort.CONVOLUTION for one in self._operations.values())
-
     def _attention_in(self, number: int) -> bool:
-        """Whether a kind is of an attention: by its name, its place, or as a product of two batches
-        of matrices."""
+        """Whether a kind shows that the submodule attends: a fused attention or the softmax of one,
+        by its name, by what torch.compile fused it with, or by its place."""
         operation = self._operations[number]
         if number in self._concluding:
             return False
         if operation.sort is Sort.ATTENTION or self._attention[number]:
             return True
-        if operation.sort is Sort.MATMUL:
-            shapes = parse_shapes(self._rows[number].shapes)
-            return shapes is not None and two_activations(shapes)
-        return (
-            operation.sort is Sort.UNKNOWN
-            and role_of_name(self._rows[number].op_type or "") == "attention"
-        )
+        if operation.sort is not Sort.UNKNOWN:
+            return False
+        name = self._rows[number].op_type or ""
+        fused = fused_kernel(name)
+        if fused is not None:
+            return Sort.ATTENTION in fused.sorts | fused.after
+        return role_of_name(name) == "attention"
 
     def _marks_rotation(self, number: int) -> bool:
         """Operations that, in an attention, only rotary positions have."""

@@ -213,8 +213,8 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
     if word == "einsum" and len(shapes.inputs) == 1:
         role = "data_movement"
     elif found.operation.sort is Sort.MATMUL:
-        role = "attention" if two_activations(shapes) else ""
-        role = role or (projection_of(shapes) if found.attends else "")
+        if found.attends:
+            role = "attention" if two_activations(shapes) else projection_of(shapes)
     elif word in ("add", "mul") and broadcasts(shapes):
         role = "modulation"
     elif word == "add" and same_dims(shapes):

@@ -13,7 +13,7 @@ from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run, why
 
 PARTS = ("data_ns", "other_device_ns", "launch_ns", "queue_ns", "host_ns")
-IN_TILES = ("launch_ns", "unknown_launch_ns", "sync_ns", "queue_ns")
+IN_TILES = ("launch_ns", "unknown_cause_ns", "sync_ns", "queue_ns")
 CAUSES = (*IN_TILES, "other_device_ns", "host_ns", "outside_ns")
 
 
@@ -246,7 +246,7 @@ def test_every_nanosecond_is_put_down_to_what_the_rules_say(parts):
         waited = row["sync_ns"]  # in calls, or between them
         assert 0 <= found["host_ns"] - row["host_ns"] <= waited
         host = found["launch_ns"] + found["host_ns"]
-        untold = row["unknown_launch_ns"]
+        untold = row["unknown_cause_ns"]
         assert host == row["launch_ns"] + untold + row["queue_ns"] + row["host_ns"] + waited
 
 
@@ -281,7 +281,7 @@ def test_a_launch_that_was_not_recorded_is_nobody_s_fault():
     commands = [host(0, 0, 2), wait(0, 5, 21), gpu(0, 2, 20), gpu(0, 32, 40), gpu(0, 45, 50)]
     run = linked(make_run(calls, [*commands, host(0, 43, 44)]), (0, 2), (5, 4))
     row = _rows(run)["cuda:0"]
-    assert (row["launch_ns"], row["unknown_launch_ns"], row["sync_ns"]) == (2 + 5 + 10, 12, 0)
+    assert (row["launch_ns"], row["unknown_cause_ns"], row["sync_ns"]) == (2 + 5 + 10, 12, 0)
     assert row["idle_ns"] == 29
     rows = analyze(run).gaps.select("length_ns", "cause").rows()
     assert sorted(rows) == [(2, "launch"), (5, "launch"), (10, "launch"), (12, "unrecorded")]

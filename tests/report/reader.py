@@ -51,7 +51,7 @@ def _which_submodule(analysis: Analysis) -> Iterator[str]:
 
 
 def _idle_and_why(analysis: Analysis) -> Iterator[str]:
-    told = pl.col("launch_ns").gt(0) | pl.col("unknown_launch_ns").eq(0)
+    told = pl.col("launch_ns").gt(0) | pl.col("unknown_cause_ns").eq(0)
     waits = dict(analysis.idle.filter(told).select("device", "launch_ns").iter_rows())
     total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
     for device, share in analysis.devices.select("device", "idle_share").iter_rows():

@@ -36,7 +36,7 @@ _IDLE_DEVICE = 0.1  # of the run
 _IN_CALLS = ("launch_ns", "queue_ns", "sync_ns")
 _WAITS = {  # by column of the idle table
     "launch_ns": WaitCause.LAUNCH,
-    "unknown_launch_ns": WaitCause.UNRECORDED,
+    "unknown_cause_ns": WaitCause.UNRECORDED,
     "sync_ns": WaitCause.SYNC,
     "queue_ns": WaitCause.QUEUE,
     "host_ns": WaitCause.HOST,
@@ -183,7 +183,7 @@ def _gaps(row: Mapping[str, int]) -> dict[str, int]:
 def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
     """How much of a device's waiting nothing tells the cause of, and how many of its commands were
     recorded without their launch; nothing where it knows them all."""
-    if not row["unknown_launch_ns"]:
+    if not row["unknown_cause_ns"]:
         return {}
     run = analysis.inputs.run
     launched = np.zeros(len(run.commands), dtype=np.bool_)
@@ -193,7 +193,7 @@ def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
     )
     here = own.to_series().fill_null(value=False).to_numpy()
     return {
-        "unrecorded_share": share(row["unknown_launch_ns"], sum(row[name] for name in _WAITS)),
+        "unrecorded_share": share(row["unknown_cause_ns"], sum(row[name] for name in _WAITS)),
         "commands": int(here.sum()),
         "unrecorded_launches": int((here & ~launched).sum()),
     }

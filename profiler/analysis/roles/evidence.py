@@ -20,9 +20,10 @@ class Evidence(Struct, frozen=True):
 
     `rotates` is whether its attention module turns queries and keys by position, `projected`
     whether the command runs after that module's output projection, `negated` directly after a
-    negation. `attends` is whether its submodule has a fused attention, or a softmax with
-    products behind it: of what is no transformer sizes of products say nothing. `concludes` is
-    whether it is a softmax that no product follows, as those of a classifier.
+    negation. `attends` is whether its submodule has a fused attention, or a softmax of the
+    size of a product's scores: of what is no transformer sizes of products say nothing. `weighs` is
+    whether it may be one of these products. `concludes` is whether it is a softmax that no product
+    follows, as those of a classifier.
     """
 
     op_type: str
@@ -36,6 +37,8 @@ class Evidence(Struct, frozen=True):
     negated: bool = False
     attends: bool = False
     concludes: bool = False
+    weighs: bool = False
+    kernel: str = ""
 
 
 class Decision(Struct, frozen=True):

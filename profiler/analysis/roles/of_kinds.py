@@ -7,7 +7,7 @@ Works on kinds in plain Python; what concerns commands is one gather (`Kinds.spr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +18,13 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roles.chains import after_negation, chained_kinds, concluding_softmaxes
 from profiler.analysis.roles.evidence import ROLE_BY, Decision, Evidence
 from profiler.analysis.roles.kernel_rules import role_of_name
+from profiler.analysis.roles.kernels import fused_kernel
 from profiler.analysis.roles.operations import Operation, Sort, operation_of
 from profiler.analysis.roles.places import Place, Places, Purpose
 from profiler.analysis.roles.rules import decide
 from profiler.analysis.roles.streams import StreamKind, streams_of
-from profiler.analysis.roles.kernels import fused_kernel
-from profiler.analysis.roles.tensors import only_integers, turns
-from profiler.analysis.work.shapes import parse_shapes
+from profiler.analysis.roles.tensors import only_integers, turns, two_activations, weighs
+from profiler.analysis.work.shapes import Shapes, parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.table.batches import Codes, counts, is_sorted
 from profiler.table.columns import ROLE
@@ -61,6 +61,7 @@ class _Row(NamedTuple):
     op_type: str | None
     category: str
     shapes: str | None
+    kernel: str | None
     total_ns: int
 
 
@@ -211,7 +212,13 @@ class _Submodule:
         self._projected = self._after_projection(order)
         concluding = concluding_softmaxes(order, self._operations)
         self._concluding = {n for n in concluding if not attention[n]}
-        self._attends = any(map(self._attention_in, rows))
+        attending = {n for n in rows if self._attention_in(n)}
+        softmaxes = {n: self._softmax(n) for n in attending}
+        self._weighing = self._products_of([*filter(None, softmaxes.values())])
+        sizeless = any(shapes is None for shapes in softmaxes.values())
+        self._attends = bool(self._weighing) or sizeless
+        if sizeless:  # of a fused attention, or of a softmax whose size nobody knows
+            self._weighing = self._products_of(None)
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
@@ -228,6 +235,8 @@ class _Submodule:
             projected=number in self._projected,
             attends=self._attends,
             concludes=number in self._concluding,
+            weighs=number in self._weighing,
+            kernel=row.kernel or "",
         )
 
     def _attention_in(self, number: int) -> bool:
@@ -245,6 +254,28 @@ class _Submodule:
         if fused is not None:
             return Sort.ATTENTION in fused.sorts | fused.after
         return role_of_name(name) == "attention"
+
+    def _softmax(self, number: int) -> Shapes | None:
+        """The shapes of a softmax outside of attention modules, None for anything else."""
+        plain = "softmax" in (self._rows[number].op_type or "").lower()
+        if not plain or self._attention[number] or fused_kernel(self._rows[number].op_type or ""):
+            return None
+        shapes = parse_shapes(self._rows[number].shapes)
+        return shapes if shapes is not None and shapes.inputs else None
+
+    def _products_of(self, softmaxes: Sequence[Shapes] | None) -> frozenset[int]:
+        """The products of two batches of matrices that one of the softmaxes may be of, all of them
+        where these are not given."""
+        found = set()
+        for number, operation in self._operations.items():
+            if operation.sort is not Sort.MATMUL:
+                continue
+            shapes = parse_shapes(self._rows[number].shapes)
+            if shapes is None or not two_activations(shapes):
+                continue
+            if softmaxes is None or any(weighs(shapes, softmax) for softmax in softmaxes):
+                found.add(number)
+        return frozenset(found)
 
     def _marks_rotation(self, number: int) -> bool:
         """Operations that, in an attention, only rotary positions have."""

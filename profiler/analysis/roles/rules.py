@@ -34,7 +34,6 @@ from profiler.analysis.roles.tensors import (
     projection_of,
     same_dims,
     single_input,
-    two_activations,
 )
 from profiler.analysis.work.shapes import Shapes
 
@@ -213,8 +212,8 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
     if word == "einsum" and len(shapes.inputs) == 1:
         role = "data_movement"
     elif found.operation.sort is Sort.MATMUL:
-        if found.attends:
-            role = "attention" if two_activations(shapes) else projection_of(shapes)
+        role = "attention" if found.weighs else ""
+        role = role or (projection_of(shapes) if found.attends else "")
     elif word in ("add", "mul") and broadcasts(shapes):
         role = "modulation"
     elif word == "add" and same_dims(shapes):

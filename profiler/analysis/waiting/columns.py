@@ -45,11 +45,11 @@ IDLE: tuple[Column, ...] = (
         label="launch-bound",
     ),
     Column(
-        "unknown_launch_ns",
+        "unknown_cause_ns",
         _INT64,
         "ns",
         "in tiles of its calls: nothing tells why, as the launch of what ended it was not recorded",
-        label="launch not recorded",
+        label="cause not recorded",
         importance=1,
     ),
     Column(

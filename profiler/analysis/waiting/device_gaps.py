@@ -16,15 +16,15 @@ from profiler.table.batches import Codes, Times, batches
 from profiler.table.tiles.device_axis import Busy
 from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["OUTSIDE", "PARTS", "UNKNOWN_LAUNCH", "DeviceGaps"]
+__all__ = ["OUTSIDE", "PARTS", "UNKNOWN_CAUSE", "DeviceGaps"]
 
 _Flags = npt.NDArray[np.bool_]
 _Within = Callable[[Stretches], Times]
 OUTSIDE = "outside"
-UNKNOWN_LAUNCH = "unknown_launch"
+UNKNOWN_CAUSE = "unknown_cause"
 PARTS: tuple[str, ...] = (
     WaitCause.LAUNCH,
-    UNKNOWN_LAUNCH,
+    UNKNOWN_CAUSE,
     WaitCause.SYNC,
     WaitCause.QUEUE,
     WaitCause.OTHER_DEVICE,
@@ -39,9 +39,9 @@ class DeviceGaps(Struct, frozen=True, eq=False):
     """The k gaps of a device, in order; the first goes on before all time and the last behind it,
     of which what lies in its `span` counts. `launch` is the row of the command that launched what
     ends each, -1 where none is known, and `late` whether it did so too late, [k] each; both None
-    where no launch was recorded. `unknown` is whether nothing tells if the host was late: the launch
-    of what ends the gap was not recorded, where others were or nothing of the host was; [k], None
-    where that is so of no gap. `calls` are the rows of the calls that worked on the device, or
+    where no launch was recorded. `unknown` is whether nothing tells if the host was late: the
+    launch of what ends the gap was not recorded, where others were or nothing of the host was; [k],
+    None where that is so of no gap. `calls` are the rows of the calls that worked on the device, or
     have their tile there. `busy` is when it worked.
 
     What they are measured with: `elsewhere` is when another device, `own` when a call of its own,

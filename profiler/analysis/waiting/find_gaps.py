@@ -9,7 +9,7 @@ nothing runs on it is put down to the first of these that holds of it:
   the profiler's own work counts for nothing, not even for the span);
 - another device: a sync command of its own runs, or another device works for a call of this one's;
 - in the tile of one of its calls: queue, where what ends the gap had been launched in time; unknown
-  launch, where its launch was not recorded though others were, or nothing of the host was; else
+  cause, where its launch was not recorded though others were, or nothing of the host was; else
   launch: it was launched too late, nothing was left to launch, or the trace knows no launches;
 - another device, once more: no tile of its own, but a tile of another device's call, of a pipeline
   call in which this device has calls too;

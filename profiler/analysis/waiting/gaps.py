@@ -9,7 +9,7 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, UNKNOWN_LAUNCH, DeviceGaps
+from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, UNKNOWN_CAUSE, DeviceGaps
 from profiler.analysis.waiting.gap_columns import GAPS
 from profiler.analysis.waiting.host_doing import Doing, HostDoings
 from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
@@ -22,7 +22,7 @@ __all__ = ["gap_table"]
 
 _LONGEST = 20  # of a device
 _PARTS = tuple(part for part in PARTS if part != OUTSIDE)
-_CAUSES = tuple(WaitCause.UNRECORDED if part == UNKNOWN_LAUNCH else part for part in _PARTS)
+_CAUSES = tuple(WaitCause.UNRECORDED if part == UNKNOWN_CAUSE else part for part in _PARTS)
 
 
 def gap_table(

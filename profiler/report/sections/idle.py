@@ -31,7 +31,7 @@ _IDLE = (
     "idle_ns",
     "idle_share",
     "launch_ns",
-    "unknown_launch_ns",
+    "unknown_cause_ns",
     "sync_ns",
     "queue_ns",
     "other_device_ns",

@@ -1,5 +1,6 @@
 """Which evidence decides a role, and in which order."""
 
+from dataclasses import replace
 from unittest.mock import ANY
 
 import polars as pl
@@ -228,6 +229,20 @@ def test_sizes_of_products_say_nothing_without_attention(shapes):
         ("aten::bmm", "aten::bmm", shapes), ("p", "aten::softmax", "float32[1024,2]")
     )
     assert classified[0] == ("matmul", None, "op_type")
+    weighted = roles(
+        ("w", "aten::_softmax", "in: float32[2,1]"), ("aten::bmm", "aten::bmm", shapes)
+    )
+    assert weighted[1] == ("matmul", None, "op_type")
+
+
+def test_a_kernel_tells_where_its_operator_does_not():
+    """An operator of a library, of which nobody knows what it is for, has the role of its kernel."""
+    kernel = "void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp<float>"
+    run = one_call(("b", "torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>"))
+    named = pl.Series("kernel", [kernel], dtype=pl.String).cast(run.commands["kernel"].dtype)
+    run = replace(run, commands=run.commands.with_columns(named))
+    _, found = kinds_and_roles(run)
+    assert found.select("role", "role_by").rows() == [("embedding", "kernel")]
 
 
 @pytest.mark.parametrize(
@@ -447,8 +462,6 @@ def test_position_biases_are_of_the_attention(op_type):
 def test_roles_that_a_producer_gave_stay():
     """A role in the trace is kept; commands of the kind without one have it too."""
     run = one_call(("a", "Attention"), ("a", "Attention"), ("b", "Attention"))
-    from dataclasses import replace
-
     given_roles = pl.Series("role", ["mlp", None, None], dtype=run.commands["role"].dtype)
     run = replace(run, commands=run.commands.with_columns(given_roles))
     _, found = kinds_and_roles(run)
@@ -457,8 +470,6 @@ def test_roles_that_a_producer_gave_stay():
 
 def test_host_work_has_no_role_whoever_says():
     """A producer's role for a launch is no device time of that role."""
-    from dataclasses import replace
-
     run = one_call(("a", "Softmax"))
     changed = run.commands.with_columns(
         pl.Series("role", ["mlp"], dtype=run.commands["role"].dtype),

@@ -110,8 +110,8 @@ def _idle_gaps(found: Finding) -> Words:
     }
     if found.evidence["cause"] == WaitCause.UNRECORDED:
         title = said(
-            "{device} is idle for over 100 µs {times}, {share} of its time: for {unrecorded} of its "
-            "waiting the cause was not recorded",
+            "{device} is idle for over 100 µs {times}, {share} of its time: for {unrecorded} of "
+            "its waiting the cause was not recorded",
             **known,
             unrecorded=given["unrecorded_share"],
         )

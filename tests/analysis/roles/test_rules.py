@@ -236,7 +236,7 @@ def test_sizes_of_products_say_nothing_without_attention(shapes):
 
 
 def test_a_kernel_tells_where_its_operator_does_not():
-    """An operator of a library, of which nobody knows what it is for, has the role of its kernel."""
+    """A library's operator of which nobody knows what it is for has the role of its kernel."""
     kernel = "void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp<float>"
     run = one_call(("b", "torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>"))
     named = pl.Series("kernel", [kernel], dtype=pl.String).cast(run.commands["kernel"].dtype)

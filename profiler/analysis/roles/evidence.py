@@ -23,7 +23,7 @@ class Evidence(Struct, frozen=True):
     negation. `attends` is whether its submodule has a fused attention, or a softmax of the
     size of a product's scores: of what is no transformer sizes of products say nothing. `weighs` is
     whether it may be one of these products. `concludes` is whether it is a softmax that no product
-    follows, as those of a classifier.
+    follows, as those of a classifier. `updates` is whether it runs in an optimizer's pass.
     """
 
     op_type: str
@@ -38,6 +38,7 @@ class Evidence(Struct, frozen=True):
     attends: bool = False
     concludes: bool = False
     weighs: bool = False
+    updates: bool = False
     kernel: str = ""
 
 

@@ -49,6 +49,7 @@ outside of blocks; `role_by` where nothing decided (`other`)."""
 
 _LONGEST = 10_000  # commands of a representative call that chains are looked for in
 _PRODUCTS = (Sort.MATMUL, Sort.CONVOLUTION)
+_OPTIMIZER = "optimizer"  # what importers call that pass of a training step
 _MARKS = frozenset(("neg", "view_as_complex"))
 
 
@@ -236,6 +237,7 @@ class _Submodule:
             attends=self._attends,
             concludes=number in self._concluding,
             weighs=number in self._weighing,
+            updates=_OPTIMIZER in (row.submodule, row.place.partition(".")[0]),
             kernel=row.kernel or "",
         )
 

@@ -21,7 +21,7 @@ __all__ = ["Args", "Event", "KernelEvent", "Unread", "read_events"]
 
 _GZIP = b"\x1f\x8b"
 _MARGIN = 64  # bytes in which an array may begin or end
-_PIECE = 1 << 16  # bytes read at once: what is larger is memory that is new each time
+_PIECE = 1 << 18  # bytes read at once
 _Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis import host_side
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
@@ -18,7 +17,6 @@ __all__ = [
     "accelerators",
     "calls_of",
     "end_to_end_ns",
-    "host_unseen",
     "scaled",
     "share",
     "unaligned",
@@ -49,12 +47,6 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
-
-
-def host_unseen(analysis: Analysis) -> bool:
-    """Whether a foreign trace has neither launches nor anything else of the host: why a device
-    waited in a call is then not known."""
-    return host_side.host_unseen(analysis.inputs.run)
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

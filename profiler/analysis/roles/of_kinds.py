@@ -7,7 +7,7 @@ Works on kinds in plain Python; what concerns commands is one gather (`Kinds.spr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +18,13 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roles.chains import after_negation, chained_kinds, concluding_softmaxes
 from profiler.analysis.roles.evidence import ROLE_BY, Decision, Evidence
 from profiler.analysis.roles.kernel_rules import role_of_name
+from profiler.analysis.roles.kernels import fused_kernel
 from profiler.analysis.roles.operations import Operation, Sort, operation_of
 from profiler.analysis.roles.places import Place, Places, Purpose
 from profiler.analysis.roles.rules import decide
 from profiler.analysis.roles.streams import StreamKind, streams_of
-from profiler.analysis.roles.tensors import only_integers, turns, two_activations
-from profiler.analysis.work.shapes import parse_shapes
+from profiler.analysis.roles.tensors import only_integers, turns, two_activations, weighs
+from profiler.analysis.work.shapes import Shapes, parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.table.batches import Codes, counts, is_sorted
 from profiler.table.columns import ROLE
@@ -48,6 +49,7 @@ outside of blocks; `role_by` where nothing decided (`other`)."""
 
 _LONGEST = 10_000  # commands of a representative call that chains are looked for in
 _PRODUCTS = (Sort.MATMUL, Sort.CONVOLUTION)
+_OPTIMIZER = "optimizer"  # what importers call that pass of a training step
 _MARKS = frozenset(("neg", "view_as_complex"))
 
 
@@ -203,10 +205,8 @@ class _Submodule:
         self._negated = after_negation(order, self._operations)
         attention = {n: _attention_path(place) for n, place in self._places.items()}
         self._attention = attention
-        softmaxes = {n for n, row in rows.items() if _is_softmax(row) and not attention[n]}
-        gates = {
-            n for n in softmaxes if not _of_scores(rows[n])
-        }  # of vectors: a router's, a gate's
+        softmaxes = {n: self._softmax(n) for n in rows}
+        gates = {n for n, shapes in softmaxes.items() if shapes and self._is_gate(shapes)}
         counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
         chained = [n for n in order if n not in counting and n not in gates]
         self._chained = chained_kinds(chained, self._operations)
@@ -216,16 +216,18 @@ class _Submodule:
         self._projected = self._after_projection(order)
         concluding = concluding_softmaxes(order, self._operations)
         self._concluding = {n for n in concluding if not attention[n]} | gates
-        self._weighs = bool(softmaxes - self._concluding)
-        multiplies = self._convolves() or any(map(self._batched, rows))
-        self._attends = not multiplies or any(map(self._attention_in, rows))
+        attending = [softmaxes[n] for n in rows if self._attention_in(n)]
+        self._weighing = self._products_of([*filter(None, attending)])
+        sizeless = any(shapes is None for shapes in attending)
+        self._attends = bool(self._weighing) or sizeless
+        if sizeless:  # of a fused attention, or of a softmax whose size nobody knows
+            self._weighing = self._products_of(None)
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
         row = self._rows[number]
         return Evidence(
             op_type=row.op_type or "",
-            kernel=row.kernel or "",
             category=row.category,
             operation=self._operations[number],
             place=self._places[number],
@@ -236,32 +238,53 @@ class _Submodule:
             projected=number in self._projected,
             attends=self._attends,
             concludes=number in self._concluding,
+            weighs=number in self._weighing,
+            updates=_OPTIMIZER in (row.submodule, row.place.partition(".")[0]),
+            kernel=row.kernel or "",
         )
 
-    def _convolves(self) -> bool:
-        return any(one.sort is Sort.CONVOLUTION for one in self._operations.values())
-
-    def _batched(self, number: int) -> bool:
-        """Whether a kind is a product of two batches of matrices."""
-        if self._operations[number].sort is not Sort.MATMUL:
-            return False
-        shapes = parse_shapes(self._rows[number].shapes)
-        return shapes is not None and two_activations(shapes)
-
     def _attention_in(self, number: int) -> bool:
-        """Whether a kind is of an attention: by its name, its place, or as a product of two batches
-        of matrices where something is a softmax."""
+        """Whether a kind shows that the submodule attends: a fused attention or the softmax of one,
+        by its name, by what torch.compile fused it with, or by its place."""
         operation = self._operations[number]
         if number in self._concluding:
             return False
         if operation.sort is Sort.ATTENTION or self._attention[number]:
             return True
-        if operation.sort is Sort.MATMUL:
-            return self._weighs and self._batched(number)
-        return (
-            operation.sort is Sort.UNKNOWN
-            and role_of_name(self._rows[number].op_type or "") == "attention"
-        )
+        if operation.sort is not Sort.UNKNOWN:
+            return False
+        name = self._rows[number].op_type or ""
+        fused = fused_kernel(name)
+        if fused is not None:
+            return Sort.ATTENTION in fused.sorts | fused.after
+        return role_of_name(name) == "attention"
+
+    def _softmax(self, number: int) -> Shapes | None:
+        """The shapes of a softmax outside of attention modules, None for anything else."""
+        plain = "softmax" in (self._rows[number].op_type or "").lower()
+        if not plain or self._attention[number] or fused_kernel(self._rows[number].op_type or ""):
+            return None
+        shapes = parse_shapes(self._rows[number].shapes)
+        return shapes if shapes is not None and shapes.inputs else None
+
+    def _is_gate(self, softmax: Shapes) -> bool:
+        """Whether a softmax is of vectors that no product made, as a router's or a gate's."""
+        vectors = all(len(tensor.dims) <= 2 for tensor in softmax.inputs)
+        return vectors and not self._products_of([softmax])
+
+    def _products_of(self, softmaxes: Sequence[Shapes] | None) -> frozenset[int]:
+        """The products of two batches of matrices that one of the softmaxes may be of, all of them
+        where these are not given."""
+        found = set()
+        for number, operation in self._operations.items():
+            if operation.sort is not Sort.MATMUL:
+                continue
+            shapes = parse_shapes(self._rows[number].shapes)
+            if shapes is None or not two_activations(shapes):
+                continue
+            if softmaxes is None or any(weighs(shapes, softmax) for softmax in softmaxes):
+                found.add(number)
+        return frozenset(found)
 
     def _marks_rotation(self, number: int) -> bool:
         """Operations that, in an attention, only rotary positions have."""
@@ -287,16 +310,6 @@ class _Submodule:
             if path and not self._places[number].child:
                 (after if at > output.get(path, len(order)) else before).add(number)
         return frozenset(after - before)
-
-
-def _is_softmax(row: _Row) -> bool:
-    return "softmax" in (row.op_type or "").lower()
-
-
-def _of_scores(row: _Row) -> bool:
-    """Whether a softmax may be of an attention's scores, which are batches of matrices."""
-    shapes = parse_shapes(row.shapes)
-    return shapes is None or any(len(tensor.dims) > 2 for tensor in shapes.inputs)
 
 
 def _named_operation(layer: str) -> str:

@@ -244,8 +244,7 @@ def _call(  # its labels, one by one
 def _busiest(commands: CommandColumns) -> str:
     """The device that worked longest, but for what the host launched."""
     time = Counted[str]()
-    spent = np.zeros(len(commands.tracks), dtype=np.int64)
-    np.add.at(spent, commands.track, commands.duration_ns)
+    spent = np.bincount(commands.track, commands.duration_ns, len(commands.tracks))  # to 2^53
     for track, length in zip(commands.tracks, spent.tolist(), strict=True):
         if track.category != "host":
             time[track.device] += length

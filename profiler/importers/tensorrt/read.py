@@ -34,6 +34,7 @@ _WARMUP = re.compile(r"\+ (\d+)\s*ms warm up")
 _MEMORY = re.compile(r"(\d+) MiB")
 _COPIES = {"HtoD": ("startH2dMs", "endH2dMs"), "DtoH": ("startD2hMs", "endD2hMs")}
 _LATEST_MS = 1e12
+_INFERENCE = "inference"  # its layer: an engine's file name would be read as a module's path
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +190,22 @@ def _device(summary: dict[str, object]) -> Device:
 
 
 def _inferences(engine: _Engine) -> list[PlacedCall]:
-    """A call an inference: from its enqueueing on, with its copies and its computing."""
+    """A call an inference, with its copies and its computing. trtexec enqueues each while the one
+    before computes: the first that counts begins when the last of the warm-up has ended, else it
+    would wait for work that is left out."""
+    free = max((_ns(row.endD2hMs) for row in engine.warm_up), default=0)
     found = []
     for iteration, row in enumerate(engine.rows):
         builder = CommandBuilder()
         compute = Track(_DEVICE, "compute", "compute")
         start = _ns(row.startComputeMs)
-        builder.add(compute, engine.name, "Inference", start, _ns(row.endComputeMs) - start)
+        builder.add(compute, _INFERENCE, "Inference", start, _ns(row.endComputeMs) - start)
         for kind, (begin, end) in _COPIES.items():
             first, last = _ns(getattr(row, begin)), _ns(getattr(row, end))
             if last > first:
                 copies = Track(_DEVICE, f"copies {kind}", "dma")
-                builder.add(copies, engine.name, f"Memcpy {kind}", first, last - first)
+                builder.add(copies, _INFERENCE, f"Memcpy {kind}", first, last - first)
+        enqueued = _ns(row.startEnqMs)
         call = Call(
             index=0,
             submodule=engine.name,
@@ -208,8 +213,8 @@ def _inferences(engine: _Engine) -> list[PlacedCall]:
             branch="",
             step=NO_STEP,
             device=_DEVICE,
-            start_ns=_ns(row.startEnqMs),
-            duration_ns=_ns(row.endEnqMs) - _ns(row.startEnqMs),
+            start_ns=min(max(enqueued, free), start) if enqueued < start else enqueued,
+            duration_ns=_ns(row.endEnqMs) - enqueued,
             ops_traced=True,
             iteration=iteration,
         )

@@ -13,6 +13,7 @@ from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
+from profiler.report.sentences.findings.waiting import waits_longer_than_launches
 from profiler.report.sentences.findings.words import words
 
 __all__ = ["BY_CAUSE", "CHANGES", "OTHERWISE", "change"]
@@ -60,7 +61,7 @@ BY_CAUSE: Mapping[object, Said] = {
     WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
     WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
     WaitCause.OTHER_DEVICE: said("Give it other work meanwhile: independent calls, requests"),
-    WaitCause.UNRECORDED: said("Record the host as well: its launches say whether it was late"),
+    WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
     WaitCause.DATA: said("Copy ahead of need from pinned memory; keep weights resident"),
     OutlierCause.OVERLAP: said("Keep what overlaps off this device, or off these steps"),
     OutlierCause.HOST_WORK: said("Move the host work of this step out of the loop"),
@@ -77,6 +78,8 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 
 def change(finding: Finding) -> str:
     """What to do about it, in one line; of a rule that nobody wrote one for its recommendation."""
+    if finding.rule == "host_bound" and waits_longer_than_launches(finding):
+        return BY_CAUSE[WaitCause.LAUNCH]
     cause = finding.evidence.get("cause")
     found = CHANGES.get(finding.rule) or BY_CAUSE.get(cause) or OTHERWISE.get(finding.rule)
     return found or words(finding).recommendation

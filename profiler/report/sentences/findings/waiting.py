@@ -10,7 +10,7 @@ from profiler.messages import Said, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 from profiler.report.units import count
 
-__all__ = ["WORDS"]
+__all__ = ["WORDS", "waits_longer_than_launches"]
 
 
 _SLOWER = said(
@@ -53,8 +53,8 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
         "profile-sd3 predict compares placements."
     ),
     WaitCause.UNRECORDED: said(
-        "Record the host as well: its launches say whether it was late, or the device had nothing "
-        "to do."
+        "Record the host as well, with every launch: launches say whether it was late, or the "
+        "device had nothing to do."
     ),
     WaitCause.DATA: said(
         "Copy ahead of need from pinned memory on a stream of its own, and keep weights resident."
@@ -88,28 +88,53 @@ def _host_bound(found: Finding) -> Words:
 
 def _less_waiting(found: Finding) -> Said:
     """What to do by how long the device waits for each command: fewer launches help where it is
-    about what a launch takes; what takes longer is other work of the host."""
-    commands = number(found, "commands") if "commands" in found.evidence else 0
-    if commands and number(found, "host_wait_ns") / commands > _LAUNCH_NS:
+    about what a launch takes."""
+    if waits_longer_than_launches(found):
         return _RECOMMENDATIONS[WaitCause.LAUNCH]
     return _LAUNCH_LESS_AND_LOOK if "gaps" in found.evidence else _LAUNCH_LESS
 
 
+def waits_longer_than_launches(found: Finding) -> bool:
+    """Whether a device waits for the host longer for each command than a launch takes: then it is
+    other work of the host, and fewer launches do not help."""
+    commands = number(found, "commands") if "commands" in found.evidence else 0
+    return bool(commands) and number(found, "host_wait_ns") / commands > _LAUNCH_NS
+
+
 def _idle_gaps(found: Finding) -> Words:
     given = texts(found)
-    return Words(
-        title=said(
+    known = {
+        "device": given["device"],
+        "times": _times(round(number(found, "gaps"))),
+        "share": given["gap_share"],
+    }
+    if found.evidence["cause"] == WaitCause.UNRECORDED:
+        title = said(
+            "{device} is idle for over 100 µs {times}, {share} of its time: for {unrecorded} of "
+            "its waiting the cause was not recorded",
+            **known,
+            unrecorded=given["unrecorded_share"],
+        )
+        caveat = said(
+            "Of its {commands} commands {missing} were recorded without their launch. A gap that "
+            "other requests fill costs nothing.",
+            commands=count(round(number(found, "commands"))),
+            missing=count(round(number(found, "unrecorded_launches"))),
+        )
+    else:
+        title = said(
             "{device} is idle for over 100 µs {times}, {share} of its time: it waits most for "
             "{most}",
-            device=given["device"],
-            times=_times(round(number(found, "gaps"))),
-            share=given["gap_share"],
+            **known,
             most=given["cause"],
-        ),
-        caveat=said(
+        )
+        caveat = said(
             "What it waits most for is of all its waiting, shorter gaps included. A "
             "gap that other requests fill costs nothing."
-        ),
+        )
+    return Words(
+        title=title,
+        caveat=caveat,
         recommendation=_RECOMMENDATIONS[found.evidence["cause"]],
     )
 

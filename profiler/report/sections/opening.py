@@ -216,7 +216,15 @@ def _shapes(of: ReportInput) -> TableView | None:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
+    columns[1:1] = _apart(rows.head(shown))
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
+
+
+def _apart(rows: pl.DataFrame) -> list[str]:
+    """The columns that tell rows of one label apart: of what, and where."""
+    if rows["label"].n_unique() == len(rows):
+        return []
+    return [name for name in ("submodule", "device") if rows[name].n_unique() > 1]
 
 
 def _advised(findings: tuple[Finding, ...]) -> list[Finding]:
@@ -246,6 +254,8 @@ def _gain(finding: Finding) -> str:
 def _advice_title(findings: tuple[Finding, ...], shown: list[Finding]) -> str:
     if not findings:
         return said("Findings: none")
+    if not shown:
+        return said("Findings: none of the run, {count} of its trace", count=len(findings))
     return said(
         "Findings, {which}, by what they gain at most; gains do not add up",
         which=of_all(len(shown), len(findings)),

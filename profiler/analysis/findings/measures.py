@@ -19,6 +19,7 @@ __all__ = [
     "calls_of",
     "end_to_end_ns",
     "host_unseen",
+    "of_server",
     "scaled",
     "share",
     "unaligned",
@@ -49,6 +50,11 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
+
+
+def of_server(analysis: Analysis) -> bool:
+    """Whether devices are the models of a server, which tells of no hardware."""
+    return "requests" in analysis.inputs.run.info.capabilities
 
 
 def host_unseen(analysis: Analysis) -> bool:

@@ -28,8 +28,8 @@ SENTENCES: Sentences = {
             "records them"
         ),
         CallsFrom.MODULE_PERIOD: said(
-            "by the compiled module of each kernel: a call begins where the module's first operation "
-            "comes again"
+            "by the compiled module of each kernel: a call begins where the module's first "
+            "operation comes again"
         ),
         CallsFrom.NOTHING: said(
             "nothing in the trace tells one call from another, so all of it counts as one and the "

@@ -124,6 +124,22 @@ def test_percentiles_are_those_of_the_true_times(ensemble):
             assert found[part][name] == np.quantile(times, q, method="higher"), (part, name)
 
 
+def test_the_first_lines_tell_of_requests(ensemble, tmp_path, cli):
+    """What takes a server's operator thirty seconds: latencies, queues and for which model; an idle
+    model is no hardware to give other work to."""
+    requests, _ = ensemble
+    path = tmp_path / "trace.json"
+    path.write_text(fragments(trace(requests)))
+    code, out, err = cli("analyze", path, "--no-html", "--import", "rate=1")
+    assert code == 0, err
+    text = " ".join(out.split())
+    assert f"Requests {len(requests)}, p50 " in text
+    assert "of their time in queues, p95 " in text
+    assert "for denoise" in text
+    assert "other work" not in text
+    assert "--section requests" in text
+
+
 def test_requests_of_a_batch_share_the_device(tmp_path):
     """Four requests that compute together keep their model busy once."""
     model = Model("clip", max_batch=4, delay=500_000)

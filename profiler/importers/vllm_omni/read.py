@@ -81,7 +81,7 @@ def _between(request: Request, before: int | None, number: int) -> Iterator[Host
         yield HostTime("preprocess", request.preprocess)
     for (first, second), edge in sorted(request.edges.items()):
         if second == number and (length := _length(edge)):
-            yield HostTime(f"transfer {first} to {second}", length, edge.size)
+            yield HostTime(f"transfer {first}->{second}", length, edge.size)
 
 
 def _length(edge: Edge) -> int:

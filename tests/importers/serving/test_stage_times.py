@@ -194,7 +194,7 @@ def test_names_and_transfers_of_vllm_omni(tmp_path):
     moved = (2_800 + 16_230) * 1_000_000
     assert between(run) == [
         ("preprocess", "run", 0, 2_800_000_000, None),
-        ("transfer 0 to 1", "run", moved, 780_000, None),
+        ("transfer 0->1", "run", moved, 780_000, None),
     ]
     assert run.calls["start_ns"].to_list() == [2_800_000_000, moved + 780_000]
     assert analyze(run).stages["duration_ns"].to_list() == [32_990_000_000]
@@ -213,7 +213,7 @@ def test_the_finest_times_of_a_request_are_taken(tmp_path):
         ]
         assert [(row[0], row[3], row[4]) for row in between(run)] == [
             ("preprocess", 2_800_000_000, None),
-            ("transfer 0 to 1", 780_000, 2048),
+            ("transfer 0->1", 780_000, 2048),
         ]
         assert analyze(run).stages["duration_ns"].to_list() == [32_990_000_000]
 
@@ -226,7 +226,7 @@ def test_transfers_in_records_of_vllm_omni(tmp_path):
     lost = sent | {"request_id": "req-9"}
     text = "\n".join((omni("jsonl"), *map(json.dumps, (sent, got, lost)), json.dumps(sent)[:60]))
     run = imported(tmp_path, "a.stats.jsonl", text)
-    assert between(run) == [("transfer 0 to 1", "run", 30_000_000, 3_000_000, 4096)]
+    assert between(run) == [("transfer 0->1", "run", 30_000_000, 3_000_000, 4096)]
     dropped = {d.detail.code.value: d.count for d in run.drops if d.kind is DropKind.DROPPED_EVENTS}
     assert dropped == {"damaged": 1, "no_stage_times": 1}
 

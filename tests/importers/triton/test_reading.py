@@ -215,6 +215,17 @@ def test_requests_that_no_model_computed_are_named(tmp_path):
     assert run.calls["pipeline"].n_unique() == 3
 
 
+def test_requests_without_a_queue(tmp_path):
+    """Where no request tells of waiting it has none, and the rest is read."""
+    rows = json.loads(objects(trace(served(count=3))))
+    for row in rows:
+        row["timestamps"] = [s for s in row["timestamps"] if s["name"] != "QUEUE_START"]
+    run = imported(tmp_path, json.dumps(rows), rate=1)
+    assert len(run.calls) == 15
+    assert "queue" not in run.commands["op_type"].cast(pl.String).to_list()
+    assert set(run.counters["name"].cast(pl.String)) == {"requests in flight"}
+
+
 def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
     """At whatever byte it ends: whole requests and a drop, or one sentence."""
     text = fragments(trace(served(count=4)))

@@ -110,7 +110,7 @@ def request_facts(analysis: Analysis) -> Iterator[Fact]:
 def _queued(analysis: Analysis) -> Iterator[str]:
     """What share of the requests' time a call waited in a queue, most of it for which model."""
     requests = analysis.requests
-    waited, whole = requests["queue_ns"].sum(), requests["latency_ns"].sum()
+    waited, whole = (int(requests[name].sum()) for name in ("queue_ns", "latency_ns"))
     calls = analysis.request_percentiles.filter(
         pl.col("submodule").is_not_null(), pl.col("part") == RequestPart.QUEUE.value
     ).sort("p95_ns", descending=True, nulls_last=True)

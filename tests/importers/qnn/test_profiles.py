@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.comparison.nodes import TimedLayer, node_groups
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
@@ -247,6 +248,13 @@ def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
         cut = DropKind.TRUNCATED_FILE in {drop.kind for drop in run.drops}
         assert cut or len(run.calls) == whole
     assert read > 10
+
+
+def test_names_of_the_converter_meet_those_of_the_model():
+    """A comparison with a profile of ONNX Runtime is by node, whatever Qualcomm's tools call it."""
+    sides = [[TimedLayer("_a_MatMul_3", 2.0)], [TimedLayer("/a/MatMul_3", 3.0)]]
+    (group,) = node_groups(*sides, ("qnn", "onnxruntime"))
+    assert (group.base, group.new) == tuple(sides)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,8 @@ class PlacedCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedRun:
-    """A `ForeignRun`. `outside` are commands of no call; `model` is what the files say was run."""
+    """A `ForeignRun`. `outside` are commands of no call; `model` is what the files say was run,
+    `pipeline` what runs that may be compared have in common, by default the run's name."""
 
     producer: str
     name: str
@@ -81,6 +82,7 @@ class PlacedRun:
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     model: str = ""
+    pipeline: str = ""
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, the spans, and what ran in no call."""
@@ -94,7 +96,7 @@ class PlacedRun:
         recording = self.recording
         return RunInfo(
             producer=self.producer,
-            pipeline=self.name,
+            pipeline=self.pipeline or self.name,
             model=self.model,
             command_line=("profile-sd3", "import", str(self.path)),
             versions=dict(self.versions),

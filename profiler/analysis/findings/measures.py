@@ -17,6 +17,7 @@ __all__ = [
     "accelerators",
     "calls_of",
     "end_to_end_ns",
+    "of_server",
     "scaled",
     "share",
     "unaligned",
@@ -47,6 +48,11 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
+
+
+def of_server(analysis: Analysis) -> bool:
+    """Whether devices are the models of a server, which tells of no hardware."""
+    return "requests" in analysis.inputs.run.info.capabilities
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from profiler.analysis.findings.measures import (
     accelerators,
     calls_of,
     end_to_end_ns,
+    of_server,
     share,
     unaligned,
 )
@@ -80,9 +81,9 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
 
 def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
     """A device is idle for over 100 µs at a time, and why it waits most. Silent where that is
-    what `host_bound` says, and where clocks of devices are not aligned: how far apart their calls
-    were is not known."""
-    if unaligned(analysis):
+    what `host_bound` says, where clocks of devices are not aligned: how far apart their calls were
+    is not known, and where devices are models of a server: an idle one keeps no hardware."""
+    if unaligned(analysis) or of_server(analysis):
         return ()
     total = end_to_end_ns(analysis)
     found = []
@@ -139,8 +140,9 @@ def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
 
 def idle_device(analysis: Analysis) -> Finding | None:
     """One device works for most of the run, another one like it hardly ever. Silent where clocks of
-    devices are not aligned: how long the run took is not known."""
-    if unaligned(analysis):
+    devices are not aligned: how long the run took is not known, and where devices are models of a
+    server."""
+    if unaligned(analysis) or of_server(analysis):
         return None
     wall = analysis.accounting.wall_ns or end_to_end_ns(analysis)
     used = {

@@ -58,6 +58,11 @@ def apart_line(apart: Apart) -> str:
     runs = counted(apart.runs, "run")
     if apart.bad_quality:
         return f"left out: {runs} of bad quality, such as {apart.example}: --bad-quality takes them"
+    if apart.without:
+        return (
+            f"left out: {runs}, such as {apart.example}, of which nobody recorded {apart.without}: "
+            "compare them by another field (--by)"
+        )
     why = ", ".join(map(difference_text, apart.why))
     fields = ",".join(one.field for one in apart.why)
     return (

@@ -239,6 +239,11 @@ SENTENCES: Sentences = {
         DropReason.REQUESTS_IN_ORDER: said(
             "the file does not tell when requests began: they are laid one behind the other"
         ),
+        DropReason.STAGES_OVERLAP: said(
+            "stages take longer together than the request, so they ran side by side; when each "
+            "began is not told"
+        ),
+        DropReason.NO_STAGE_TIMES: said("nothing tells how long a stage of these took: left out"),
         DropReason.WITHOUT_OPERATIONS: said("the file has times of stages and none of operations"),
         DropReason.BEGIN_BY_NAME: said(
             "files' names tell to within {within_ns} when each session began, and nothing else "

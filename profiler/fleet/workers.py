@@ -119,6 +119,7 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
                 "with `dask scheduler`, or use --workers"
             ) from error
         with client:
+            _wait_for_workers(client, workers.scheduler)
             yield client
         return
     threads = str(max((os.cpu_count() or 1) // workers.local, 1))
@@ -135,6 +136,17 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def _wait_for_workers(client: Any, scheduler: str) -> None:
+    """Raises InputError where the scheduler has none: it would keep all items for ever."""
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE_S)
+    except TimeoutError as error:
+        raise InputError(
+            f"the Dask scheduler at {scheduler} has no workers: start some with `dask worker "
+            f"{scheduler}`, or use --workers"
+        ) from error
 
 
 def _itself(value: _Item) -> _Item:

@@ -89,15 +89,15 @@ def torch_traces(tmp_path_factory):
     return place
 
 
-def _bundles(folder):
-    """What bundles hold, by name: calls and commands."""
+def _runs(folder):
+    """The bundles of a folder, without what a killed import has left; and what is in them."""
     import profiler
 
-    found = {}
-    for path in sorted(folder.iterdir()):
-        run = profiler.load(path)
-        found[path.name] = run.calls.height, run.commands.height, run.calls["duration_ns"].sum()
-    return found
+    bundles = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    runs = [profiler.load(bundle) for bundle in bundles]
+    return bundles, sorted(
+        (run.calls.height, run.commands.height, run.calls["duration_ns"].sum()) for run in runs
+    )
 
 
 def test_a_cluster_by_address(traces, torch_traces, tmp_path, monkeypatch, capsys):
@@ -157,14 +157,18 @@ def test_analyze_and_import_with_a_worker_that_is_killed(
             assert run_command("import", *paths, "--all", "--out", out, *more) == 2
             if more:
                 patch.setenv("KILLED_MARK", str(tmp_path / "analyze"))
-                patch.setenv("KILLED_AT", sorted(out.iterdir())[0].name)
-            assert run_command("analyze", *sorted(out.iterdir()), *more) == 0
+                patch.setenv("KILLED_AT", _runs(out)[0][0].name)
+            assert run_command("analyze", *_runs(out)[0], *more) == 0
         assert run_command("fleet", "add", tmp_path / f"of_{name}", out) == 0
     assert (tmp_path / "import").exists()
     assert (tmp_path / "analyze").exists()
-    assert _bundles(tmp_path / "alone") == _bundles(tmp_path / "two")
+    assert _runs(tmp_path / "alone")[1] == _runs(tmp_path / "two")[1]
     one, other = (_whole(tmp_path / f"of_{name}") for name in ("alone", "two"))
-    assert one[0].drop("place", "time_ns").equals(other[0].drop("place", "time_ns"))
+    assert (
+        one[0]
+        .drop("run_id", "place", "time_ns")
+        .equals(other[0].drop("run_id", "place", "time_ns"))
+    )
     assert one[1].select("run", "name", "value").equals(other[1].select("run", "name", "value"))
 
 

@@ -129,7 +129,7 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # None is port 8787, which another one may have
             silence_logs=50,  # a worker that dies is no news, its items are done again
             env={"POLARS_MAX_THREADS": threads},
         ) as cluster,

@@ -84,27 +84,30 @@ def compact(
     try:
         for merge in merges:
             made += _merged(storage, merge, files, number)
-        gone = {name for merge in merges for name in (*merge.runs, *merge.metrics)}
-        generation = Generation(
-            number=number,
-            files=(*(name for name in before.files if name not in gone), *made),
-            replaced=kept | dict.fromkeys(sorted(gone), now),
-            applied=applied,
-        )
-        _commit(storage, generation)
     except BaseException:
         storage.remove(made)
         raise
+    gone = {name for merge in merges for name in (*merge.runs, *merge.metrics)}
+    generation = Generation(
+        number=number,
+        files=(*(name for name in before.files if name not in gone), *made),
+        replaced=kept | dict.fromkeys(sorted(gone), now),
+        applied=applied,
+    )
+    if not _commit(storage, generation):
+        storage.remove(made)
+        raise InputError(
+            f"another compaction of {storage.place} has just ended: compact again if there is need"
+        )
     storage.remove(generation_name(n) for n in range(max(number - 2 * _KEPT, 1), number - _KEPT))
     return Compacted(_number(files), _number(files) - len(gone) + len(made), len(deleted), number)
 
 
-def _commit(storage: Storage, generation: Generation) -> None:
-    """Let a generation count. Raises InputError where there is one of its number."""
-    if not storage.create(generation_name(generation.number), msgspec.json.encode(generation)):
-        raise InputError(
-            f"another compaction of {storage.place} has just ended: compact again if there is need"
-        )
+def _commit(storage: Storage, generation: Generation) -> bool:
+    """Let a generation count; False where there is one of its number. Raises OutputError where
+    nobody knows whether it counts: then its files stay, and a later compaction deletes them if it
+    does not."""
+    return storage.create(generation_name(generation.number), msgspec.json.encode(generation))
 
 
 def _number(files: Snapshot) -> int:

@@ -84,10 +84,10 @@ def _histories(
     import polars as pl
 
     from profiler.fleet.accepted import accepted_changes
-    from profiler.fleet.identity import checked_fields
+    from profiler.fleet.identity import IDENTIFYING, checked_fields
     from profiler.fleet.metric_history import metric_history
 
-    runs = data.runs(where)
+    runs = data.runs(where, IDENTIFYING)
     if runs.is_empty():
         raise InputError(f"{data.storage.place} has no run that meets --where: change it")
     same, notes = _comparable(runs, checked_fields(assume_same, "--assume-same"))

@@ -22,7 +22,7 @@ WHY = {
     "launches": "The trace has no launches",
     "shapes": "The trace has no shapes of operators",
     "memory": "The trace has no allocations",
-    "roofline": "Nothing stands against the roofline",
+    "roofline": "There is no roofline: the trace has no shapes",
 }
 # sample → what stands in its sections: idle, shapes, the roofline, memory
 SAMPLES = {

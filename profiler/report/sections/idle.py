@@ -60,8 +60,8 @@ _UNSEEN = tuple(  # where nothing of the host was recorded
     for name in _IDLE
 )
 _LATE = said(
-    "Launch-bound time of calls, submodules and steps is launch-bound and sync-bound here: after a "
-    "wait, too, the host launches too late."
+    "Launch-bound time of calls, submodules and steps is the sum of launch-bound and sync-bound "
+    "here: after a wait, too, the host launches too late."
 )
 _GAPS = (
     renamed(GAPS, "begin_ns", meaning="when it ran dry, from the begin of the run"),

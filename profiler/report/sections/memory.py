@@ -64,7 +64,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             notes=why if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS), *why),
         ),
         Part(
-            said("Who held it at the peak"),
+            said("What held memory at the peak"),
             table=table("memory", "holders", _HOLDERS, MEMORY, holders, shown=20),
         ),
     )

@@ -247,7 +247,7 @@ def _advice_title(findings: tuple[Finding, ...], shown: list[Finding]) -> str:
     if not findings:
         return said("Findings: none")
     return said(
-        "Findings, {which}, by what they gain at most; gains do not add up",
+        "Findings, {which}, by maximum gain; gains do not add up",
         which=of_all(len(shown), len(findings)),
     )
 

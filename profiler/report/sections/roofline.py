@@ -51,7 +51,7 @@ _RATES = (
     "commands",
 )
 _NO_SHAPES = said(
-    "Nothing stands against the roofline: the trace has no shapes of operators, and so no FLOPs."
+    "There is no roofline: the trace has no shapes of operators, so their FLOPs are unknown."
 )
 _ROLES = ("role", "submodule", *_RATES)
 _OPERATORS = (

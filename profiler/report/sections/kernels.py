@@ -59,6 +59,5 @@ SECTION = SectionKind(
     65,
     said("Kernels"),
     _parts,
-    contents=said("Kernels"),
     tables=("kernels",),
 )

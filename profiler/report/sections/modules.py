@@ -161,6 +161,5 @@ SECTION = SectionKind(
     47,
     said("Module tree"),
     _parts,
-    contents=said("Module tree"),
     tables=("module_tree",),
 )

@@ -164,9 +164,8 @@ def _without_ticks(text: str) -> str:
 SECTION = SectionKind(
     "roofline",
     60,
-    said("Operators, roles and roofline"),
+    said("Operators and roofline"),
     _parts,
-    contents=said("Operators"),
     tables=(
         "operators",
         "partitioning",

@@ -93,8 +93,7 @@ def _costliest(rows: pl.DataFrame) -> str:
 SECTION = SectionKind(
     "shapes",
     45,
-    said("Operators by shape"),
+    said("Shapes"),
     _parts,
-    contents=said("Shapes"),
     tables=("shapes",),
 )

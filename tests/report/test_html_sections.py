@@ -224,7 +224,7 @@ def test_columns_that_say_nothing_are_left_out():
 def test_parts_stand_beside_each_other_in_one_row():
     """A part marked so shares a row with the one before it; texts are escaped."""
     parts = (Part("<one>"), Part("two", beside=True), Part("three", lead="a & b", notes=("c",)))
-    text = sections_html([Section("key", "Title", "Name", parts)], {})
+    text = sections_html([Section("key", "Title", parts)], {})
     row, last = text.split("</div></div>")
     assert row.endswith(
         '<div class="pair"><div class="part"><h3>&lt;one&gt;</h3></div>'

@@ -85,7 +85,7 @@ def test_the_page_says_that_they_overlapped():
     """In the sentence of the accounting, and in the key figure."""
     run = two_at_once()
     analysis = analyze(run)
-    assert "130\N{NO-BREAK SPACE}ns passed, 200\N{NO-BREAK SPACE}ns in sum" in html_page(
+    assert "130\N{NO-BREAK SPACE}ns of wall time, 200\N{NO-BREAK SPACE}ns in sum" in html_page(
         run, analysis
     )
     assert "2 at the same time" in key_facts(analysis, 130)[0].note

@@ -113,7 +113,7 @@ def test_a_tree_of_calls_beside_each_other_says_so(sample):
     analysis, report = _report(sample)
     root, passed = analysis.module_tree["elapsed_ns"].max(), analysis.accounting.end_to_end_ns
     parts = next(one.parts for one in report.sections if one.key == "modules")
-    said = any("beside each other" in note for part in parts for note in part.notes)
+    said = any("at the same time on several" in note for part in parts for note in part.notes)
     assert said == (root > 1.01 * passed)
     assert said == (sample == "nsys/mfu_2gpu_before.sqlite")
 

@@ -47,7 +47,7 @@ def _advice(advice: Advice, number: int | None) -> str:
     if number is not None:
         title = f'<a href="#{finding_id(number)}">{title}</a>'
     return (
-        f'<li><p>{title} <b class="gain">{spoken(advice.gain)}</b></p>'
+        f'<li><p>{title} <b class="gain">{spoken(said("gain {gain}", gain=advice.gain))}</b></p>'
         f'<p class="change">{spoken(advice.change)}</p></li>'
     )
 
@@ -63,4 +63,8 @@ def shapes_html(view: TableView | None) -> str:
 def shapes_json(opening: Opening | None) -> dict[str, Any] | None:
     """The costliest shapes as the scripts take them."""
     view = opening.shapes if opening else None
-    return None if view is None else table_json(view) | {"name": said("costliest shapes")}
+    return (
+        None
+        if view is None
+        else table_json(view) | {"name": said("costliest shapes"), "significant": True}
+    )

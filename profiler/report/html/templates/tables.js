@@ -1,4 +1,4 @@
-// Tables: sorted by any column, searched in all texts, all times in one unit.
+// Tables: sorted by any column, searched in all texts, times under one unit a column.
 
 const TEXTS = ["text", "word", "list", "layer"];
 const RATES = { // units as profiler/report/units.py has them: one of each in that of the values
@@ -8,8 +8,8 @@ const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text
 
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
-  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, selected, folding }) {
-    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, selected, folding });
+  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, selected, folding, significant }) {
+    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, selected, folding, significant });
     this.whole = { values, variants }; // of the run, whatever is chosen
     this.combined = false; // whether the rows are combined for the choice
     this.ranked = sort ?? null;
@@ -180,19 +180,20 @@ class DataTable {
     this.searched.focus({ preventScroll: true });
   }
 
-  // One unit for all times, so that columns compare; digits by column; texts for the search.
+  // The unit of all times, but for columns of shorter ones where nothing adds up to totals; as many digits
+  // as the column's largest has three significant ones (as in report/terminal); texts for the search.
   measure() {
     this.scales = {};
     const times = this.columns.filter((column) => column.kind === "ns");
     const largestOf = ({ name }) => [...this.values[name], ...(this.totals?.[name] ?? [])]
       .reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
     const most = Math.max(0, ...times.map(largestOf));
-    const [unit, factor] = most >= 1e11 ? ["s", 1e9] : most >= 1e6 ? ["ms", 1e6]
-      : most >= 1e3 ? ["µs", 1e3] : ["ns", 1];
+    const unitOf = (time) => time >= 1e11 ? ["s", 1e9] : time >= 1e6 ? ["ms", 1e6] : time >= 1e3 ? ["µs", 1e3] : ["ns", 1];
     for (const column of times) {
-      const { name } = column, largest = largestOf(column);
-      const digits = factor === 1 ? 0 : largest / factor >= 1000 ? 1 : largest / factor >= 100 ? 2 : 3;
-      this.scales[name] = { unit, factor, digits };
+      const largest = largestOf(column), shorter = !this.totals && largest > 0 && largest < unitOf(most)[1];
+      const [unit, factor] = unitOf(shorter ? largest : most);
+      const digits = factor === 1 ? 0 : largest / factor >= 10 ? 1 : 2;
+      this.scales[column.name] = { unit, factor, digits };
     }
     for (const column of this.columns.filter(({ kind }) => RATES[kind])) {
       const largest = largestOf(column), units = RATES[column.kind];
@@ -344,6 +345,7 @@ class DataTable {
   shown(value, kind, name) {
     if (kind === "ns") {
       const { factor, digits } = this.scales[name];
+      if (this.significant) return format.number(value / factor);
       const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
       const least = 10 ** -digits / 2; // what is more than nothing never reads as nothing
       if (value > 0 && value / factor < least) return `<${(2 * least).toFixed(digits)}`;

@@ -69,7 +69,7 @@ def _host_bound(found: Finding) -> Words:
         device=given["device"],
         share=given["host_wait_share"],
     )
-    if "most_of_step_ns" in found.evidence:
+    if found.evidence.get("most_of_step_ns"):
         title = said(
             "{what}: {low} to {high} of each step, of which {least} to {most} before the first "
             "kernel",

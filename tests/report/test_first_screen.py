@@ -20,7 +20,7 @@ from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import report_of
-from tests.runs import Command, make_call, make_run, tiny_run, why
+from tests.runs import Command, make_call, make_run, make_span, tiny_run, why
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 *_, _GO_ON = QUESTIONS  # a page has its contents for that
@@ -138,6 +138,15 @@ def test_work_of_no_call_is_drawn_where_no_call_is():
     assert device["start"] == [0, 5000, 7000, 8000, 10_000]
     assert device["duration"] == [3000, 2000, 400, 2000, 2000]
     assert device["submodule"].count(-1) == 3
+
+
+def test_the_strip_ends_where_what_it_draws_does():
+    """What the host did afterwards, such as writing the trace, leaves no empty half behind it."""
+    calls = [make_call(0, "unet", 0, 100, device="cuda:0")]
+    found = strip_json(
+        timeline_of(make_run(calls, spans=[make_span("profiler", "write", 100, 900)]))
+    )
+    assert found["span"] == 100
 
 
 def test_many_calls_are_few_rectangles():

@@ -39,14 +39,19 @@ _COLUMNS = (
 
 
 def strip_json(timeline: Timeline) -> dict[str, Any]:
-    """The rectangles of each device, the steps above them, and the columns of their table; times
-    are ns from the run's begin, `submodule` and `stage` are indices of the timeline's strings."""
+    """The rectangles of each device, the steps above them, the `span` in which all of them lie, and
+    the columns of their table; times are ns from the run's begin, `submodule` and `stage` are
+    indices of the timeline's strings."""
+    devices, steps = [*_devices(timeline)], _steps(timeline)
+    drawn = [*(found for _, found in devices), steps]
+    ends = (np.add(one["start"], one["duration"]).max() for one in drawn if len(one["start"]))
     return {
+        "span": int(max(ends, default=1)),
         "devices": [
             {"device": device} | {name: values.tolist() for name, values in found.items()}
-            for device, found in _devices(timeline)
+            for device, found in devices
         ],
-        "steps": _steps(timeline),
+        "steps": steps,
         "columns": described(columns_of(_COLUMNS, CALLS)),
     }
 

@@ -209,6 +209,9 @@ def _shapes(of: ReportInput) -> TableView | None:
     which = of_all(shown, len(rows))
     title = said("Costliest shapes, {which}", which=which)
     columns: list[str | Column] = [*_SHAPES]
+    first = rows.head(shown)
+    if first["label"].n_unique() < shown or 0 < first["submodule"].null_count() < shown:
+        columns.insert(1, "submodule")  # what else tells rows apart, or that one is of no call
     if not known:
         columns[0] = renamed(SHAPES, "label", label=said("operator"))
         title = said("Costliest operators, {which}: no shapes were recorded", which=which)

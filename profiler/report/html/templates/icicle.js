@@ -117,7 +117,7 @@ class Icicle extends FirstCanvas {
     const name = this.name(node), short = shortened(name, 24);
     const more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
     const time = format.duration(this.values.elapsed_ns[node]);
-    return [more && more !== name && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
+    return [more && more !== name && more !== "other" && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
   }
 
   paint(context) {

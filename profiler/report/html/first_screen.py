@@ -63,8 +63,4 @@ def shapes_html(view: TableView | None) -> str:
 def shapes_json(opening: Opening | None) -> dict[str, Any] | None:
     """The costliest shapes as the scripts take them."""
     view = opening.shapes if opening else None
-    return (
-        None
-        if view is None
-        else table_json(view) | {"name": said("costliest shapes"), "significant": True}
-    )
+    return None if view is None else table_json(view) | {"name": said("costliest shapes")}

@@ -67,7 +67,7 @@ def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:
 def drawn(view: TableView, frame: pl.DataFrame, *, significant: bool = False) -> list[Drawn]:
     """The columns of a table with the cells of its first rows and its totals, `frame` its own or
     that of a variant; rates are in one unit for all rows, times in that of the table or, where a
-    column has only shorter ones and the table no totals, in its own: headers name it. Times
+    column has only much shorter ones and the table no totals, in its own: headers name it. Times
     have the same number of digits behind the point, or three `significant` ones."""
     rows = frame.head(view.shown)
     values = {
@@ -106,10 +106,10 @@ def _column(
     significant: bool = False,
 ) -> Drawn:
     """The values as their kind is written: times in the unit of `longest_ns`, the table's longest,
-    or in the column's `own_unit` where all of them are below 1 of that."""
+    or in the column's `own_unit` where all of them are below a tenth of that."""
     label, rank = shown.label, shown.importance
     if shown.kind in ("ns", "instant"):
-        shorter = own_unit and _most(values) < time_unit(longest_ns)[0]
+        shorter = own_unit and _most(values) < time_unit(longest_ns)[0] / 10
         like_ns = (_most(values) or longest_ns) if shorter else longest_ns
         return times(label, values, rank=rank, like_ns=like_ns, significant=significant)
     if shown.kind in _SHRUNK:

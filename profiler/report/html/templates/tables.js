@@ -8,8 +8,8 @@ const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text
 
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
-  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, selected, folding, significant }) {
-    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, selected, folding, significant });
+  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, selected, folding }) {
+    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, selected, folding });
     this.whole = { values, variants }; // of the run, whatever is chosen
     this.combined = false; // whether the rows are combined for the choice
     this.ranked = sort ?? null;
@@ -180,8 +180,8 @@ class DataTable {
     this.searched.focus({ preventScroll: true });
   }
 
-  // The unit of all times, but for columns of shorter ones where nothing adds up to totals; as many digits
-  // as the column's largest has three significant ones (as in report/terminal); texts for the search.
+  // The unit of all times, but for columns of much shorter ones; where rows add up to totals one unit and as
+  // many digits as the column's largest has three significant ones, elsewhere three of each; texts for the search.
   measure() {
     this.scales = {};
     const times = this.columns.filter((column) => column.kind === "ns");
@@ -190,9 +190,9 @@ class DataTable {
     const most = Math.max(0, ...times.map(largestOf));
     const unitOf = (time) => time >= 1e11 ? ["s", 1e9] : time >= 1e6 ? ["ms", 1e6] : time >= 1e3 ? ["µs", 1e3] : ["ns", 1];
     for (const column of times) {
-      const largest = largestOf(column), shorter = !this.totals && largest > 0 && largest < unitOf(most)[1];
+      const largest = largestOf(column), shorter = !this.totals && largest > 0 && largest < unitOf(most)[1] / 10;
       const [unit, factor] = unitOf(shorter ? largest : most);
-      const digits = factor === 1 ? 0 : largest / factor >= 10 ? 1 : 2;
+      const digits = factor === 1 ? 0 : !this.totals ? 3 : largest / factor >= 10 ? 1 : 2;
       this.scales[column.name] = { unit, factor, digits };
     }
     for (const column of this.columns.filter(({ kind }) => RATES[kind])) {
@@ -254,7 +254,7 @@ class DataTable {
     this.more.hidden = drawn >= rows.length;
     this.more.textContent = say("Show more ({count} left)", { count: format.count(rows.length - drawn) });
     this.seen.draw();
-    if (this.seen.hasMinor) fitLater(this);
+    if (this.seen.spared.length) fitLater(this);
   }
 
   heading({ name, label, kind, meaning, minor }) {
@@ -345,11 +345,11 @@ class DataTable {
   shown(value, kind, name) {
     if (kind === "ns") {
       const { factor, digits } = this.scales[name];
-      if (this.significant) return format.number(value / factor);
       const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
       const least = 10 ** -digits / 2; // what is more than nothing never reads as nothing
       if (value > 0 && value / factor < least) return `<${(2 * least).toFixed(digits)}`;
-      const text = Math.abs(value / factor).toLocaleString("en-US", options);
+      const size = Math.abs(value / factor);
+      const text = this.totals || factor === 1 ? size.toLocaleString("en-US", options) : format.number(size);
       return value < 0 && /[1-9]/.test(text) ? `\u2212${text}` : text;
     }
     if (kind === "count") return format.count(value);

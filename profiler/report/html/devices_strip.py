@@ -43,7 +43,7 @@ def strip_json(timeline: Timeline) -> dict[str, Any]:
     the columns of their table; times are ns from the run's begin, `submodule` and `stage` are
     indices of the timeline's strings."""
     devices, steps = [*_devices(timeline)], _steps(timeline)
-    drawn = [*(found for _, found in devices), steps]
+    drawn: list[Mapping[str, Any]] = [*(found for _, found in devices), steps]
     ends = (np.add(one["start"], one["duration"]).max() for one in drawn if len(one["start"]))
     return {
         "span": int(max(ends, default=1)),

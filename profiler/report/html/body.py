@@ -41,7 +41,7 @@ def body_of(report: Report) -> Body:
     drawn = {key for key, chart in figures["light"].items() if _draws_something(chart)}
     sections = list(_with_drawn(report.sections, drawn))
     heights = {key: figures["light"][key]["layout"]["height"] for key in drawn}
-    names = [(section.key, section.contents) for section in sections]
+    names = [(section.key, section.title) for section in sections]
     return Body(
         contents=contents([("timeline", said("Timeline")), *names]),
         sections=sections_html(sections, heights),

@@ -49,8 +49,8 @@ _IDLE = (
     "overlap_share",
 )
 _LATE = said(
-    "Launch-bound time of calls, submodules and steps is launch-bound and sync-bound here: after a "
-    "wait, too, the host launches too late."
+    "Launch-bound time of calls, submodules and steps is the sum of launch-bound and sync-bound "
+    "here: after a wait, too, the host launches too late."
 )
 _GAPS = (
     renamed(GAPS, "begin_ns", meaning="when it ran dry, from the begin of the run"),
@@ -191,9 +191,8 @@ def _providers(of: ReportInput) -> Iterator[Part]:
 SECTION = SectionKind(
     "idle",
     70,
-    said("Idle time and critical path"),
+    said("Idle time"),
     _parts,
-    contents=said("Idle"),
     tables=(
         "idle",
         "copies",

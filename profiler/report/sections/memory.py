@@ -71,7 +71,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             notes=(*_changes_alone(counted), *notes),
         ),
         Part(
-            said("Who held it at the peak"),
+            said("What held memory at the peak"),
             table=table("memory", "holders", _HOLDERS, MEMORY, holders, shown=20),
         ),
     )

@@ -103,8 +103,8 @@ def _beside(analysis: Analysis, tree: pl.DataFrame) -> Iterator[str]:
     passed = account.end_to_end_ns
     if not analysis.run.selection and passed and whole > _BESIDE * passed:
         yield said(
-            "Calls ran beside each other, on several devices: {passed} passed end to end, and the "
-            "times of the tree add up to {whole}, of which its shares are.",
+            "Calls ran at the same time on several devices: the run took {passed} end to end, and "
+            "the times of the tree add up to {whole}, to which its shares refer.",
             passed=duration(passed),
             whole=duration(whole),
         )
@@ -159,6 +159,5 @@ SECTION = SectionKind(
     47,
     said("Module tree"),
     _parts,
-    contents=said("Module tree"),
     tables=("module_tree",),
 )

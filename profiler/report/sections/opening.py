@@ -211,6 +211,9 @@ def _shapes(of: ReportInput) -> TableView | None:
     which = of_all(shown, len(rows))
     title = said("Costliest shapes, {which}", which=which)
     columns: list[str | Column] = [*_SHAPES]
+    first = rows.head(shown)
+    if first["label"].n_unique() < shown or 0 < first["submodule"].null_count() < shown:
+        columns.insert(1, "submodule")  # what else tells rows apart, or that one is of no call
     if not known:
         columns[0] = renamed(SHAPES, "label", label=said("operator"))
         title = said("Costliest operators, {which}: no shapes were recorded", which=which)
@@ -259,7 +262,7 @@ def _advice_title(findings: tuple[Finding, ...], shown: list[Finding]) -> str:
     if not shown:
         return said("Findings: none of the run, {count} of its trace", count=len(findings))
     return said(
-        "Findings, {which}, by what they gain at most; gains do not add up",
+        "Findings, {which}, by maximum gain; gains do not add up",
         which=of_all(len(shown), len(findings)),
     )
 

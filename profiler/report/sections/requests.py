@@ -128,6 +128,5 @@ SECTION = SectionKind(
     22,
     said("Requests"),
     _parts,
-    contents=said("Requests"),
     tables=("requests", "request_percentiles"),
 )

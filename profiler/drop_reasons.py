@@ -99,6 +99,8 @@ class DropReason(NoteCode):
     REQUESTS_INCOMPLETE = "requests_incomplete"  # (requests: the first of them)
     REQUESTS_NOT_COMPUTED = "requests_not_computed"  # (requests: the first of them)
     REQUESTS_IN_ORDER = "requests_in_order"  # without a clock
+    STAGES_OVERLAP = "stages_overlap"  # a request is shorter than its stages together
+    NO_STAGE_TIMES = "no_stage_times"  # of a request
     WITHOUT_OPERATIONS = "without_operations"  # times of stages alone
     BEGIN_BY_NAME = "begin_by_name"  # (within_ns)
     COUNTERS_OF_ANOTHER_RUN = "counters_of_another_run"

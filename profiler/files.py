@@ -32,6 +32,7 @@ __all__ = [
     "file_mode",
     "folder_mode",
     "not_writable",
+    "same_file",
     "scratch_folder",
     "sync_to_disk",
     "write_atomically",
@@ -195,6 +196,14 @@ def _opened_special(path: Path) -> BinaryIO | None:
     if stat.S_ISREG(mode):
         return None
     return os.fdopen(os.open(path, os.O_WRONLY | _PLAIN), "wb")
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, or would be."""
+    try:
+        return one.resolve() == other.resolve() or one.samefile(other)
+    except OSError:  # one of them is not there
+        return False
 
 
 def sync_to_disk(path: Path) -> None:

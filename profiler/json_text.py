@@ -10,12 +10,26 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-__all__ = ["json_text", "plain"]
+import msgspec
+
+__all__ = ["ascii_json", "json_text", "plain"]
 
 
 def json_text(document: Any, *, indent: int | None = 1) -> str:
     """`document` as JSON text, without a newline at the end; `indent` None: on one line."""
-    return json.dumps(plain(document), indent=indent, ensure_ascii=False, allow_nan=False)
+    try:
+        text = json.dumps(document, default=plain, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):  # a key that is no text, a number that JSON lacks
+        text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
+    if indent is None:
+        return text
+    as_bytes = text.encode("utf-8", "surrogatepass")  # json.dumps would indent in Python, slowly
+    return msgspec.json.format(as_bytes, indent=indent).decode("utf-8", "surrogatepass")
+
+
+def ascii_json(data: Any) -> str:
+    """Plain values as JSON in as few characters as there can be, all of them ASCII."""
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
 def plain(value: Any) -> Any:

@@ -4,27 +4,31 @@ A small machine is simulated in ticks of 100 µs: threads of the host call submo
 other, each launches kernels on streams of devices and waits for them now and then. A launch waits
 while the queue of its device is full, a blocking copy and a synchronization wait for the stream.
 Devices lose time to work that nobody recorded; kernels are left over from before the recording;
-launches, and the host's return from calls, are missing here and there; kernels belong to no call.
+launches, and the host's return from calls, are missing here and there; kernels belong to no call;
+some are collectives of a library that has tracks of its own.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 from hypothesis import strategies as st
 
+from profiler.events import NO_PIPELINE, NO_STEP
 from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
 from tests.runs import EPOCH, make_frame
 
-__all__ = ["TICK_NS", "Invocation", "Machine", "Piece", "Wait", "machines"]
+__all__ = ["TICK_NS", "Invocation", "Launch", "Machine", "Piece", "Place", "Wait", "machines"]
 
 TICK_NS = 100_000
 _LATENCY = 1
+_KINDS = ("compute", "copy", "other", "collective")
 _START = [column.name for column in COMMANDS].index("start_ns")
 
 
@@ -75,6 +79,20 @@ class Launch:
     end: int
 
 
+@dataclass(frozen=True)
+class Place:
+    """What a call is called in a pipeline."""
+
+    stage: str
+    submodule: str
+    step: int = NO_STEP
+    branch: str | None = None
+
+
+_NO_PLACE = Place("run", "model")
+_TRACKS = {"dma": " memcpy", "copy": " copy", "collective": " collectives"}
+
+
 @dataclass
 class Machine:
     """What happened: calls in the order in which they began, launches, device work, waits."""
@@ -84,33 +102,35 @@ class Machine:
     pieces: list[Piece] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
 
-    def run(self) -> Run:
-        """The run that a recorder would have made of it."""
+    def run(self, places: Sequence[Place] = (), until: int = -1) -> Run:
+        """The run that a recorder would have made of it. With `places`, one a call, all of it is a
+        pipeline call whose span lasts from tick 0 to `until`."""
+        number = 0 if places else NO_PIPELINE
+        named = places or [_NO_PLACE] * len(self.calls)
         rows: list[tuple[int, tuple[object, ...], tuple[str, int]]] = []
-        for number, launch in enumerate(self.launches):
+        for at, launch in enumerate(self.launches):
             track = f"CPU thread {launch.thread} launches"
             place = (launch.call, "cpu:0", track, "host", launch.layer)
-            rows.append((*_row(place, launch.start, launch.end), ("launch", number)))
-        for number, wait in enumerate(self.waits):
+            rows.append((*_row(place, launch.start, launch.end, named, number), ("launch", at)))
+        for at, wait in enumerate(self.waits):
             track = f"CPU thread {wait.thread} sync"
             place = (wait.call, "cpu:0", track, "sync", "cudaStreamSynchronize")
-            rows.append((*_row(place, wait.start, wait.end), ("wait", number)))
-        for number, piece in enumerate(self.pieces):
-            suffix = {"dma": " memcpy", "copy": " copy"}.get(piece.kind, "")
-            track = f"stream {piece.stream}{suffix}"
+            rows.append((*_row(place, wait.start, wait.end, named, number), ("wait", at)))
+        for at, piece in enumerate(self.pieces):
+            track = f"stream {piece.stream}{_TRACKS.get(piece.kind, '')}"
             place = (piece.call, piece.device, track, piece.kind, "kernel")
-            rows.append((*_row(place, piece.start, piece.end), ("piece", number)))
+            rows.append((*_row(place, piece.start, piece.end, named, number), ("piece", at)))
         last = len(self.calls)
         rows.sort(key=lambda row: (row[0] if row[0] >= 0 else last, row[1][_START]))
-        at = {key: place for place, (_, _, key) in enumerate(rows)}
+        row = {key: place for place, (_, _, key) in enumerate(rows)}
         flows = [
-            (at["launch", piece.launch], at["piece", number])
-            for number, piece in enumerate(self.pieces)
+            (row["launch", piece.launch], row["piece", at])
+            for at, piece in enumerate(self.pieces)
             if piece.launch >= 0
         ]
         calls = [
-            (i, -1, "run", "model", None, -1, -1, c.device, _ns(c.begin), _length(c), True, "")
-            for i, c in enumerate(self.calls)
+            (at, number, p.stage, p.submodule, p.branch, p.step, -1, *_of_call(call))
+            for at, (call, p) in enumerate(zip(self.calls, named, strict=True))
         ]
         return Run(
             run_id="machine",
@@ -118,9 +138,20 @@ class Machine:
             commands=make_frame([r for _, r, _ in rows], COMMANDS),
             counters=empty(COUNTERS),
             flows=pl.DataFrame(flows, schema=schema(FLOWS), orient="row"),
-            spans=empty(SPANS),
+            spans=make_frame(self._spans(places, until), SPANS),
             info=RunInfo(producer="test"),
         )
+
+    def _spans(self, places: Sequence[Place], until: int) -> list[tuple[object, ...]]:
+        """The pipeline call, and its stages: each from its first call to the next one's."""
+        begun = {p.stage: c.begin for c, p in reversed(list(zip(self.calls, places, strict=False)))}
+        rows: list[tuple[object, ...]] = []
+        end = until
+        for stage, begin in sorted(begun.items(), key=lambda item: item[1], reverse=True):
+            rows.append(("stage", 0, stage, stage, NO_STEP, _ns(begin), (end - begin) * TICK_NS))
+            end = begin
+        whole = ("pipeline", 0, "P", None, NO_STEP, EPOCH, until * TICK_NS)
+        return [whole, *reversed(rows)] if places else []
 
 
 def _ns(tick: int) -> int:
@@ -131,10 +162,18 @@ def _length(call: Invocation) -> int:
     return -1 if call.returned < 0 else (call.returned - call.begin) * TICK_NS
 
 
-def _row(place: tuple[object, ...], start: int, end: int) -> tuple[int, tuple[object, ...]]:
+def _of_call(call: Invocation) -> tuple[object, ...]:
+    return (call.device, _ns(call.begin), _length(call), True, "")
+
+
+def _row(
+    place: tuple[object, ...], start: int, end: int, named: Sequence[Place], pipeline: int
+) -> tuple[int, tuple[object, ...]]:
     call, device, track, category, layer = place
     assert isinstance(call, int)
-    labels = (call, -1, "run", -1, device, track, category, layer, None, 0, None, None, None)
+    own = named[call] if call >= 0 else _NO_PLACE
+    where = (call, pipeline, own.stage, own.step)
+    labels = (*where, device, track, category, layer, None, 0, None, None, None)
     return call, (*labels, _ns(start), (end - start) * TICK_NS, None, None, None, None)
 
 
@@ -160,8 +199,8 @@ class _Simulation:
         returned = at + chance.randint(1, 2)
         number = len(self.made.launches)
         lost = chance.random() < 0.04
-        kind = "dma" if blocking else chance.choices(("compute", "copy", "other"), (8, 1, 1))[0]
-        own = call if chance.random() > 0.05 else -1  # a collective of another library
+        kind = "dma" if blocking else chance.choices(_KINDS, (8, 1, 1, 1))[0]
+        own = call if chance.random() > 0.05 else -1  # what another library launched
         for _ in range(chance.randint(2, 4) if graph else 1):
             begin = max(self.free.get((device, stream), 0), at + _LATENCY)
             if chance.random() < 0.04:  # a long time in which nothing was recorded
@@ -235,12 +274,12 @@ def _simulated(
 
 
 @st.composite
-def machines(draw: st.DrawFn, threads: int = 3) -> Machine:
-    """A machine with at most so many threads."""
+def machines(draw: st.DrawFn, threads: int = 3, devices: int = 2) -> Machine:
+    """A machine with at most so many threads and devices."""
     return _simulated(
         random.Random(draw(st.integers(0, 1 << 40))),
         draw(st.integers(1, threads)),
-        ("cuda:0", "cuda:1")[: draw(st.integers(1, 2))],
+        ("cuda:0", "cuda:1")[: draw(st.integers(1, devices))],
         draw(st.integers(1, 2)),
         draw(st.sampled_from((1, 3, 100))),
     )

@@ -1,11 +1,14 @@
 """What is a part of a whole says so in its name and lies in 0…1, on every trace that can be read.
 
-Values are looked at before they are formatted. A trace that an importer learns to read is tested
-without a word here.
+Values are looked at before they are formatted. Every sample of the corpus is read as its users
+would give it, with its options, folders as one run; for importers of which nobody published a
+sample, files as their generators make them. A trace that an importer learns to read is tested
+without a word here; a new importer without a sample fails a test until it has one.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -16,19 +19,28 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.comparison.columns import TABLES as COMPARED
 from profiler.analysis.registry import tables
 from profiler.errors import InputError
+from profiler.importers.registry import built_in, recognised
 from profiler.report.sections.headline import headline
 from profiler.sources.load import load
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, PERFETTO_TESTS, needs_corpus
+from tests.importers.rbln.generator import write_sd3
+from tests.importers.samples import options_of, samples
+from tests.importers.serving.test_stage_times import DUMP, TABLE, omni
+from tests.importers.triton.simulated_server import (
+    SD3_ENSEMBLE,
+    Server,
+    fragments,
+    open_loop,
+)
+from tests.importers.triton.simulated_server import trace as traced
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_traces"
-READ_AT_LEAST = {  # traces that can be imported today
-    "sd35_mi300x.json.gz",
-    "sglang_Qwen3-8B_prefilldecode.json.gz",
-    "sglang_Qwen3-8B_decode.json.gz",
-    "graph_execution.json.gz",
-    "Qwen_Qwen1.5-0.5B-Chat__h100.json.gz",
-    "Qwen_Qwen1.5-0.5B-Chat__mi300.json.gz",
+JOB = "torch_multirank/trace_filter"  # two ranks of a job, as one run
+REFUSED = {  # what of the corpus holds no run: a report without layers, a graph without times
+    "openvino/winml_resnet_intel_npu__benchmark_report.csv",
+    "tensorrt/resnet_fp16_a100.graph.json",
 }
+TRAINING = ("torch_kineto_tb", "torch_multirank", "benchmark_result")
 PART = re.compile(r"share(?!d)|utilization|of_peak|of_roofline")
 NO_PARTS = {  # ratios that 1 does not bound
     *("parallelism", "imbalance", "device_imbalance", "spread", "overhead_ratio"),
@@ -37,25 +49,53 @@ NO_PARTS = {  # ratios that 1 does not bound
 _PERCENT = re.compile(r"(-|\N{MINUS SIGN})?(\d+(?:\.\d+)?)\s%")
 
 
-def _candidates():
-    """Every file of the corpus, and the samples of this project."""
-    corpus = [path for path in CORPUS.rglob("*") if path.is_file()] if CORPUS.is_dir() else []
-    named = [path for path in corpus if not path.name.startswith(("LICENSE", "SOURCE", "truth"))]
-    return [*sorted(named), *sorted(path.parent for path in SAMPLES.glob("*/manifest.json"))]
+def _candidates(folder):
+    """What is read, by name: its path, and the options of its import."""
+    found = {name: (CORPUS / name, options_of(CORPUS / name)) for name in [*samples(), JOB]}
+    found |= {path.name: (path, {}) for path in PERFETTO_TESTS}
+    bundles = (path.parent for path in SAMPLES.glob("*/manifest.json"))
+    found |= {f"sample_traces/{path.name}": (path, {}) for path in bundles}
+    return found | _generated(folder)
+
+
+def _generated(folder):
+    """Files of producers of which the corpus has none."""
+    requests = traced(Server(SD3_ENSEMBLE, seed=5).run(open_loop(20, 50_000_000, seed=5)))
+    texts = {
+        "triton.json": fragments(requests),
+        "sglang.json": json.dumps(DUMP),
+        "vllm_omni.jsonl": omni("jsonl"),
+        "diffusers.csv": TABLE,
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    write_sd3(folder / "rbln", steps=2)
+    given = {name: (folder / name, {}) for name in texts}
+    return {**given, "rbln": (folder / "rbln", {"pipeline": "sd3", "steps": 2})}
 
 
 @pytest.fixture(scope="module")
-def analyses():
-    """The analysis of every trace that can be imported, by the name of its file."""
-    found = {}
-    for path in _candidates():
+def read(tmp_path_factory):
+    """The analysis of every trace that can be imported, by its name; which importers read any, and
+    what was refused."""
+    found, names, refused = {}, set(), set()
+    for name, (path, options) in _candidates(tmp_path_factory.mktemp("made")).items():
         try:
-            run = load(path)
+            run = load(path, import_options=options)
+            importer = recognised([path])
         except InputError:
+            refused.add(name)
             continue
-        found[path.name] = analyze(run)
+        names |= set() if importer is None else {importer.name}
+        found[name] = analyze(run)
         run.close()
-    return found
+    return found, names, refused
+
+
+@pytest.fixture(scope="module")
+def analyses(read):
+    """The analysis of every trace that can be imported, by its name."""
+    return read[0]
 
 
 def _outside(frame, name):
@@ -67,9 +107,12 @@ def _outside(frame, name):
 
 
 @needs_corpus
-def test_what_can_be_read_was_read(analyses):
-    """The other tests are about something."""
-    assert set(analyses) >= READ_AT_LEAST
+def test_every_importer_read_something(read):
+    """The other tests are about every importer's runs, and about all that the corpus has of them
+    but for what holds no run."""
+    _, names, refused = read
+    assert {importer.name for importer in built_in()} <= names
+    assert refused == REFUSED
 
 
 @needs_corpus
@@ -120,6 +163,17 @@ def test_nothing_of_the_corpus_is_beyond_its_roofline(analyses):
             known = frame.filter(pl.col("roofline_ns").is_not_null())
             assert (known["beyond_ns"] >= 0).all()
             assert (known["roofline_ns"] + known["beyond_ns"] <= known["total_ns"]).all()
+
+
+@needs_corpus
+def test_hardly_any_device_time_of_torch_is_other(analyses):
+    """Less than 5 % of what devices did in each trace of torch, 10 % where it trained."""
+    traces = {name: found for name, found in analyses.items() if name.startswith(("torch", "hta"))}
+    assert len(traces) >= 16
+    for name, analysis in traces.items():
+        other = analysis.roles.filter(pl.col("role") == "other")["total_ns"].sum()
+        limit = 0.1 if any(mark in name for mark in TRAINING) else 0.05
+        assert other < limit * analysis.roles["total_ns"].sum(), name
 
 
 def test_parts_are_named_as_parts():

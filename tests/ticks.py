@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.async_runs import Invocation, Launch, Machine, Piece
 
-__all__ = ["Counted", "carried_over", "counted", "tile_device", "unrecorded"]
+__all__ = ["Counted", "blocked", "carried_over", "counted", "tile_device", "unrecorded"]
 
 LONG = 10  # ticks: 1 ms
 
@@ -140,6 +140,11 @@ def _device(truth: _Truth, call: int) -> str:
 def tile_device(machine: Machine, call: int) -> str:
     """The device that a call's tile is of."""
     return _device(_Truth(machine, 0), call)
+
+
+def blocked(machine: Machine) -> set[int]:
+    """Ticks in which some thread of the host waited for a device."""
+    return {tick for start, end in _Truth(machine, 0).blocked() for tick in range(start, end)}
 
 
 def carried_over(machine: Machine) -> list[Piece]:

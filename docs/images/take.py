@@ -1,6 +1,6 @@
 """Take the pictures of the docs: `report.png` of a run, `two-runs.png` of two.
 
-python docs/images/take.py traces/20261121-093000-StableDiffusion3Pipeline
+python docs/images/take.py sample_traces/sd35_mi300x
 python docs/images/take.py h100.json.gz mi300.json.gz
 
 The button for Korean needs a font of it: Debian's fonts-nanum.

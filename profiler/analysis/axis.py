@@ -216,9 +216,9 @@ def _free_work(run: Run) -> pl.DataFrame:
 
 
 def _done(run: Run) -> Times:
-    """When the last of each call was done, int64 [n]: the end of its tile. One that ran beneath the
-    tile of another has an empty tile where that one ends, but was done when it returned, or when
-    its last command ended."""
+    """When the last of each call was done, int64 [n]: the end of its tile, or of what it did on
+    another device. One that ran beneath the tile of another has an empty tile where that one ends,
+    but was done when it returned, or when its last command ended."""
     tiles = run.tiles.calls
     done = tiles["end_ns"].to_numpy().copy()
     empty = np.flatnonzero((tiles["end_ns"] <= tiles["begin_ns"]).to_numpy())
@@ -230,6 +230,8 @@ def _done(run: Run) -> Times:
         until = worked.select(pl.col("last_ns").fill_null(np.iinfo(np.int64).min)).collect()
         own = np.maximum(ends(beneath), until["last_ns"].to_numpy())
         done[empty] = np.minimum(done[empty], own)
+    rows, reached = run.tiles.on_several
+    done[rows] = np.maximum(done[rows], reached)
     return done
 
 

@@ -33,15 +33,16 @@ KIND = pl.Schema(
         "op_type": pl.String(),
         "category": CATEGORY,
         "shapes": pl.String(),
+        "kernel": pl.String(),
         "host": pl.Boolean(),
         "commands": pl.Int64(),
         "total_ns": pl.Int64(),
     }
 )
-"""The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type` and
-`shapes` where the trace has none. `place` says where in the model the layer lies (`table.places`).
-`host` says whether its commands are the host's, no device's (`host_side`). `total_ns` sums
-durations; a command that never closed counts as 0."""
+"""The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type`,
+`shapes` and `kernel` where the trace has none; `kernel` is that of its first command. `place` says
+where in the model the layer lies (`table.places`). `host` says whether its commands are the host's,
+no device's (`host_side`). `total_ns` sums durations; a command that never closed counts as 0."""
 
 _OWN = ("layer", "op_type", "category", "shapes")  # columns of commands
 _NAMED = ("submodule", *_OWN, "host")
@@ -96,8 +97,8 @@ def kinds_of(
     row = pl.Series(rows[first])
     first_waits = np.zeros(len(first), np.bool_) if waits is None else waits[first]
     found = (
-        commands.select(*_OWN, "module")[first]
-        .with_columns(pl.col("layer", "module", "op_type", "shapes").cast(pl.String))
+        commands.select(*_OWN, "module", "kernel")[first]
+        .with_columns(pl.col("layer", "module", "op_type", "shapes", "kernel").cast(pl.String))
         .with_columns(
             place=place_of(pl.col("layer"), pl.col("module")),
             submodule=submodule.gather(row.set(row < 0, None)),

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from profiler.capture.invocations import HostCommands, HostWork
 from profiler.capture.recorder import Recorder
-from profiler.capture.timeline import STAGES, PipelineCall
+from profiler.capture.timeline import PipelineCall
 from profiler.drop_reasons import DropReason
 from profiler.events import (
     HOST_TRACK,
@@ -29,6 +29,7 @@ from profiler.events import (
     NO_STEP,
     ROOT_DEVICE,
     RUN_STAGE,
+    STAGES,
     Drop,
     DropKind,
     Span,

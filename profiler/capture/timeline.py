@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from profiler.events import NO_PIPELINE, NO_STEP, RUN_STAGE, Span, SpanKind
+from profiler.events import NO_PIPELINE, NO_STEP, RUN_STAGE, STAGES, Span, SpanKind
 from profiler.trace.manifest_fields import Setting
 from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
-__all__ = ["STAGES", "PipelineCall", "nothing", "number_of"]
-
-STAGES = ("encode", "denoise", "decode")
+__all__ = ["PipelineCall", "nothing", "number_of"]
 
 
 def nothing() -> None:

@@ -30,6 +30,8 @@ def check_documents(
     Raises OutputError where two of them are one file, or a document is part of a trace, one of
     `inputs`, a folder, or in a folder that is not there or may not be written to.
     """
+    from profiler.files import same_file
+
     sources = list(inputs)
     options = {path: option for option, path in (outputs or {}).items() if path is not None}
     for option, path in documents.items():
@@ -41,7 +43,7 @@ def check_documents(
         if path != STDOUT:
             check_output(path)
             _check_place(option, path)
-            if any(_same(path, source) for source in sources):
+            if any(same_file(path, source) for source in sources):
                 raise OutputError(
                     f"{option} {path} is an input, which is never written over: give another name"
                 )
@@ -93,13 +95,6 @@ def _of_parquet_run(path: Path) -> bool:
     from profiler.table.parquet import FILES, is_parquet_run
 
     return path.name in FILES and is_parquet_run(path.parent)
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.resolve() == other.resolve() or one.samefile(other)
-    except OSError:  # one of them is not there
-        return False
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:

@@ -11,6 +11,11 @@ import typer
 from profiler.cli.completion import complete_submodules
 
 __all__ = [
+    "AnswerCsv",
+    "AnswerJson",
+    "AnswerParquet",
+    "AnswerRows",
+    "AnswerTimeout",
     "BundleFolder",
     "CallDevices",
     "CallStages",
@@ -30,6 +35,7 @@ __all__ = [
     "ResultFile",
     "RunName",
     "Sizes",
+    "TracedRun",
 ]
 
 
@@ -40,6 +46,37 @@ class Language(StrEnum):
     KO = "ko"
 
 
+AnswerCsv = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="FILE", help="Write CSV, over FILE if it exists; -: to stdout."),
+]
+AnswerJson = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write a JSON list of rows, over FILE if it exists; -: to stdout.",
+    ),
+]
+AnswerParquet = Annotated[
+    Path | None,
+    typer.Option("--parquet", metavar="FILE", help="Write Parquet, over FILE if it exists."),
+]
+AnswerRows = Annotated[
+    int | None,
+    typer.Option(
+        "--rows",
+        metavar="N",
+        min=0,
+        help="Rows to print; 0: all.  [default: 40 on a terminal, all where piped]",
+    ),
+]
+AnswerTimeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0, help="How long a query may compute; 0: no limit."
+    ),
+]
 DeviceProfileFile = Annotated[
     Path | None,
     typer.Option(
@@ -142,4 +179,7 @@ Sizes = Annotated[
         help="A symbolic dimension of the inputs that outputs are compared on; may be "
         "repeated.  [default: 2 for a batch, 8 for others]",
     ),
+]
+TracedRun = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A bundle, a folder of them, or what `import` takes.")
 ]

@@ -18,7 +18,7 @@ from typing import Any
 
 from profiler.cli.terminal import is_drawn_on, plain_characters, printable
 
-__all__ = ["note", "progress"]
+__all__ = ["bar", "note", "progress"]
 
 _PATIENCE_S = 1.0
 
@@ -55,7 +55,29 @@ def note(text: str) -> Iterator[None]:
         sys.stderr.flush()
 
 
-def _nothing(_text: str) -> None:
+@contextmanager
+def bar(text: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show how many of `total` steps are done; each call of what is given, with whatever arguments,
+    is one. It is drawn by these calls: no thread takes time from what is measured."""
+    if not is_drawn_on(sys.stderr):
+        yield _nothing
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(text), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as drawn:
+        task = drawn.add_task("", total=total)
+
+        def advance(*_: Any) -> None:
+            drawn.advance(task)
+            drawn.refresh()
+
+        yield advance
+
+
+def _nothing(*_: Any) -> None:
     """Nobody sees it."""
 
 

@@ -91,16 +91,15 @@ def load_as_recorded(
     """Load a run, of which `notes` gets what its manifest says to be missing, as of one that was
     killed and merged. Raises InputError where it has no call, or files have been damaged since;
     where it is to be `whole`, also for files that were missing then."""
-    from profiler.report.sentences.worded import worded
+    from profiler.report.sentences.drops import what_happened
     from profiler.sources.load import load_source
 
     run = load_source(imports.ready(source))
     damaged = damaged_files(run) if whole else unexpected_damage(run)
     if damaged:
-        detail = worded(damaged[0].detail).partition(":")[0].replace("\N{NO-BREAK SPACE}", " ")
         raise InputError(
-            f"{source.place} is not whole ({damaged[0].where}: {detail}): copy it again or record "
-            "the run again"
+            f"{source.place} is not whole ({damaged[0].where}: {what_happened(damaged[0])}): copy "
+            "it again or record the run again"
         )
     if run.calls.is_empty():
         raise InputError(
@@ -152,14 +151,13 @@ def check_whole(run: Run, source: Source) -> None:
 
 
 def _damage(source: Source, drop: Drop) -> str:
-    from profiler.report.sentences.worded import worded
+    from profiler.report.sentences.drops import what_happened
     from profiler.sources.resolve import Kind
 
     path = source.place if source.kind is Kind.TRACE else source.place / drop.where
     if drop.kind == DropKind.MISSING_FILE:
         return f"{path} is missing, so the report lacks it: copy it back or record the run again"
-    detail = worded(drop.detail).removesuffix(": copy it again")
-    return f"{path} is not whole ({detail}): copy it again or record the run again"
+    return f"{path} is not whole ({what_happened(drop)}): copy it again or record the run again"
 
 
 def _without_calls(source: Source) -> str:

@@ -15,12 +15,14 @@ __all__ = ["Apart", "comparable_with_none"]
 
 class Apart(Struct, frozen=True):
     """Runs that are comparable to no others: how many, one of them, and the fields in which they
-    differ from the largest group, or that are unknown; none where their quality is bad."""
+    differ from the largest group, or that are unknown; none where their quality is bad. `without`
+    is the field that is compared by, where nobody recorded it of them."""
 
     runs: int
     example: str
     why: tuple[Difference, ...]
     bad_quality: bool = False
+    without: str = ""
 
 
 def comparable_with_none(
@@ -48,6 +50,7 @@ def comparable_with_none(
                 for one in differences(row, row, assume_same, ignored)
                 if one.field == by or one.field in row["lacks"]
             ),
+            without=by if by and row["value"] is None else "",
         )
         for row in found.iter_rows(named=True)
     ]

@@ -21,6 +21,7 @@ from profiler.fleet.layout import (
     file_name,
     generation_name,
     grouped,
+    last_part,
     merged_number,
     snapshot,
 )
@@ -83,27 +84,30 @@ def compact(
     try:
         for merge in merges:
             made += _merged(storage, merge, files, number)
-        gone = {name for merge in merges for name in (*merge.runs, *merge.metrics)}
-        generation = Generation(
-            number=number,
-            files=(*(name for name in before.files if name not in gone), *made),
-            replaced=kept | dict.fromkeys(sorted(gone), now),
-            applied=applied,
-        )
-        _commit(storage, generation)
     except BaseException:
         storage.remove(made)
         raise
+    gone = {name for merge in merges for name in (*merge.runs, *merge.metrics)}
+    generation = Generation(
+        number=number,
+        files=(*(name for name in before.files if name not in gone), *made),
+        replaced=kept | dict.fromkeys(sorted(gone), now),
+        applied=applied,
+    )
+    if not _commit(storage, generation):
+        storage.remove(made)
+        raise InputError(
+            f"another compaction of {storage.place} has just ended: compact again if there is need"
+        )
     storage.remove(generation_name(n) for n in range(max(number - 2 * _KEPT, 1), number - _KEPT))
     return Compacted(_number(files), _number(files) - len(gone) + len(made), len(deleted), number)
 
 
-def _commit(storage: Storage, generation: Generation) -> None:
-    """Let a generation count. Raises InputError where there is one of its number."""
-    if not storage.create(generation_name(generation.number), msgspec.json.encode(generation)):
-        raise InputError(
-            f"another compaction of {storage.place} has just ended: compact again if there is need"
-        )
+def _commit(storage: Storage, generation: Generation) -> bool:
+    """Let a generation count; False where there is one of its number. Raises OutputError where
+    nobody knows whether it counts: then its files stay, and a later compaction deletes them if it
+    does not."""
+    return storage.create(generation_name(generation.number), msgspec.json.encode(generation))
 
 
 def _number(files: Snapshot) -> int:
@@ -132,9 +136,9 @@ def _of_lost_compactions(files: Snapshot) -> Iterator[str]:
 
 def _of_killed_writers(files: Snapshot, now: int) -> Iterator[str]:
     """Metrics whose runs were not written within a day: nobody reads them."""
-    written = {_stem(name) for name in files.runs}
+    written = {last_part(name) for name in files.runs}
     for name in files.metrics:
-        stem = _stem(name)
+        stem = last_part(name)
         if stem not in written and stem.startswith("b"):
             began = int(stem[1:17], 16) // 1_000_000_000
             if now - began >= _ABANDONED_S:
@@ -147,11 +151,11 @@ def _merges(storage: Storage, files: Snapshot, target_bytes: int) -> Iterator[_M
     dirty = _with_removed(storage, files)
     runs, metrics = grouped(files.runs), grouped(files.metrics)
     for folder, names in runs.items():
-        by_stem = {_stem(name): name for name in metrics.get(folder, ())}
+        by_stem = {last_part(name): name for name in metrics.get(folder, ())}
         chosen: list[tuple[str, str | None]] = []
         size = 0
         for name in names:
-            partner = by_stem.get(_stem(name))
+            partner = by_stem.get(last_part(name))
             own = storage.size(partner or name)
             if own >= target_bytes and name not in dirty:
                 continue
@@ -201,7 +205,3 @@ def _merged(storage: Storage, merge: _Merge, files: Snapshot, number: int) -> li
         storage.create(name, parquet_bytes(frames[table]))
         names.append(name)
     return names
-
-
-def _stem(name: str) -> str:
-    return name.rpartition("/")[2]

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from profiler.fleet.apart import Apart, comparable_with_none
 from profiler.fleet.dataset import Dataset
-from profiler.fleet.identity import FIELDS, groups
+from profiler.fleet.identity import FIELDS, IDENTIFYING, groups
 from profiler.fleet.measures import median_interval
 from profiler.fleet.noise import ratio_interval, runs_needed
 
@@ -75,7 +75,7 @@ def compare(  # what a user says of a comparison
     """Compare the runs by a field of their identity, of which others are `ignored` or assumed to
     agree where they are unknown. Runs of bad quality are left out unless `quality` is set. Raises
     InputError for a metric or condition that is none."""
-    runs = data.runs(where)
+    runs = data.runs(where, IDENTIFYING)
     good = runs if quality else runs.filter(pl.col("quality") == "")
     left_out = (by, *ignored)
     grouped = groups(good, assume_same, left_out).with_columns(value=pl.col(by).cast(pl.String))
@@ -99,9 +99,8 @@ def compare(  # what a user says of a comparison
 
 def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of one workload and metric: the base, which has the most runs, first."""
-    by_value: dict[str, list[float]] = {}
-    for value, number in part.select("value", "number").rows():
-        by_value.setdefault(value, []).append(number)
+    grouped = part.group_by("value", maintain_order=True).agg("number")
+    by_value: dict[str, list[float]] = dict(grouped.select("value", "number").iter_rows())
     ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     base = ordered[0][1]
     workload = _workload(part.row(0, named=True), left_out)

@@ -21,7 +21,7 @@ import polars as pl
 from profiler.errors import InputError
 from profiler.fleet.accepted import Accepted, accepted_changes, named_run
 from profiler.fleet.dataset import Dataset
-from profiler.fleet.identity import differences, groups
+from profiler.fleet.identity import IDENTIFYING, differences, groups
 from profiler.fleet.metric_history import MetricHistory, metric_history
 from profiler.fleet.newest import Newest, history_needed, newest
 
@@ -87,7 +87,7 @@ def gate(
     Raises InputError where that cannot be told: the run is not there or of bad quality, none is
     comparable, there are too few, or they have no such metric.
     """
-    runs = data.runs(where)
+    runs = data.runs(where, IDENTIFYING)
     if runs.is_empty():
         raise InputError(f"{data.storage.place} has no run that meets --where: change it")
     row = runs.row(-1, named=True) if run == NEWEST else named_run(runs, run)

@@ -20,10 +20,12 @@ from msgspec import Struct
 from profiler.errors import InputError
 from profiler.fleet.columns import IDENTITY
 
-__all__ = ["FIELDS", "Difference", "Why", "checked_fields", "differences", "groups"]
+__all__ = ["FIELDS", "IDENTIFYING", "Difference", "Why", "checked_fields", "differences", "groups"]
 
 FIELDS: tuple[str, ...] = tuple(field for fields in IDENTITY.values() for field in fields)
 """The columns of `runs` that must agree."""
+IDENTIFYING = ("run", "run_id", "time_ns", "quality", *FIELDS)
+"""The columns of `runs` that tell a run and what it is comparable with."""
 _UNKNOWN = "\x00unknown"
 _SEPARATOR = "\x1f"
 _DIGITS = 16

@@ -38,6 +38,7 @@ __all__ = [
     "file_name",
     "generation_name",
     "grouped",
+    "last_part",
     "make_dataset",
     "merged_number",
     "newest_generation",
@@ -193,7 +194,7 @@ def snapshot(storage: Storage) -> Snapshot:
 def newest_generation(storage: Storage) -> Generation:
     """The generation that counts; number 0, without a file, before the first compaction. Raises
     InputError where it is damaged, FileNotFoundError where several newer ones came meanwhile."""
-    names = [name for name in storage.names(GENERATIONS) if _GENERATION.fullmatch(_last(name))]
+    names = [name for name in storage.names(GENERATIONS) if _GENERATION.fullmatch(last_part(name))]
     if not names:
         return Generation(number=0)
     try:
@@ -231,7 +232,8 @@ def _is(pattern: re.Pattern[str], name: str) -> bool:
     return path.suffix == ".parquet" and pattern.fullmatch(path.stem) is not None
 
 
-def _last(name: str) -> str:
+def last_part(name: str) -> str:
+    """A name without the folders that it is in."""
     return name.rpartition("/")[2]
 
 

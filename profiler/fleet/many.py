@@ -10,12 +10,14 @@ from msgspec import Struct
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import ProfilerError
+from profiler.files import scratch_folder
 from profiler.fleet.summary import summarize_analysis
 from profiler.fleet.workers import Lost, Workers, mapped
 from profiler.sources.imports import Imports
 from profiler.sources.load import load_source
 from profiler.sources.page import page_path
 from profiler.sources.resolve import resolve
+from profiler.trace.placing import place_bundle
 
 __all__ = ["Done", "analyze_many", "analyzed", "import_many", "imported"]
 
@@ -52,6 +54,8 @@ def import_many(
     say: Callable[[int, int, Done], None] = lambda *_: None,
 ) -> list[Done]:
     """Import each file or folder as a run of its own, as a bundle below `out`. In their order."""
+    if workers.scheduler:  # whose workers were started elsewhere
+        files, out = [path.absolute() for path in files], out.absolute()
     return _all(imported, [(path, out, dict(options)) for path in files], workers, say)
 
 
@@ -85,9 +89,12 @@ def _analyzed(path: Path, *, page: bool) -> Done:
 
 
 def _imported(path: Path, out: Path, options: Mapping[str, str]) -> Done:
+    """Written aside and moved when it is whole: what a killed worker leaves is no run of `out`."""
     from profiler.importers.importing import import_all
 
-    return Done(str(path), tuple(map(str, import_all([path], out, options=options))))
+    with scratch_folder(out / "import") as folder:
+        bundles = import_all([path], folder, options=options)
+        return Done(str(path), tuple(str(place_bundle(bundle, out)) for bundle in bundles))
 
 
 def _told(path: Path, work: Callable[[], Done]) -> Done:

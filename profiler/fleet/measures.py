@@ -190,6 +190,8 @@ def _of_operators(analysis: Analysis, calls: int) -> Iterator[Measure]:
 
 def _of_devices(analysis: Analysis, calls: int) -> Iterable[Measure]:
     for row in analysis.devices.iter_rows(named=True):
+        if not row["commands"]:
+            continue  # nobody recorded what it did
         yield from _row("busy", _each(row["busy_ns"], calls), device=row["device"])
         yield from _row("utilization", row["utilization"], "ratio", device=row["device"])
     for row in analysis.memory_devices.iter_rows(named=True):

@@ -9,6 +9,7 @@ linked to its name in local folders, one PUT on the condition that nothing is th
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 from collections.abc import Iterable
@@ -22,6 +23,8 @@ from profiler.extras import needing
 from profiler.files import create_atomically, folder_mode, not_writable
 
 __all__ = ["LocalStorage", "RemoteStorage", "Storage", "is_url", "open_storage"]
+
+_ATTEMPTS = 5  # of a PUT that meets another one of the same name
 
 
 class Storage(Protocol):
@@ -73,6 +76,11 @@ def open_storage(place: str) -> Storage:
         ) from error
     if "file" in _protocols(filesystem):
         return LocalStorage(Path(path))
+    if not _creates(filesystem):
+        package = type(filesystem).__module__.partition(".")[0]
+        raise InputError(
+            f"{place}: this version of {package} would write over what is there: update it"
+        )
     return RemoteStorage(filesystem, path.rstrip("/"), place)
 
 
@@ -146,17 +154,27 @@ class RemoteStorage:
     place: str
 
     def create(self, name: str, data: bytes) -> bool:
+        for _ in range(_ATTEMPTS):
+            try:
+                self.filesystem.pipe_file(self._path(name), data, mode="create")
+            except Exception as error:
+                if _is_conflict(error):  # with a PUT or DELETE that goes on: try again
+                    continue
+                if isinstance(error, FileExistsError) or _is_taken(error):
+                    return self._is_own(name, data)
+                raise OutputError(
+                    f"cannot write {self.place}/{name} ({_reason(error)}): check access and address"
+                ) from error
+            return True
+        raise OutputError(f"cannot write {self.place}/{name}: others write it, too: try again")
+
+    def _is_own(self, name: str, data: bytes) -> bool:
+        """Whether what is there is what was to be written: where the answer to a PUT is lost, the
+        client sends it again, and meets the first one."""
         try:
-            self.filesystem.pipe_file(self._path(name), data, mode="create")
-        except FileExistsError:
+            return self.size(name) == len(data) and self.read(name) == data
+        except FileNotFoundError:
             return False
-        except Exception as error:
-            if _is_taken(error):
-                return False
-            raise OutputError(
-                f"cannot write {self.place}/{name} ({_reason(error)}): check access and address"
-            ) from error
-        return True
 
     def read(self, name: str) -> bytes:
         try:
@@ -206,17 +224,31 @@ def _protocols(filesystem: Any) -> tuple[str, ...]:
     return (known,) if isinstance(known, str) else tuple(known)
 
 
+def _creates(filesystem: Any) -> bool:
+    """Whether it knows how to create a file only where there is none: older ones ignore it."""
+    function = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
+    return "mode" in inspect.signature(function).parameters
+
+
 def _is_taken(error: Exception) -> bool:
-    """Whether a conditional PUT failed because something is there: 412, or 409 where another PUT
-    goes on (Amazon S3 API reference, PutObject)."""
-    response = getattr(error.__cause__ or error, "response", None) or getattr(
-        error, "response", None
-    )
-    code = (
-        str((response or {}).get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
-    )
-    known = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
-    return code in known or any(word in str(error) for word in known[:2])
+    """Whether a conditional PUT failed because something is there (412)."""
+    return _says(error, "PreconditionFailed", "412")
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Whether a conditional PUT met another request for the same name (409), which says nothing of
+    what is there: it is to be sent again (Amazon S3 API reference, PutObject)."""
+    return _says(error, "ConditionalRequestConflict", "409")
+
+
+def _says(error: Exception, word: str, status: str) -> bool:
+    for one in (error, error.__cause__):
+        response = getattr(one, "response", None)
+        if isinstance(response, dict):
+            code = str(response.get("Error", {}).get("Code", ""))
+            if code in (word, status):
+                return True
+    return word in str(error)
 
 
 def _not_readable(place: str, name: str, error: Exception) -> InputError:

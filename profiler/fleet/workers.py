@@ -119,6 +119,7 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
                 "with `dask scheduler`, or use --workers"
             ) from error
         with client:
+            _wait_for_workers(client, workers.scheduler)
             yield client
         return
     threads = str(max((os.cpu_count() or 1) // workers.local, 1))
@@ -128,13 +129,24 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # None is port 8787, which another one may have
             silence_logs=50,  # a worker that dies is no news, its items are done again
             env={"POLARS_MAX_THREADS": threads},
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def _wait_for_workers(client: Any, scheduler: str) -> None:
+    """Raises InputError where the scheduler has none: it would keep all items for ever."""
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE_S)
+    except TimeoutError as error:
+        raise InputError(
+            f"the Dask scheduler at {scheduler} has no workers: start some with `dask worker "
+            f"{scheduler}`, or use --workers"
+        ) from error
 
 
 def _itself(value: _Item) -> _Item:

@@ -20,6 +20,7 @@ import onnx_ir as ir
 
 from profiler.errors import InputError
 from profiler.graph.infer import quiet
+from profiler.graph.values import nodes
 
 __all__ = [
     "DataFault",
@@ -120,7 +121,7 @@ def _check_form(model: ir.Model) -> None:
         raise ValueError("it is of an impossible opset")
     for tensor in all_tensors(model):
         tensor.dtype  # noqa: B018 - an unknown one raises
-    for node in _nodes(model):
+    for node in nodes(model):
         values = [value for value in (*node.inputs, *node.outputs) if value is not None]
         names = (node.op_type, node.domain, node.name, *(value.name for value in values))
         if not all(isinstance(name, (str, NoneType)) for name in names):
@@ -148,7 +149,7 @@ def all_tensors(model: ir.Model) -> Iterator[Any]:
         for value in graph.initializers.values():
             if value.const_value is not None:
                 yield value.const_value
-    for node in _nodes(model):
+    for node in nodes(model):
         for attribute in node.attributes.values():
             if attribute.is_ref():
                 continue
@@ -156,12 +157,6 @@ def all_tensors(model: ir.Model) -> Iterator[Any]:
                 yield attribute.value
             elif attribute.type == ir.AttributeType.TENSORS:
                 yield from attribute.value
-
-
-def _nodes(model: ir.Model) -> Iterator[ir.Node]:
-    yield from model.graph.all_nodes()
-    for function in model.functions.values():
-        yield from function.all_nodes()
 
 
 def external_files(model: ir.Model) -> set[Path]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import onnx_ir as ir
 
 from profiler.errors import InputError, OutputError, ProfilerError
-from profiler.files import not_writable, scratch_folder
+from profiler.files import not_writable, same_file, scratch_folder
 from profiler.graph.model_file import all_tensors, external_files
 
 __all__ = ["output_folder", "refuse_over_input", "save_model", "write_model"]
@@ -70,15 +70,8 @@ def refuse_over_input(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     for out in outputs:
         if out.is_dir():
             raise OutputError(f"{out} is a folder: give the name of a file to write")
-        if any(_same(out, source) for source in sources):
+        if any(same_file(out, source) for source in sources):
             raise OutputError(f"{out} is an input, which is never written over: give another name")
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.resolve() == other.resolve() or one.samefile(other)
-    except OSError:  # one of them is not there
-        return False
 
 
 def save_model(model: ir.Model, path: Path, *, external: bool = False) -> None:

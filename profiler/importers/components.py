@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from profiler.events import NO_ITERATION, NO_STEP, RUN_STAGE
+from profiler.events import NO_ITERATION, NO_STEP, RUN_STAGE, Call
 
-__all__ = ["component", "stages"]
+__all__ = ["component", "device_by_submodule", "stages"]
 
 _COMPONENT = re.compile(
     r"(?:text_encoder|image_encoder|transformer|unet|vae|controlnet|prior|decoder|safety_checker"
@@ -23,6 +23,14 @@ def component(text: str) -> str:
     """The component that a name is of: `VAE.decode` → `vae`; "" for other names."""
     plain = _METHOD.sub("", text)
     return plain.lower() if _COMPONENT.fullmatch(plain) else ""
+
+
+def device_by_submodule(calls: Iterable[Call]) -> dict[str, str]:
+    """The device that most calls of each submodule ran on, by submodule in order of first calls."""
+    found: dict[str, Counter[str]] = {}
+    for call in calls:
+        found.setdefault(call.submodule, Counter())[call.device] += 1
+    return {name: devices.most_common(1)[0][0] for name, devices in found.items()}
 
 
 def stages(submodules: Sequence[str], iterations: Sequence[int]) -> list[tuple[str, int, int]]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from profiler.errors import InputError
 from profiler.trace.unpack import may_unpack_to, too_small
 
-__all__ = ["content_of", "head_of"]
+__all__ = ["GZIP", "SQLITE", "content_of", "head_of"]
 
+GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
+"""What such files begin with."""
 _HEAD = 1 << 20  # bytes of decompressed text
-_GZIP = b"\x1f\x8b"
 _LARGEST = 1 << 30  # bytes of what is read at once, unpacked
 
 
@@ -25,7 +26,7 @@ def head_of(path: Path) -> bytes:
         return b""
     try:
         with path.open("rb") as file:
-            compressed = file.read(2) == _GZIP
+            compressed = file.read(2) == GZIP
             file.seek(0)
             if not compressed:
                 return file.read(_HEAD)
@@ -42,7 +43,7 @@ def content_of(path: Path, largest: int = _LARGEST) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            compressed = file.read(2) == _GZIP
+            compressed = file.read(2) == GZIP
             file.seek(0)
             if compressed:
                 bound = may_unpack_to(path.stat().st_size)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,16 +17,17 @@ from profiler.events import (
     NO_STEP,
     ROOT_DEVICE,
     RUN_STAGE,
+    UNKNOWN,
     Call,
     Drop,
     DropKind,
     Span,
     Track,
 )
+from profiler.importers.components import device_by_submodule
 from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
-from profiler.trace.columns import Counter as Samples
+from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     Clocks,
@@ -62,7 +62,8 @@ class PlacedCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedRun:
-    """A `ForeignRun`. `outside` are commands of no call; `model` is what the files say was run."""
+    """A `ForeignRun`. `outside` are commands of no call; `model` is what the files say was run,
+    `pipeline` what runs that may be compared have in common, by default the run's name."""
 
     producer: str
     name: str
@@ -73,7 +74,7 @@ class PlacedRun:
     devices: Mapping[str, Device] = field(default_factory=lambda: MappingProxyType({}))
     files: int = 1
     outside: CommandColumns | None = None
-    counters: tuple[Samples, ...] = ()
+    counters: tuple[Counter, ...] = ()
     drops: tuple[Drop, ...] = ()
     clocks: Clocks = field(default_factory=Clocks)
     warmup: Warmup | None = None
@@ -81,6 +82,7 @@ class PlacedRun:
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     model: str = ""
+    pipeline: str = ""
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, the spans, and what ran in no call."""
@@ -94,7 +96,7 @@ class PlacedRun:
         recording = self.recording
         return RunInfo(
             producer=self.producer,
-            pipeline=self.name,
+            pipeline=self.pipeline or self.name,
             model=self.model,
             command_line=("profile-sd3", "import", str(self.path)),
             versions=dict(self.versions),
@@ -114,14 +116,11 @@ class PlacedRun:
         )
 
     def _submodules(self) -> dict[str, Submodule]:
-        found: dict[str, Counter[str]] = {}
-        traced: set[str] = set()
-        for one in self.placed:
-            found.setdefault(one.call.submodule, Counter())[one.call.device] += 1
-            traced |= {one.call.submodule} if one.call.ops_traced else set()
+        calls = [one.call for one in self.placed]
+        traced = {call.submodule for call in calls if call.ops_traced}
         return {
-            name: Submodule(device=where.most_common(1)[0][0], activate_profiler=name in traced)
-            for name, where in found.items()
+            name: Submodule(device=device, activate_profiler=name in traced)
+            for name, device in device_by_submodule(calls).items()
         }
 
 
@@ -134,6 +133,8 @@ class Timed:
     op_type: str = ""
     kernel: str = ""
     shapes: str = ""
+    bytes_read: int = UNKNOWN
+    bytes_written: int = UNKNOWN
 
 
 def end_to_end(
@@ -142,8 +143,17 @@ def end_to_end(
     """One call whose commands are laid end to end, in their order, from `start_ns` on."""
     builder, at = CommandBuilder(), start_ns
     for one in layers:
-        length = one.duration_ns
-        builder.add(track, one.name, one.op_type, at, length, kernel=one.kernel, shapes=one.shapes)
+        builder.add(
+            track,
+            one.name,
+            one.op_type,
+            at,
+            one.duration_ns,
+            kernel=one.kernel,
+            shapes=one.shapes,
+            bytes_read=one.bytes_read,
+            bytes_written=one.bytes_written,
+        )
         at += one.duration_ns
     call = Call(
         index=0,

@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from profiler.errors import InputError
+from profiler.importers.head import SQLITE
 
 __all__ = ["REFUSALS", "Refusal", "refusal_of", "refuse"]
 
-_SQLITE = b"SQLite format 3\0"
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _MEMORY_SNAPSHOT = b"segments", b"device_traces"
 _LAYER_NAMES = re.compile(rb'\s*\{\s*"Layers"\s*:\s*\[\s*"')
@@ -57,7 +57,7 @@ def _tables(*names: bytes, without: bytes | None = None) -> Callable[[Path, byte
     """An SQLite file with all of these names in its schema."""
 
     def matches(_path: Path, head: bytes) -> bool:
-        there = head.startswith(_SQLITE) and all(name in head for name in names)
+        there = head.startswith(SQLITE) and all(name in head for name in names)
         return there and (without is None or without not in head)
 
     return matches

@@ -22,14 +22,12 @@ from urllib.parse import quote
 import numpy as np
 
 from profiler.errors import InputError
+from profiler.importers.head import GZIP
 from profiler.trace.columns import Int64s
 from profiler.trace.unpack import may_unpack_to, too_small
 
-__all__ = ["SQLITE", "Lead", "SqliteFile", "open_sqlite"]
+__all__ = ["Lead", "SqliteFile", "open_sqlite"]
 
-SQLITE = b"SQLite format 3\0"
-"""What every file of SQLite begins with."""
-_GZIP = b"\x1f\x8b"
 _SIZE_LIMIT = 16 << 30  # bytes of an unpacked file
 _TEXT_LIMIT = 1 << 16  # characters
 _CHUNK = 1 << 20
@@ -255,7 +253,7 @@ def _unpacked(path: Path, place: Path, again: str) -> Path:
     """The file itself, or what is in it where it is gzip, written to `place`."""
     try:
         with path.open("rb") as file:
-            if file.read(2) != _GZIP:
+            if file.read(2) != GZIP:
                 return path
         with gzip.open(path) as packed, place.open("xb") as plain:
             _copy(path, packed, plain, may_unpack_to(path.stat().st_size))

@@ -1,14 +1,17 @@
 """Runs of which a server tells how long each stage of a request took, and nothing below.
 
-    stage_run("sglang", name, path, requests)
+    stage_run("sglang", name, paths, requests)
 
-A request is a pipeline call, a stage of it a call without commands; stages follow each other.
+A request is a pipeline call, a stage of it a call without commands. Stages follow each other, or,
+where a request is shorter than they are together, overlap: each then begins as early as it must for
+those behind it to end with the request. What lies between two stages (a transfer) is host work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
@@ -19,34 +22,50 @@ from profiler.drop_reasons import DropReason
 from profiler.events import (
     NO_ITERATION,
     NO_STEP,
+    ROOT_DEVICE,
     RUN_STAGE,
+    UNKNOWN,
     Call,
     Drop,
     DropKind,
     Span,
+    Track,
 )
 from profiler.importers.placed import PlacedCall, PlacedRun
 from profiler.notes import Note
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest_fields import ClockName, Clocks, Device
 
-__all__ = ["RequestTimes", "StageTime", "nanoseconds", "stage_run"]
+__all__ = ["HostTime", "RequestTimes", "StageTime", "nanoseconds", "stage_run"]
 
 _DEVICE = "gpu:0"  # of a kind that nobody tells
 _LARGEST_MS = 1e9
 _DENOISE = "denoise"
+_ROUNDING = 0.01  # of a request by which the sum of its stages may be longer
+
+
+@dataclass(frozen=True, slots=True)
+class HostTime:
+    """Work of the host between stages; `size` is what it moved, -1 where not told."""
+
+    name: str
+    duration_ns: int
+    size: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
     """`stage` is a phase of the pipeline. A denoising loop has its `steps_ns`, each a call of its
-    own. `peak_bytes` is the most memory up to its end, -1 where not told."""
+    own. `peak_bytes` is the most memory up to its end, -1 where not told. `ahead` is what the host
+    did between the stage before it and this one. `device` is what computes it."""
 
     name: str
     duration_ns: int
     stage: str = RUN_STAGE
     steps_ns: tuple[int, ...] = ()
     peak_bytes: int = -1
+    ahead: tuple[HostTime, ...] = ()
+    device: str = _DEVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +79,30 @@ class RequestTimes:
     end_ns: int = 0
 
     @property
+    def _lengths(self) -> list[int]:
+        """Of each stage with what is ahead of it."""
+        return [
+            stage.duration_ns + sum(one.duration_ns for one in stage.ahead) for stage in self.stages
+        ]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the request is shorter than its stages one after the other."""
+        return self.total_ns > 0 and sum(self._lengths) > self.total_ns * (1 + _ROUNDING)
+
+    @property
     def duration_ns(self) -> int:
-        return max(self.total_ns, sum(stage.duration_ns for stage in self.stages))
+        lengths = self._lengths
+        return max(self.total_ns, *lengths) if self.overlaps else max(self.total_ns, sum(lengths))
+
+    def begins(self) -> list[int]:
+        """When each stage, with what is ahead of it, begins in the request."""
+        lengths = self._lengths
+        ends = [*accumulate(lengths)]
+        latest = [self.duration_ns - length for length in lengths]
+        limits = [*accumulate(reversed(latest), min)][::-1]
+        behind = [end - length for end, length in zip(ends, lengths, strict=True)]
+        return [min(pair) for pair in zip(behind, limits, strict=True)]
 
 
 @dataclass(slots=True)
@@ -70,21 +111,25 @@ class _Placing:
 
     calls: list[PlacedCall] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    host: CommandBuilder = field(default_factory=CommandBuilder)
     peaks: list[tuple[int, int]] = field(default_factory=list)
 
 
 def stage_run(
     producer: str,
     name: str,
-    path: Path,
+    paths: Sequence[Path],
     requests: Sequence[RequestTimes],
     *,
-    files: int = 1,
     drops: Sequence[Drop] = (),
-    versions: Mapping[str, str] = MappingProxyType({}),
+    settings: Mapping[str, str] = MappingProxyType({}),
+    devices: Mapping[str, Device] = MappingProxyType({_DEVICE: Device()}),
+    model: str = "",
 ) -> PlacedRun:
     """The requests at the times that the file tells, or, where it tells none, one behind the other
-    in its order."""
+    in its order. The pipeline is called after the producer: files of one server are compared,
+    whatever they are called."""
+    path = sorted(paths)[0]
     dated = all(one.end_ns > one.duration_ns for one in requests)
     placing, at = _Placing(), 0
     ordered = sorted(requests, key=lambda one: one.end_ns - one.duration_ns) if dated else requests
@@ -94,10 +139,6 @@ def stage_run(
         at = begin + one.duration_ns
     note = Note.of(DropReason.WITHOUT_OPERATIONS)
     untraced = Drop(DropKind.UNTRACED_CALL, path.name, len(placing.calls), "calls", note)
-    undated: tuple[Drop, ...] = ()
-    if not dated and len(requests) > 1:
-        told = Note.of(DropReason.REQUESTS_IN_ORDER)
-        undated = (Drop(DropKind.ESTIMATED_TIMES, path.name, len(requests), "requests", told),)
     return PlacedRun(
         producer=producer,
         name=name,
@@ -105,31 +146,59 @@ def stage_run(
         placed=tuple(placing.calls),
         capabilities=frozenset({"stages"}),
         spans=tuple(placing.spans),
-        devices={_DEVICE: Device()},
-        files=files,
+        devices=devices,
+        files=len(paths),
+        outside=placing.host.build(),
         counters=tuple(_counters(placing)),
-        drops=(untraced, *undated, *drops),
+        drops=(untraced, *_estimated(path, requests, dated), *drops),
         clocks=Clocks(clock=ClockName.REALTIME if dated else None),
-        versions=versions,
+        settings=settings,
+        model=model,
+        pipeline=producer,
     )
+
+
+def _estimated(path: Path, requests: Sequence[RequestTimes], dated: bool) -> Iterator[Drop]:
+    overlapping = sum(one.overlaps for one in requests)
+    for reason, count in (
+        (DropReason.REQUESTS_IN_ORDER, 0 if dated or len(requests) == 1 else len(requests)),
+        (DropReason.STAGES_OVERLAP, overlapping),
+    ):
+        if count:
+            yield Drop(DropKind.ESTIMATED_TIMES, path.name, count, "requests", Note.of(reason))
 
 
 def _place(placing: _Placing, number: int, one: RequestTimes, begin: int) -> None:
     whole = one.duration_ns
     placing.spans.append(Span("pipeline", one.name, "", NO_STEP, begin, whole, number))
-    at = begin
     turns: list[tuple[str, int]] = []
-    for stage in one.stages:
+    for stage, offset in zip(one.stages, one.begins(), strict=True):
+        at = begin + offset
         if not turns or turns[-1][0] != stage.stage:
-            turns.append((stage.stage, at))
+            turns.append((stage.stage, at if turns else begin))
+        for work in stage.ahead:
+            _add_host(placing, work, stage.stage, number, at)
+            at += work.duration_ns
         for step, start, length in _parts(stage, at):
             _add(placing, stage, number, step, start, length)
-        at += stage.duration_ns
         if stage.peak_bytes >= 0:
-            placing.peaks.append((at, stage.peak_bytes))
+            placing.peaks.append((at + stage.duration_ns, stage.peak_bytes))
     until = [*(start for _, start in turns[1:]), begin + whole]
     for (name, start), end in zip(turns, until, strict=True):
         placing.spans.append(Span("stage", name, name, NO_STEP, start, end - start, number))
+
+
+def _add_host(placing: _Placing, work: HostTime, stage: str, pipeline: int, at: int) -> None:
+    placing.host.add(
+        Track(ROOT_DEVICE, "between stages", "host"),
+        work.name,
+        work.name,
+        at,
+        work.duration_ns,
+        stage=stage,
+        pipeline=pipeline,
+        bytes_read=work.size,
+    )
 
 
 def _parts(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]:
@@ -154,7 +223,7 @@ def _add(
         stage=stage.stage,
         branch="",
         step=step if stage.stage == _DENOISE else NO_STEP,
-        device=_DEVICE,
+        device=stage.device,
         start_ns=start,
         duration_ns=length,
         ops_traced=False,

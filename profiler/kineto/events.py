@@ -11,10 +11,18 @@ import numpy as np
 
 from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["Args", "Event", "Events", "Scalar"]
+__all__ = ["Args", "Event", "Events", "Scalar", "whole"]
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Scalar = int | float | str | None
+
+
+def whole(value: Scalar, default: int) -> int:
+    """A number, which files write in several ways; `default` where there is none."""
+    try:
+        return int(value) if value is not None else default
+    except (ValueError, OverflowError):
+        return default
 
 
 class Args(

@@ -25,6 +25,7 @@ from profiler.kineto.collectives import CollectiveArgs
 from profiler.kineto.event_columns import LATEST_NS, EventColumns
 from profiler.kineto.events import Event, Events, Scalar
 from profiler.kineto.json_parts import Text, in_parts
+from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.unpack import may_unpack_to, too_small
 
@@ -132,6 +133,10 @@ class KinetoTrace:
         """Rows of the events of all these categories, ascending, int64."""
         found = [self.rows[name] for name in categories if name in self.rows]
         return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+    def ranges(self, rows: Int64s) -> Ranges:
+        """The events of these rows, sorted and nested."""
+        return Ranges.of(rows, self.thread[rows], self.start_ns[rows], self.end_ns[rows])
 
 
 def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:

@@ -119,5 +119,5 @@ class CommandTable:
         used[0] = True
         used[codes] = True
         place = (np.cumsum(used) - 1).astype(np.int32)
-        strings = tuple(self._strings[code] for code in np.flatnonzero(used).tolist())
+        strings = tuple(map(self._strings.__getitem__, np.flatnonzero(used).tolist()))
         return strings, [np.ascontiguousarray(column) for column in place[codes].T]

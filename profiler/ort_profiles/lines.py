@@ -187,14 +187,16 @@ def _lines_ahead(path: Path, end: int) -> int:
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     """Some whole lines at a time and the byte at which they begin; of a damaged file the lines
     ahead of the damage."""
-    at, begun = 0, []
+    at = 0
+    begun: list[bytes | memoryview] = []
     for piece in _pieces(path):
         end = piece.rfind(b"\n") + 1
         if not end:
             begun.append(piece)
             continue
-        block = b"".join((*begun, piece[:end]))
-        begun = [piece[end:]]
+        view = memoryview(piece)
+        block = b"".join((*begun, view[:end]))
+        begun = [view[end:]]
         yield at, block
         at += len(block)
     yield at, b"".join(begun)

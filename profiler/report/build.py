@@ -103,7 +103,7 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
         if part.shows_something
     )
     parts += tuple(untold_parts(kind.key, of.analysis))
-    return Section(kind.key, kind.title, kind.contents or kind.title, parts)
+    return Section(kind.key, kind.title, parts)
 
 
 def _limited(part: Part, top: int | None) -> Part:

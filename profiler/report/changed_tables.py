@@ -20,6 +20,7 @@ from profiler.table.columns import Column
 __all__ = [
     "Difference",
     "Line",
+    "durations",
     "lines_view",
     "operations_view",
     "waterfall_steps",
@@ -171,8 +172,8 @@ def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | Non
     side has at the end."""
     texts: dict[str, list[Any]] = {
         "what": rows["what"].to_list(),
-        "base": _times(rows["base_ns"]),
-        "new": _times(rows["new_ns"]),
+        "base": durations(rows["base_ns"]),
+        "new": durations(rows["new_ns"]),
         "change": [None if one is None else change_text(one) for one in rows["change"]],
     }
     shapes = "base_kernel" in rows.columns
@@ -185,5 +186,6 @@ def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | Non
     return table(key, "operations", columns, columns, frame, shown=shown, below=below)
 
 
-def _times(values: pl.Series) -> list[str | None]:
+def durations(values: pl.Series) -> list[str | None]:
+    """Times in ns as text, None where there is none."""
     return [None if ns is None else duration(ns) for ns in values]

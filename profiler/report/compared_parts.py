@@ -26,7 +26,7 @@ from profiler.messages import Said, said
 from profiler.report.changed_rows import with_blocks_together
 from profiler.report.model import Part, TableView
 from profiler.report.sentences.worded import label
-from profiler.report.views import renamed, table
+from profiler.report.views import inwards, renamed, table
 from profiler.resampling import CONFIDENCE
 from profiler.table.columns import MINOR, Column
 
@@ -42,7 +42,6 @@ __all__ = [
 
 _Columns = tuple[str | Column, ...]
 _ROWS = 200  # of a table
-_INWARDS = "\N{NO-BREAK SPACE}" * 2
 
 
 def _times_of(declared: tuple[Column, ...]) -> tuple[Column, ...]:
@@ -189,7 +188,6 @@ def tree_part(comparison: Comparison, shown: int) -> Part:
     named = tree.with_columns(
         label=pl.when(idle).then(pl.lit(str(label(TreeNode.IDLE)))).otherwise("name")
     )
-    inwards = pl.lit(_INWARDS).repeat_by("depth").list.join("")
     view = table(
         "comparison_tree",
         "module tree",
@@ -199,7 +197,7 @@ def tree_part(comparison: Comparison, shown: int) -> Part:
         shown=shown,
         search=True,
         nested=True,
-        paper=named.with_columns(label=inwards + pl.col("label")),
+        paper=named.with_columns(label=inwards(pl.col("depth")) + pl.col("label")),
     )
     return Part(said("Module tree: where the difference lies"), table=view)
 

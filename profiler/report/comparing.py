@@ -18,7 +18,7 @@ from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.report.changed_rows import largest, of_whole, only_in, with_blocks_together
-from profiler.report.changed_tables import operations_view, waterfall_view, what
+from profiler.report.changed_tables import durations, operations_view, waterfall_view, what
 from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
 from profiler.report.sentences.changes import (
     CALLED,
@@ -31,7 +31,6 @@ from profiler.report.sentences.changes import (
     side_text,
 )
 from profiler.report.sentences.worded import label, worded
-from profiler.report.units import duration
 from profiler.report.views import renamed, table
 from profiler.resampling import CONFIDENCE
 from profiler.table.columns import Column
@@ -154,8 +153,8 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
     ]
     changes = [None if change is None else change_text(change) for change in rows["change"]]
     texts = {
-        "base_ns": _times(rows["base_ns"]),
-        "new_ns": _times(rows["new_ns"]),
+        "base_ns": durations(rows["base_ns"]),
+        "new_ns": durations(rows["new_ns"]),
         "change": changes,
         "interval": intervals,
         "resampled": counts,
@@ -166,14 +165,10 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _times(values: pl.Series) -> list[str | None]:
-    return [None if ns is None else duration(ns) for ns in values]
-
-
 def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
     """What only one side has."""
     for side in Side:
         rows = only_in(metrics, side)
-        frame = rows.with_columns(ns=pl.Series(_times(rows["ns"]), dtype=_TEXT))
+        frame = rows.with_columns(ns=pl.Series(durations(rows["ns"]), dtype=_TEXT))
         made = table(f"only_in_{side}", "parts", _ALONE, _ALONE, frame, shown=top)
         yield Part(f"{label(side.alone)}, by time".capitalize(), table=made)

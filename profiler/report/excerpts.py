@@ -134,8 +134,8 @@ def why_no_waits(idle: pl.DataFrame, run: RunSummary) -> str:
     if len(idle) or traced == calls or not traced:
         return ""
     return said(
-        "not known: the operators of {untraced} of {calls} were not recorded, and what a device "
-        "did in them nobody tells; --ops all records them",
+        "unknown: the operators of {untraced} of {calls} were not recorded, and neither was what "
+        "a device did in them; --ops all records them",
         untraced=count(calls - traced),
         calls=counted(calls, "call"),
     )

@@ -164,8 +164,8 @@ def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:
     lost = analysis.accounting.unrecorded_ns
     if lost:
         note = said(
-            "beside it: work or the host waited for what nobody recorded, or work from before the "
-            "recording ran; neither idle nor end to end"
+            "not in the end-to-end time: work or the host waited for something that was not "
+            "recorded, or work launched before the recording ran"
         )
         yield Fact(said("Not recorded"), duration(lost), note)
 

@@ -204,12 +204,10 @@ class Part(Struct, frozen=True, eq=False):
 
 
 class Section(Struct, frozen=True, eq=False):
-    """Parts under a heading, where it has a `title`; `contents` is its name in a list of
-    contents."""
+    """Parts under a heading, where it has a `title`, which is its name in the list of contents."""
 
     key: str
     title: str = ""
-    contents: str = ""
     parts: tuple[Part, ...] = ()
 
 
@@ -222,7 +220,6 @@ class SectionKind(Struct, frozen=True):
     place: int
     title: str
     parts: Callable[[ReportInput], Iterable[Part]]
-    contents: str = ""
     tables: tuple[str, ...] = ()
 
 

@@ -2,7 +2,7 @@
 
 Each colour is a pair for light and dark surfaces. The eight series colours were searched for so
 that any two of them stay apart for protan, deutan and tritan viewers as well, and each has a
-contrast of at least 3:1 with its surface; `tests/report/test_palette.py` holds them to that.
+contrast of at least 3:1 with its surface; `tests/report/test_html_palette.py` holds them to that.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ __all__ = [
     "TEXT",
     "Colour",
     "Theme",
-    "contrast",
-    "ink",
     "submodule_colours",
 ]
 
@@ -145,23 +143,3 @@ def submodule_colours(names: Iterable[str]) -> dict[str, Colour]:
     free = [colour for colour in reversed(SERIES) if colour not in colours.values()] or [*SERIES]
     others = [name for name in wanted if name not in _KNOWN]
     return colours | {name: free[i % len(free)] for i, name in enumerate(others)}
-
-
-def ink(fill: str) -> str:
-    """The text colour that reads best on `fill`: near-white or near-black."""
-    return max((SURFACE.light, SURFACE.dark), key=lambda text: contrast(text, fill))
-
-
-def contrast(a: str, b: str) -> float:
-    """WCAG contrast of two "#rrggbb" colours, from 1 to 21."""
-    darker, lighter = sorted((_luminance(a), _luminance(b)))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    red, green, blue = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def _linear(value: float) -> float:
-    return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)

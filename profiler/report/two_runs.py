@@ -34,27 +34,24 @@ def two_runs_report(comparison: Comparison, gates: Sequence[Gate] = ()) -> Repor
     sections = (
         Section(
             "tree",
-            said("Module tree: where the difference lies"),
             said("Module tree"),
             (_untitled(tree_part(comparison, 2 * TOP)),),
         ),
         Section(
             "operations",
             said("Shapes and kernels"),
-            said("Shapes and kernels"),
             (*operation_parts(comparison, TOP),),
         ),
         Section(
             "calls",
-            said("Calls, by difference"),
             said("Calls"),
             (_untitled(calls_part(comparison, TOP)),),
         ),
-        Section("times", said("Times"), said("Times"), (times, *metric_parts(comparison, TOP))),
-        Section("runs", said("Runs"), said("Runs"), (_runs(comparison),)),
+        Section("times", said("Times"), (times, *metric_parts(comparison, TOP))),
+        Section("runs", said("Runs"), (_runs(comparison),)),
     )
     shown = tuple(
-        Section(one.key, one.title, one.contents, parts)
+        Section(one.key, one.title, parts)
         for one in sections
         if (parts := tuple(part for part in one.parts if part.shows_something))
     )

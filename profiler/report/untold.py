@@ -32,7 +32,10 @@ def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     if section == _FINDINGS and lacking:
         what = joined(", ", [FINDINGS[code] for code in lacking])
         yield Part(
-            lead=said("Rules cannot look at what the trace lacks: {what}.", what=what), always=True
+            lead=said(
+                "Some rules could not be checked, because the trace lacks: {what}.", what=what
+            ),
+            always=True,
         )
 
 

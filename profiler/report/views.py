@@ -14,13 +14,21 @@ from profiler.report.model import Opens, Selected, TableView
 from profiler.report.sentences.worded import labels, worded_cell
 from profiler.table.columns import DATA_ONLY, Column, column_of
 
-__all__ = ["columns_of", "ranked", "registered_view", "renamed", "table", "worded"]
+__all__ = ["columns_of", "inwards", "ranked", "registered_view", "renamed", "table", "worded"]
 
+_INWARDS = "\N{NO-BREAK SPACE}" * 2
 _MAY_BE_ALL_ZERO = frozenset(
     {
         *("dma_ns", "copy_ns", "collective_ns", "exposed_ns", "sync_ns", "other_ns", "host_ns"),
         *("data_ns", "other_device_ns", "waited_ns", "rate"),
-        *("queue_ns", "transfer_ns", "overlapped_ns", "unknown_ns", "modulation_ns"),
+        *(
+            "queue_ns",
+            "transfer_ns",
+            "overlapped_ns",
+            "unknown_ns",
+            "unknown_cause_ns",
+            "modulation_ns",
+        ),
         *("long_gaps", "long_gap_ns", "warmup_steps", "warmup_ns", "weight_bytes"),
         *("launch_bound_ns", "before_kernel_ns", "hidden_ns", "unrecorded_ns", "carried_over_ns"),
         "modulation_share",
@@ -70,6 +78,11 @@ def ranked(frame: pl.DataFrame, sort: str) -> pl.DataFrame:
     if not sort:
         return frame
     return frame.sort(sort, descending=True, nulls_last=True, maintain_order=True)
+
+
+def inwards(depth: pl.Expr) -> pl.Expr:
+    """What stands before a name that is `depth` levels in."""
+    return pl.lit(_INWARDS).repeat_by(depth).list.join("")
 
 
 def columns_of(columns: Sequence[str | Column], declared: Sequence[Column]) -> tuple[Column, ...]:

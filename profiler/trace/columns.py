@@ -19,6 +19,7 @@ from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Drop, Span, Tra
 
 __all__ = [
     "ARG_KINDS",
+    "TEXT_COLUMNS",
     "ArgColumns",
     "CommandBuilder",
     "CommandColumns",
@@ -35,6 +36,10 @@ __all__ = [
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+
+
+TEXT_COLUMNS = ("layer", "op_type", "role", "shapes", "stage", "kernel", "module", "name")
+"""The columns of `CommandColumns` that index its strings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

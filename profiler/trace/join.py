@@ -10,11 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.events import NO_PIPELINE, Track
-from profiler.trace.columns import CommandBuilder, CommandColumns, Int32s, number_within
+from profiler.trace.columns import (
+    TEXT_COLUMNS,
+    CommandBuilder,
+    CommandColumns,
+    Int32s,
+    number_within,
+)
 
 __all__ = ["join_commands", "take_commands"]
 
-_TEXTS = ("layer", "op_type", "role", "shapes", "stage", "kernel", "module", "name")
 _NUMBERS = ("step", "start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
 _Known = TypeVar("_Known", bound=Hashable)
 
@@ -27,9 +32,9 @@ def join_commands(pieces: Iterable[CommandColumns]) -> CommandColumns:
     found: dict[str, list[npt.NDArray[Any]]] = {}
     rows = 0
     for piece in (CommandBuilder().build(), *pieces):
-        codes = {n: _given(getattr(piece, n), len(piece), 0) for n in _TEXTS}
+        codes = {n: _given(getattr(piece, n), len(piece), 0) for n in TEXT_COLUMNS}
         texts = _codes(piece.strings, codes.values(), strings)
-        columns: dict[str, npt.NDArray[Any]] = {n: texts[codes[n]] for n in _TEXTS}
+        columns: dict[str, npt.NDArray[Any]] = {n: texts[codes[n]] for n in TEXT_COLUMNS}
         columns |= {name: getattr(piece, name) for name in _NUMBERS}
         columns["track"] = _codes(piece.tracks, [piece.track], tracks)[piece.track]
         columns["pipeline"] = _given(piece.pipeline, len(piece), NO_PIPELINE)

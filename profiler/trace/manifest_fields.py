@@ -138,12 +138,13 @@ class CallsFrom(StrEnum):
     OPERATORS = "operators"  # guessed: embeddings, compiled regions, convolutions
     GRAPH_LAUNCHES = "graph_launches"
     KERNEL_PERIOD = "kernel_period"  # guessed: the same kernels again
+    MODULE_PERIOD = "module_period"  # guessed: the first operation of a compiled module again
     NOTHING = "nothing"  # all of it is one: a report of kernels
 
     @property
     def guessed(self) -> bool:
         """Whether nothing in the trace says that these are calls."""
-        return self in (CallsFrom.OPERATORS, CallsFrom.KERNEL_PERIOD)
+        return self in (CallsFrom.OPERATORS, CallsFrom.KERNEL_PERIOD, CallsFrom.MODULE_PERIOD)
 
 
 class Graphs(Fields, frozen=True, kw_only=True):

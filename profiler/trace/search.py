@@ -129,11 +129,16 @@ def _states(directory: Path, levels: int, state: State | None) -> list[tuple[Pat
     found: list[tuple[Path, State]] = []
     for entry in directory.iterdir() if levels else ():
         try:
-            if entry.is_dir():
+            if entry.is_dir() and not _is_scratch(entry.name):
                 found += _states(entry, levels - 1, state_of(entry))
         except OSError:  # not ours to read, or gone meanwhile
             continue
     return found
+
+
+def _is_scratch(name: str) -> bool:
+    """Whether a folder of that name is one in which something is being made: `scratch_folder`."""
+    return name.startswith(".") and name.endswith(".part")
 
 
 def find_bundles(path: Path) -> list[Path]:

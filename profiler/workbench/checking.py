@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.comparison.nodes import nodes_of
+from profiler.analysis.comparison.nodes import converted_name, nodes_of
 from profiler.graph.check import CheckResult
 from profiler.graph.checks.finding import GraphFinding
 from profiler.table.run import Run
@@ -73,7 +73,8 @@ def _by_node(run: Run) -> dict[str, tuple[int, str]]:
 def _measured(
     finding: GraphFinding, times: dict[str, tuple[int, str]], total: int
 ) -> MeasuredFinding:
-    ns, layer = times.get(finding.node, (None, None))
+    names = (finding.node, converted_name(finding.node))
+    ns, layer = next((times[name] for name in names if name in times), (None, None))
     share = ns / total if ns is not None and total else None
     return MeasuredFinding(finding, ns, share, layer)
 

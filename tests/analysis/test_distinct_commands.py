@@ -35,7 +35,7 @@ def _checked(run):
         )
         .sort(_COLUMNS, nulls_last=True)
     )
-    assert found.table.drop("kind", "place", "module").equals(expected)
+    assert found.table.drop("kind", "place", "module", "kernel").equals(expected)
     assert found.table["kind"].to_list() == [*range(len(found))]
     assert found.table[found.of_command].select(_COLUMNS).equals(joined.select(_COLUMNS))
     return found

@@ -1,4 +1,4 @@
-"""What guidance costs, by hand."""
+"""The cost of guidance, by hand."""
 
 import pytest
 

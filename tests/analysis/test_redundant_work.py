@@ -1,4 +1,4 @@
-"""What is computed again: by rules, with evidence, and the time that is saved, by hand."""
+"""Redundant work: by rules, with evidence, and the time that is saved, by hand."""
 
 import dataclasses
 import json

@@ -71,7 +71,7 @@ def test_a_new_table_follows_by_its_declaration(chromium: Any, tmp_path: Path) -
         assert set(shown["stage"]) == {"denoise"}
         become(report, {"role": ["norm"]})
         said = report.page.evaluate("profileReport.tables.places.scope.textContent")
-        assert said == "Whole run: this table does not tell role norm."
+        assert said == "Whole run: this table does not distinguish role norm."
         assert report.said == []
 
 
@@ -95,5 +95,5 @@ def test_keys_that_are_left_out_are_not_told(
                 assert row[name] == wanted[row["layer"]][name], (row["layer"], name)
             assert row["calls"] is None
         become(report, {"step": [1]})
-        assert scope(report, "operators") == "Whole run: this table does not tell step 1."
+        assert scope(report, "operators") == "Whole run: this table does not distinguish step 1."
         assert report.said == []

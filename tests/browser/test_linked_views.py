@@ -259,7 +259,7 @@ def test_a_cell_of_a_table_filters_the_others(report):
     combined(report)
     assert report.cells("[data-table=submodules]", 1) == ["vae"]
     assert scope(report, "submodules") == "Selection: submodule vae."
-    assert scope(report, "stages") == "Whole run: this table does not tell submodule vae."
+    assert scope(report, "stages") == "Whole run: this table does not distinguish submodule vae."
     assert set(report.cells("[data-table=calls]", 2)) == {"vae"}
     pressed = report.page.locator("[data-table=submodules] button.pick[aria-pressed=true]")
     assert pressed.inner_text() == "vae"

@@ -88,8 +88,8 @@ def test_operators_of_a_call_add_up_as_in_python(report, run):
     layer, *_, wall, busy, _ = first.locator("td").all_inner_texts()
     operators = analyze(run).operators
     row = operators.filter((pl.col("layer") == layer) & (pl.col("submodule") == "vae"))
-    assert float(wall) == pytest.approx(row["wall_ns"][0] * 1e-6, abs=1e-3)
-    assert float(busy) == pytest.approx(row["total_ns"][0] * 1e-6, abs=1e-3)
+    assert float(wall) == pytest.approx(row["wall_ns"][0] * 1e-6, rel=6e-3)
+    assert float(busy) == pytest.approx(row["total_ns"][0] * 1e-6, rel=6e-3)
 
 
 def test_a_click_zooms_and_a_double_click_resets(report, run):

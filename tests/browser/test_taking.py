@@ -121,7 +121,7 @@ def test_a_finding_as_markdown_and_link(taking):
     )
     assert text.startswith("**")
     assert title.split(":")[0].split()[0] in text
-    assert "Beware" in text
+    assert "Caveat" in text
     key = page.evaluate("findingKey([...document.querySelectorAll('article.finding[id]')].at(-1))")
     page.evaluate("(key) => { location.hash = `#finding=${key}&colour=category`; }", key)
     page.wait_for_function("document.activeElement.matches('article.finding')")

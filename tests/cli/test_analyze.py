@@ -424,7 +424,7 @@ def test_full_prints_all_sections(bundle, capsys):
     assert " ──" not in capsys.readouterr().out
     analyze(bundle, no_html=True, full=True)
     out = capsys.readouterr().out
-    for title in ("Where the time went ─", "Findings ─", "Idle time and critical path ─"):
+    for title in ("Stages and steps ─", "Findings ─", "Idle time ─"):
         assert f"\n{title}" in out
 
 
@@ -432,8 +432,8 @@ def test_sections_are_printed_alone(bundle, capsys):
     """In the report's order, with commas or one by one; an empty one says so; no headline."""
     analyze(bundle, no_html=True, section=["idle,time", "ranks"])
     out = capsys.readouterr().out
-    assert out.startswith("Where the time went ─")
-    assert out.index("\nIdle time and critical path ─") > 0
+    assert out.startswith("Stages and steps ─")
+    assert out.index("\nIdle time ─") > 0
     assert out.endswith("ranks: this run has nothing to show there\n")
     assert "Findings" not in out
 
@@ -460,7 +460,7 @@ def test_a_section_that_is_none(bundle, capsys):
 def test_sections_are_listed():
     """Key and heading of each; no run is needed."""
     done = CliRunner().invoke(command_line("analyze"), ["analyze", "--list-sections", "nowhere"])
-    assert (done.exit_code, done.output.splitlines()[1]) == (0, "time        Where the time went")
+    assert (done.exit_code, done.output.splitlines()[1]) == (0, "time        Stages and steps")
     assert len(done.output.splitlines()) == len(section_kinds())
 
 

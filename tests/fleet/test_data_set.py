@@ -12,7 +12,7 @@ from profiler.fleet.dataset import Dataset
 from profiler.fleet.layout import file_name, make_dataset, snapshot
 from profiler.fleet.removal import remove, selected
 from profiler.fleet.rows import commit_batch, metrics_frame, parquet_bytes, runs_frame
-from profiler.fleet.storage import LocalStorage, open_storage
+from profiler.fleet.storage import LocalStorage
 from tests.fleet.simulated import addition, filled, key
 
 
@@ -99,7 +99,7 @@ def test_of_two_compactions_one_counts(storage, monkeypatch):
     def overtaken(storage, generation):
         monkeypatch.setattr(module, "_commit", commit)
         compact(storage)
-        commit(storage, generation)
+        return commit(storage, generation)
 
     monkeypatch.setattr(module, "_commit", overtaken)
     with pytest.raises(InputError, match="another compaction"):
@@ -169,33 +169,6 @@ def test_any_order(tmp_path_factory, actions):
         expected = [f"run{number}" for number in sorted(there)]
         assert _runs(storage) == expected
         assert Dataset(storage.place).history("elapsed")["run_id"].to_list() == expected
-
-
-@pytest.mark.parametrize("scheme", ["file", "memory"])
-def test_object_stores(tmp_path, scheme):
-    """Through fsspec a data set is what it is in a folder; a file is created once, and never
-    replaced."""
-    pytest.importorskip("fsspec", reason="needs the fleet extra: fsspec")
-    place = f"{scheme}://{tmp_path}/data"
-    check_store(open_storage(place), place)
-
-
-def check_store(storage, place):
-    """What every storage must do."""
-    make_dataset(storage)
-    assert storage.create("generations/x.json", b"1")
-    assert not storage.create("generations/x.json", b"2")
-    assert storage.read("generations/x.json") == b"1"
-    with pytest.raises(FileNotFoundError):
-        storage.read("generations/none.json")
-    storage.remove(["generations/x.json", "generations/none.json"])
-    assert storage.names("generations") == []
-    filled(storage, [addition(number) for number in range(4)], batch=2)
-    remove(storage, selected(storage, ["run2"]))
-    for _ in range(2):
-        compact(storage, grace_s=0)
-        assert Dataset(place).runs()["run_id"].to_list() == ["run0", "run1", "run3"]
-        assert len(Dataset(place).history("denoise.step")) == 3
 
 
 def test_files_say_what_the_page_says(storage):

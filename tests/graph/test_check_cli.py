@@ -180,17 +180,23 @@ def test_missing_data_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_findings_beside_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A profile of QNN whose nodes the model names: findings of a rule are in order of their time;
-    a node that the run does not have has none."""
+@pytest.mark.parametrize(
+    ("add", "mul"), [("/a/Add_2", "/b/Mul_token_7_2"), ("_a_Add", "_b_Mul")], ids=["ort", "qairt"]
+)
+def test_findings_beside_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], add: str, mul: str
+) -> None:
+    """A profile of QNN whose nodes the model names, as ONNX Runtime or Qualcomm's converter calls
+    them: findings of a rule are in order of their time; a node that the run does not have has
+    none."""
     made = graph("int64[2] x", "int64[2] y", "a = Add(x, x) b = Mul(a, a) y = Sub(b, b)")
     for one, name in zip(made.graph.node, ("/a/Add", "/b/Mul", "/c/Sub"), strict=True):
         one.name = name
     model = save(made, tmp_path)
     rows = [
         "0,EXECUTE,4,COUNT,BACKEND,ROOT,Number of HVX threads used",
-        "0,NODE,10,CYCLES,BACKEND,SUB-EVENT,/a/Add_2:OpId_1 (cycles)",
-        "0,NODE,30,CYCLES,BACKEND,SUB-EVENT,/b/Mul_token_7_2:OpId_2 (cycles)",
+        f"0,NODE,10,CYCLES,BACKEND,SUB-EVENT,{add}:OpId_1 (cycles)",
+        f"0,NODE,30,CYCLES,BACKEND,SUB-EVENT,{mul}:OpId_2 (cycles)",
         "0,BACKEND,400,US,BACKEND,ROOT,Accelerator (execute) time",
         "0,EXECUTE,900,US,BACKEND,ROOT,QNN (execute) time",
     ]

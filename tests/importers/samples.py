@@ -115,7 +115,7 @@ def measured(path: Path) -> dict:
             if importer is None:
                 return {"refused": "no importer reads it"}
             begun = time.process_time()
-            bundle = import_trace(path, Path(folder), options=_options(path))
+            bundle = import_trace(path, Path(folder), options=options_of(path))
         except InputError as error:
             return {"refused": f"refused: {_without_path(str(error), path)}"}
         seconds = time.process_time() - begun
@@ -132,7 +132,7 @@ def measured(path: Path) -> dict:
         }
 
 
-def _options(path: Path) -> dict[str, str]:
+def options_of(path: Path) -> dict[str, str]:
     """What is chosen of a sample that holds more than a run."""
     name = str(path.relative_to(CORPUS))
     return next((given for begin, given in _OPTIONS.items() if name.startswith(begin)), {})

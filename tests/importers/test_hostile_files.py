@@ -182,6 +182,42 @@ def _sglang(folder, names=("DenoisingStage",)):
     return path
 
 
+def _vllm_omni(folder, names=("diffusion",)):
+    plain = [name.replace("\n", " ").replace("|", " ") for name in names]
+    columns = [f"{n}:{name}" for n, name in enumerate(plain)]
+    rows = [f"{' '.join(_SECRETS)} {_COMMAND_LINE}", "[StageRequestStats [request_id=alice]]"]
+    rows += [f"| Field | {' | '.join(columns)} |"]
+    rows += [f"| stage_gen_time_ms | {' | '.join(['30.000'] * len(columns))} |"]
+    path = folder / "made.log"
+    path.write_text("\n".join(rows), encoding="utf-8")
+    return path
+
+
+def _diffusers_csv(folder, names=("UNet2DConditionModel",)):
+    path = folder / "made.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("scenario", "model_cls", "time_plain_s", "host", "command"))
+        for name in names:
+            rows.writerow((name, name, 0.5, " ".join(_SECRETS), _COMMAND_LINE))
+    return path
+
+
+def _aihub(folder, names=("unet",)):
+    told = {"job_id": " ".join(_SECRETS), "command": _COMMAND_LINE, "job_status": "Passed"}
+    measured = {**told, "inference_time_milliseconds": 5.0, "primary_compute_unit": "NPU"}
+    components = {name: {"performance_metrics": {"Phone": {"qnn": measured}}} for name in names}
+    lines = ["precisions:", "  w8a16:", "    components:"]
+    for name, one in components.items():
+        lines.append(f"      {json.dumps(name)}:")
+        lines += ["        performance_metrics:", "          Phone:", "            qnn:"]
+        values = one["performance_metrics"]["Phone"]["qnn"]
+        lines += [f"              {key}: {json.dumps(value)}" for key, value in values.items()]
+    path = folder / "made.yaml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
 FILES = {
     "nsys": _nsys,
     "onnxruntime": _onnxruntime,
@@ -195,6 +231,9 @@ FILES = {
     "qnn": _qnn,
     "triton": _triton,
     "sglang": _sglang,
+    "vllm_omni": _vllm_omni,
+    "diffusers_csv": _diffusers_csv,
+    "aihub": _aihub,
 }
 
 

@@ -51,13 +51,15 @@ def _which_submodule(analysis: Analysis) -> Iterator[str]:
 
 
 def _idle_and_why(analysis: Analysis) -> Iterator[str]:
-    waits = dict(analysis.idle.select("device", "launch_ns").iter_rows())
+    told = pl.col("launch_ns").gt(0) | pl.col("unknown_cause_ns").eq(0)
+    waits = dict(analysis.idle.filter(told).select("device", "launch_ns").iter_rows())
     total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
     for device, share in analysis.devices.select("device", "idle_share").iter_rows():
         if share is not None:
             yield device
             yield f"busy {percent(1 - share)}, idle {percent(share)}"
-            yield f"launch-bound {percent(waits[device] / total)}"
+            if device in waits:
+                yield f"launch-bound {percent(waits[device] / total)}"
 
 
 def _largest_product(analysis: Analysis) -> Iterator[str]:

@@ -20,7 +20,7 @@ from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import report_of
-from tests.runs import Command, make_call, make_run, tiny_run, why
+from tests.runs import Command, make_call, make_run, make_span, tiny_run, why
 
 _SAMPLES = Path(__file__).parents[2] / "sample_traces"
 *_, _GO_ON = QUESTIONS  # a page has its contents for that
@@ -44,7 +44,7 @@ def test_the_first_screen_has_what_the_terminal_opens_with(generated):
     for check in opening.checks:
         assert words(f"{check.label} {check.value}") in header["bookkeeping"]
     for advice in opening.advice:
-        assert words(f"{advice.title} {advice.gain}") in header["gains"]
+        assert words(f"{advice.title} gain {advice.gain}") in header["gains"]
         assert words(advice.change) in header["gains"]
     shapes = shapes_json(opening)["values"]
     assert (
@@ -122,6 +122,31 @@ def test_a_device_without_calls_has_the_stretches_of_their_commands():
     (second,) = [d for d in strip_json(timeline)["devices"] if d["device"] == "cuda:1"]
     assert (second["start"], second["duration"]) == ([20], [60])
     assert timeline.document["strings"][second["submodule"][0]] == "unet"
+
+
+def test_work_of_no_call_is_drawn_where_no_call_is():
+    """What a GPU executed before, between and after its calls has stretches of its own; what lies
+    in a call, or is shorter than a thousandth of the run, has none."""
+    calls = [
+        make_call(n, "unet", at, at + 2000, device="cuda:0") for n, at in ((0, 5000), (1, 8000))
+    ]
+    times = [(0, 1500), (1502, 3000), (5500, 6000), (6900, 7400), (7700, 7701), (10_000, 12_000)]
+    commands = [
+        Command(-1, "cuda:0", "s", "compute", "k", start, end - start) for start, end in times
+    ]
+    (device,) = strip_json(timeline_of(make_run(calls, commands)))["devices"]
+    assert device["start"] == [0, 5000, 7000, 8000, 10_000]
+    assert device["duration"] == [3000, 2000, 400, 2000, 2000]
+    assert device["submodule"].count(-1) == 3
+
+
+def test_the_strip_ends_where_what_it_draws_does():
+    """What the host did afterwards, such as writing the trace, leaves no empty half behind it."""
+    calls = [make_call(0, "unet", 0, 100, device="cuda:0")]
+    found = strip_json(
+        timeline_of(make_run(calls, spans=[make_span("profiler", "write", 100, 900)]))
+    )
+    assert found["span"] == 100
 
 
 def test_many_calls_are_few_rectangles():

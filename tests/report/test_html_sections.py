@@ -87,6 +87,18 @@ def test_the_contents_lead_to_every_section(everything):
     assert links == ["timeline", *sections(everything)]
 
 
+def test_the_contents_name_sections_as_their_headings_do(everything):
+    """Who follows a link finds the heading that it promised."""
+    headings = dict(
+        re.findall(
+            r'<section id="(\w+)".*?<h2[^>]*>(.*?)</h2>', english(everything.sections), re.DOTALL
+        )
+    )
+    names = dict(re.findall(r'<a href="#(\w+)">(.*?)</a>', english(everything.contents)))
+    assert len(headings) > 10
+    assert names == {"timeline": "Timeline", **headings}
+
+
 def test_every_table_of_the_analysis_is_shown(everything):
     """Whatever is found is on the page; `step_times` and
     `memory_timeline` are figures, `step_operators` a table of those that change."""
@@ -192,7 +204,9 @@ def test_findings_stand_in_the_order_given():
     page = page_of(replace(analyze(tiny_run()), findings=given), EPOCH)
     assert re.findall(r'data-rule="(\w+)"', page.sections) == ["worst", "other"]
     assert "2 findings, worst first." in page.sections.replace("\N{NO-BREAK SPACE}", " ")
-    assert '<a href="#time">Time</a><a href="#findings">Findings</a>' in english(page.contents)
+    assert '<a href="#time">Stages and steps</a><a href="#findings">Findings</a>' in english(
+        page.contents
+    )
 
 
 def test_columns_that_say_nothing_are_left_out():
@@ -210,7 +224,7 @@ def test_columns_that_say_nothing_are_left_out():
 def test_parts_stand_beside_each_other_in_one_row():
     """A part marked so shares a row with the one before it; texts are escaped."""
     parts = (Part("<one>"), Part("two", beside=True), Part("three", lead="a & b", notes=("c",)))
-    text = sections_html([Section("key", "Title", "Name", parts)], {})
+    text = sections_html([Section("key", "Title", parts)], {})
     row, last = text.split("</div></div>")
     assert row.endswith(
         '<div class="pair"><div class="part"><h3>&lt;one&gt;</h3></div>'

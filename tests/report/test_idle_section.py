@@ -7,7 +7,7 @@ from tests.analysis.test_device_transitions import ISLAND
 from tests.report.rendered import part_lines, printed, report_of, section_lines
 from tests.runs import Command, make_call, make_run, tiny_run
 
-_TITLE = "Idle time and critical path"
+_TITLE = "Idle time"
 _WAITED = "What devices waited for, whole run"
 
 

@@ -30,7 +30,7 @@ def test_the_terminal_says_that_they_overlapped():
     assert text.startswith("2 pipeline calls, 2 steps in 130 ns (200 ns in sum): 38 % d, 5.0 % t;")
     sentence = (
         "2 of 2 pipeline calls ran at the same time as another: "
-        "130 ns passed, 200 ns in sum; times and shares are of the sum."
+        "130 ns of wall time, 200 ns in sum, to which times and shares refer."
     )
     assert sentence in " ".join(text.split())
     header, *rows = part_lines(text, "Pipeline calls")[:3]
@@ -66,7 +66,7 @@ def test_a_run_that_does_not_tell_is_said_to_be_so():
     sentence = at_once(analyze(make_run((), (), spans)).accounting)
     assert sentence == (
         "2 of 2 pipeline calls ran at the same time as another; "
-        "the run does not tell what belongs to which: they are taken for one"
+        "the run does not say what belongs to which, so they count as one"
     )
 
 
@@ -85,7 +85,7 @@ def test_the_page_says_that_they_overlapped():
     """In the sentence of the accounting, and in the key figure."""
     run = two_at_once()
     analysis = analyze(run)
-    assert "130\N{NO-BREAK SPACE}ns passed, 200\N{NO-BREAK SPACE}ns in sum" in html_page(
+    assert "130\N{NO-BREAK SPACE}ns of wall time, 200\N{NO-BREAK SPACE}ns in sum" in html_page(
         run, analysis
     )
     assert "2 at the same time" in key_facts(analysis, 130)[0].note

@@ -75,7 +75,7 @@ def test_sd35_says_what_of_each_step_is_launch_bound(sd35):
         finding for finding in analysis.findings if finding.rule in ("host_bound", "idle_gaps")
     ]
     assert [finding.rule for finding in about] == ["host_bound"]
-    assert "rocm:2 waits for the host in its calls for 38 % of the time: 90.8 ms to" in text
+    assert "rocm:2 waits for the host to launch work for 38 % of the time: 90.8 ms to" in text
 
 
 def test_sd35_lists_what_the_host_did_in_the_gaps_at_the_steps(sd35):

@@ -94,7 +94,7 @@ def test_a_run_without_shapes_has_no_roofline():
 @pytest.mark.parametrize("width", [20, 60, 80, 120])
 def test_fits_the_width(width):
     """No line is wider than the terminal."""
-    lines = section_lines(printed(_analysis(), width), "Operators, roles and roofline")
+    lines = section_lines(printed(_analysis(), width), "Operators and roofline")
     assert max(map(len, lines), default=0) <= width
 
 

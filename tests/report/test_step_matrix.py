@@ -43,7 +43,7 @@ def test_equal_blocks_are_one_row_unless_told_otherwise():
     folded = shown_matrix(analysis)
     assert folded.names[2:] == ["blocks.*.attn"]
     assert folded.time[2].tolist() == [40, 50]
-    assert "1 operation (equal blocks folded)" in folded.sentence
+    assert "1 operation (equal blocks aggregated)" in folded.sentence
     single = shown_matrix(analysis, patterns=False)
     assert single.names[2:] == ["blocks.1.attn", "blocks.0.attn"]
     assert "2 operators" in single.sentence

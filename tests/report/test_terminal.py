@@ -100,7 +100,7 @@ def test_steps_have_statistics_and_a_sparkline():
 def test_steps_by_calls_say_so():
     """Without step spans the durations mean something else."""
     text = " ".join(_text(make_run(TINY_CALLS)).split())
-    assert "calls tell which there are" in text
+    assert "calls define the steps" in text
 
 
 def test_operators_and_host_work():

@@ -106,6 +106,6 @@ def test_narrow_terminal_and_hostile_names():
 def test_section_follows_the_time():
     """It comes before operators and devices."""
     text = printed(analyze(tiny_run()), 120)
-    places = [text.index(name) for name in ("\nWhere the time went", "\nFindings", "\nDevices")]
+    places = [text.index(name) for name in ("\nStages and steps", "\nFindings", "\nDevices")]
     assert places == sorted(places)
     assert len(RULES) > 12

@@ -40,7 +40,7 @@ def test_what_is_lacking_is_said_once(code):
     capabilities are there."""
     section, sentence = CONSEQUENCES[code]
     there = {*CONSEQUENCES} - {code}
-    lacking = f"Rules cannot look at what the trace lacks: {FINDINGS[code]}."
+    lacking = f"Some rules could not be checked, because the trace lacks: {FINDINGS[code]}."
     found = _said(_on("cuda:0", *there, producer="toy"))
     assert found == {section: [sentence], "findings": [lacking]}
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from profiler.analysis.comparison.paths import module_path
 from profiler.analysis.distinct_commands import kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.roles.places import module_path
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.table.columns import CALLS, COMMANDS, Column, schema

@@ -19,13 +19,13 @@ from profiler.analysis.comparison.inferences import (
     whole_calls,
     with_layers,
 )
-from profiler.analysis.comparison.paths import module_path
 from profiler.analysis.comparison.sorts import sort_by_kernel, sort_by_operator
 from profiler.analysis.comparison.timeline import Timeline, timeline_of
 from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.first_calls import unsteady_calls
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.roles.places import module_path
 from profiler.analysis.steps.step_table import step_table
 from profiler.analysis.submodules.calls import MEASURING_CALLS, overhead_ratios
 from profiler.events import NO_PIPELINE, NO_STEP

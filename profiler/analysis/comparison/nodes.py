@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from profiler.analysis.comparison.inferences import AVERAGED
 from profiler.grammars.tensorrt import EngineLayer, engine_layer
 
-__all__ = ["Group", "TimedLayer", "node_groups", "nodes_of"]
+__all__ = ["Group", "TimedLayer", "converted_name", "node_groups", "nodes_of"]
 
 _FUSED = re.compile(
     r"(?:/\w*Fusion\w*/?|/WithoutBiases|_(?:nchwc|nhwc|quant|quantized|token_\d+))$"
 )
+_NO_WORD = re.compile(r"[^A-Za-z0-9_]")
 _OUTPUT = re.compile(r"(?:_output_\d+|:\d+)$")
 _MODULE = "/"  # what our own capture puts between a module and a node's name
 
@@ -78,6 +79,11 @@ def nodes_of(layer: str, producer: str) -> tuple[str, ...]:
     return _read(layer, producer).nodes
 
 
+def converted_name(node: str) -> str:
+    """What Qualcomm's converter calls a node: `/a/MatMul_3` → `_a_MatMul_3`."""
+    return _NO_WORD.sub("_", node)
+
+
 def _read(name: str, producer: str) -> EngineLayer:
     if producer == AVERAGED:
         return engine_layer(name)
@@ -86,12 +92,14 @@ def _read(name: str, producer: str) -> EngineLayer:
 
 def _node_names(name: str) -> Iterator[str]:
     """What a node of ONNX Runtime may have been called in the model: by its name, without what
-    fusions and layouts appended, by the node whose output it writes, behind the path of its
-    module."""
+    fusions and layouts appended, by the node whose output it writes, as Qualcomm's converter calls
+    it, behind the path of its module."""
     yield name
     bare = _FUSED.sub("", name)
     yield bare
     yield _OUTPUT.sub("", bare)
+    if bare.startswith(_MODULE):
+        yield converted_name(bare)
     module, _, last = bare.rpartition(_MODULE)
     if module and not bare.startswith(_MODULE):
         yield last

@@ -6,24 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from profiler.grammars.names import parse_name
+__all__ = ["class_paths", "nearest_common", "pattern"]
 
-__all__ = ["class_paths", "module_path", "nearest_common", "pattern"]
-
-_NO_PATH = re.compile(r"::|^triton_|[ (<]")
 _NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])")
 _NOT_CALLED = frozenset(("ModuleList", "ModuleDict", "ParameterList", "ParameterDict"))
-_DEEPEST = 64  # modules in one another; a foreign trace may hold any text
-
-
-def module_path(layer: str, root: str = "") -> str:
-    """The dotted path of the module that a layer lies in, "" for the submodule itself, whose class
-    is `root`, and where the layer names none."""
-    parsed = parse_name(layer)
-    path = parsed.module_path if parsed is not None else layer
-    if path == root or _NO_PATH.search(path) or path.count(".") > _DEEPEST:
-        return ""
-    return path
 
 
 def class_paths(modules: Mapping[str, str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ import polars as pl
 from profiler.analysis.comparison.columns import STRETCHES, TIMED_CALLS
 from profiler.analysis.distinct_commands import Kinds
 from profiler.table.batches import Codes
-from profiler.table.columns import schema
+from profiler.table.columns import empty, schema
 from profiler.table.run import Run
 
 __all__ = ["Timeline", "timeline_of"]
@@ -61,7 +61,7 @@ def timeline_of(
     kept = kept.drop_nulls(["begin_ns", "end_ns"]).sort("begin_ns", "row", maintain_order=True)
     begin, end = kept["begin_ns"].min(), kept["end_ns"].max()
     if not isinstance(begin, int) or not isinstance(end, int):
-        return Timeline(run.run_id, -1, 0, _empty(TIMED_CALLS), _empty(STRETCHES))
+        return Timeline(run.run_id, -1, 0, empty(TIMED_CALLS), empty(STRETCHES))
     calls = kept.with_columns(
         start_ns=pl.col("begin_ns") - begin, elapsed_ns=pl.col("end_ns") - pl.col("begin_ns")
     )
@@ -73,10 +73,6 @@ def timeline_of(
         calls.select(pl.col(name).cast(dtype) for name, dtype in schema(TIMED_CALLS).items()),
         stretches,
     )
-
-
-def _empty(columns: tuple[object, ...]) -> pl.DataFrame:
-    return pl.DataFrame(schema=schema(columns))  # type: ignore[arg-type]
 
 
 def _representative(timed: pl.DataFrame) -> int | None:

@@ -233,7 +233,12 @@ REDUNDANT_WORK: tuple[Column, ...] = (
     Column("calls", _INT64, "", "calls in which they ran", importance=3),
     Column("minimum_executions", _INT64, "", "calls in which they would have to run", importance=4),
     Column("total_ns", _INT64, "ns", "their device time", importance=3),
-    Column("saved_ns", _INT64, "ns", "hoisting saves: median execution * those not needed"),
+    Column(
+        "saved_ns",
+        _INT64,
+        "ns",
+        "what hoisting saves: median execution * executions beyond the minimum",
+    ),
     Column(
         "estimated",
         _FLAG,

@@ -1,4 +1,4 @@
-"""What guidance costs: calls that are there only because of it.
+"""The cost of classifier-free guidance: calls that are there only because of it.
 
 Classifier-free guidance runs the denoiser a second time a step, for the negative prompt: as a call
 of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs is what the

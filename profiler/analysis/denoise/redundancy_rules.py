@@ -26,6 +26,7 @@ from msgspec import Struct
 from profiler.analysis.denoise.codes import Over, RedundancyEvidence, RedundancyKind
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roles.operations import Sort, operation_of, word_of
+from profiler.analysis.roles.tensors import only_vectors
 from profiler.analysis.work.shapes import Shapes, Tensor, parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.notes import Note
@@ -198,15 +199,9 @@ def _is_position_table(row: _Row) -> bool:
     if row.block is not None:
         return False
     named = bool(_POSITION.search(row.path))
-    if row.role == "rope":
-        return named or _takes_no_tokens(row.shapes)
+    if row.role == "rope":  # positions times frequencies; turning queries and keys has it, too
+        return named or only_vectors(row.shapes)
     return named and word_of(row.op_type) == "slice"
-
-
-def _takes_no_tokens(shapes: Shapes | None) -> bool:
-    """Whether only vectors and matrices go in, as far as known: positions times frequencies.
-    Turning queries and keys, [b,h,n,d] or [b,n,h,d], has the role of rotary positions, too."""
-    return shapes is not None and all(len(tensor.dims) <= 2 for tensor in shapes.inputs)
 
 
 def _is_shape_arithmetic(row: _Row) -> bool:

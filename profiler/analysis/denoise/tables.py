@@ -106,19 +106,19 @@ TABLES = (
         section="guidance",
         columns=GUIDANCE,
         make=_guidance,
-        title="What guidance costs",
+        title="Cost of classifier-free guidance",
         about="What classifier-free guidance, the negative prompt and skip-layer guidance cost, "
         "submodule by submodule. [steps.md](steps.md) says more.",
         reads=("branches", "calls", "submodules"),
     ),
     Table(
         name="redundant_work",
-        row="one group of operators that is computed again",
+        row="one group of operators that is recomputed although its inputs are the same",
         section="guidance",
         columns=REDUNDANT_WORK,
         make=lambda of: _redundant_work(of).table,
         title="Computed again",
-        about="What hoisting them would save, most first. [steps.md](steps.md#computed-again) has "
+        about="What hoisting them would save, most first. [steps.md](steps.md#redundant-work) has "
         "the rules.",
         rank=("-saved_ns",),
     ),

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis import host_side
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
@@ -18,7 +17,7 @@ __all__ = [
     "accelerators",
     "calls_of",
     "end_to_end_ns",
-    "host_unseen",
+    "of_server",
     "scaled",
     "share",
     "unaligned",
@@ -51,10 +50,9 @@ def unaligned(analysis: Analysis) -> bool:
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
 
 
-def host_unseen(analysis: Analysis) -> bool:
-    """Whether a foreign trace has neither launches nor anything else of the host: why a device
-    waited in a call is then not known."""
-    return host_side.host_unseen(analysis.inputs.run)
+def of_server(analysis: Analysis) -> bool:
+    """Whether devices are the models of a server, which tells of no hardware."""
+    return "requests" in analysis.inputs.run.info.capabilities
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

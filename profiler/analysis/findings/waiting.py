@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.findings.codes import Recorded
@@ -13,7 +15,7 @@ from profiler.analysis.findings.measures import (
     accelerators,
     calls_of,
     end_to_end_ns,
-    host_unseen,
+    of_server,
     share,
     unaligned,
 )
@@ -35,6 +37,7 @@ _IDLE_DEVICE = 0.1  # of the run
 _IN_CALLS = ("launch_ns", "queue_ns", "sync_ns")
 _WAITS = {  # by column of the idle table
     "launch_ns": WaitCause.LAUNCH,
+    "unknown_cause_ns": WaitCause.UNRECORDED,
     "sync_ns": WaitCause.SYNC,
     "queue_ns": WaitCause.QUEUE,
     "host_ns": WaitCause.HOST,
@@ -46,8 +49,8 @@ _WAITS = {  # by column of the idle table
 def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """A device waits for the host to launch its next command, within calls. Silent where clocks of
     devices are not aligned (when the host had called is not known on its clock), and where nothing
-    of the host was recorded."""
-    if unaligned(analysis) or host_unseen(analysis):
+    of the host was recorded. Commands whose launch was not recorded do not count."""
+    if unaligned(analysis):
         return ()
     total = end_to_end_ns(analysis)
     found = []
@@ -78,18 +81,16 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
 
 def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
     """A device is idle for over 100 µs at a time, and why it waits most. Silent where that is
-    what `host_bound` says, and where clocks of devices are not aligned: how far apart their calls
-    were is not known."""
-    if unaligned(analysis):
+    what `host_bound` says, where clocks of devices are not aligned: how far apart their calls were
+    is not known, and where devices are models of a server: an idle one keeps no hardware."""
+    if unaligned(analysis) or of_server(analysis):
         return ()
-    total, unseen = end_to_end_ns(analysis), host_unseen(analysis)
+    total = end_to_end_ns(analysis)
     found = []
     for row in accelerators(analysis).to_dicts():
         length = row["long_gap_ns"]
         largest = max(_WAITS, key=lambda name: row[name])
-        unknown = unseen and largest in _IN_CALLS
-        launching = largest == "launch_ns" and not unknown
-        told = launching and share(row["launch_ns"], total) >= _HOST_WAIT
+        told = largest == "launch_ns" and share(row["launch_ns"], total) >= _HOST_WAIT
         if told or share(length, total) < _GAPS:
             continue
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
@@ -100,8 +101,9 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
                 evidence={
                     **_gaps(row),
                     "gap_share": share(length, total),
-                    "cause": WaitCause.UNRECORDED if unknown else _WAITS[largest],
+                    "cause": _WAITS[largest],
                     "waits_most_ns": row[largest],
+                    **_unrecorded(analysis, row),
                 },
                 where=where or Where(device=row["device"]),
                 cost_ns=length,
@@ -138,8 +140,9 @@ def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
 
 def idle_device(analysis: Analysis) -> Finding | None:
     """One device works for most of the run, another one like it hardly ever. Silent where clocks of
-    devices are not aligned: how long the run took is not known."""
-    if unaligned(analysis):
+    devices are not aligned: how long the run took is not known, and where devices are models of a
+    server."""
+    if unaligned(analysis) or of_server(analysis):
         return None
     wall = analysis.accounting.wall_ns or end_to_end_ns(analysis)
     used = {
@@ -177,6 +180,25 @@ def _gaps(row: Mapping[str, int]) -> dict[str, int]:
     """The long gaps of a row of the idle table; nothing without any."""
     gaps, length = row["long_gaps"], row["long_gap_ns"]
     return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
+
+
+def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
+    """How much of a device's waiting nothing tells the cause of, and how many of its commands were
+    recorded without their launch; nothing where it knows them all."""
+    if not row["unknown_cause_ns"]:
+        return {}
+    run = analysis.inputs.run
+    launched = np.zeros(len(run.commands), dtype=np.bool_)
+    launched[run.flows["target"].to_numpy()] = True
+    own = run.commands.select(
+        (pl.col("device") == row["device"]) & ~pl.col("category").is_in(["host", "sync"])
+    )
+    here = own.to_series().fill_null(value=False).to_numpy()
+    return {
+        "unrecorded_share": share(row["unknown_cause_ns"], sum(row[name] for name in _WAITS)),
+        "commands": int(here.sum()),
+        "unrecorded_launches": int((here & ~launched).sum()),
+    }
 
 
 def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:

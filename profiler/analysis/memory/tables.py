@@ -32,8 +32,8 @@ TABLES = (
         section="memory",
         columns=MEMORY,
         make=lambda of: _memory(of).holders,
-        title="Who held it at the peak",
-        about="Who held it at the peak, and a row without submodule for the rest. "
+        title="What held memory at the peak",
+        about="What held memory at the peak, and a row without submodule for the rest. "
         "[memory.md](memory.md) says more.",
     ),
     Table(

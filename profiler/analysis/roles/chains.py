@@ -44,6 +44,9 @@ _LETTERS = {
     "_softmax": "S",
     "_safe_softmax": "S",
     "bias_softmax": "S",
+    "soft_max": "S",
+    "cuda_soft_max": "S",  # TensorRT's
+    "q_linear_softmax": "S",
 }
 _BY_SORT = {Sort.MATMUL: "M", Sort.LAYOUT: ".", Sort.REORDER: ".", Sort.IDENTITY: "."}
 

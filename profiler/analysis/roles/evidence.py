@@ -18,11 +18,13 @@ ROLE_BY = ("producer", "category", "op_type", "class", "path", "chain", "shapes"
 class Evidence(Struct, frozen=True):
     """What is known of one kind.
 
-    `rotates` is whether its attention module turns queries and keys by position, `projected`
-    whether the command runs after that module's output projection, `negated` directly after a
-    negation. `attends` is False where the submodule convolves and nothing of it attends: what sizes
-    of products say of a transformer does not hold there. `concludes` is whether it is a softmax
-    that no product follows, as those of a classifier.
+    `kernel` is the function that its first command ran, "" where nobody tells. `rotates` is whether
+    its attention module turns queries and keys by position, `projected` whether the command runs
+    after that module's output projection, `negated` directly after a negation. `attends` is whether
+    its submodule has a fused attention, or a softmax of the size of a product's scores: of what is
+    no transformer sizes of products say nothing. `weighs` is whether it may be one of these
+    products. `concludes` is whether it is a softmax that no product follows, as those of a
+    classifier. `updates` is whether it runs in an optimizer's pass.
     """
 
     op_type: str
@@ -34,8 +36,11 @@ class Evidence(Struct, frozen=True):
     rotates: bool = False
     projected: bool = False
     negated: bool = False
-    attends: bool = True
+    attends: bool = False
     concludes: bool = False
+    weighs: bool = False
+    updates: bool = False
+    kernel: str = ""
 
 
 class Decision(Struct, frozen=True):

@@ -124,10 +124,13 @@ def _arithmetic_alone(fused: FusedKernel) -> str:
 
 
 def of_kernel(found: Evidence) -> Decision | None:
-    """A library's kernel, where its name is all that is known; sizes of a product tell more."""
+    """A library's kernel, where its name is all that is known, or what launched it says nothing;
+    sizes of a product tell more."""
     if found.operation.sort is not Sort.UNKNOWN:
         return None
     kernel = library_kernel(found.op_type)
+    if kernel is None and found.kernel:
+        kernel = library_kernel(found.kernel)
     if kernel is None or kernel.role == "other":
         return None
     role = kernel.role

@@ -7,7 +7,7 @@ Works on kinds in plain Python; what concerns commands is one gather (`Kinds.spr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +18,13 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roles.chains import after_negation, chained_kinds, concluding_softmaxes
 from profiler.analysis.roles.evidence import ROLE_BY, Decision, Evidence
 from profiler.analysis.roles.kernel_rules import role_of_name
+from profiler.analysis.roles.kernels import fused_kernel
 from profiler.analysis.roles.operations import Operation, Sort, operation_of
 from profiler.analysis.roles.places import Place, Places, Purpose
 from profiler.analysis.roles.rules import decide
 from profiler.analysis.roles.streams import StreamKind, streams_of
-from profiler.analysis.roles.tensors import only_integers, turns, two_activations
-from profiler.analysis.work.shapes import parse_shapes
+from profiler.analysis.roles.tensors import only_integers, turns, two_activations, weighs
+from profiler.analysis.work.shapes import Shapes, parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.table.batches import Codes, counts, is_sorted
 from profiler.table.columns import ROLE
@@ -48,6 +49,7 @@ outside of blocks; `role_by` where nothing decided (`other`)."""
 
 _LONGEST = 10_000  # commands of a representative call that chains are looked for in
 _PRODUCTS = (Sort.MATMUL, Sort.CONVOLUTION)
+_OPTIMIZER = "optimizer"  # what importers call that pass of a training step
 _MARKS = frozenset(("neg", "view_as_complex"))
 
 
@@ -60,6 +62,7 @@ class _Row(NamedTuple):
     op_type: str | None
     category: str
     shapes: str | None
+    kernel: str | None
     total_ns: int
 
 
@@ -200,17 +203,25 @@ class _Submodule:
             n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
         }
         self._negated = after_negation(order, self._operations)
-        counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
-        self._chained = chained_kinds([n for n in order if n not in counting], self._operations)
         attention = {n: _attention_path(place) for n, place in self._places.items()}
         self._attention = attention
+        softmaxes = {n: self._softmax(n) for n in rows}
+        gates = {n for n, shapes in softmaxes.items() if shapes and self._is_gate(shapes)}
+        counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
+        chained = [n for n in order if n not in counting and n not in gates]
+        self._chained = chained_kinds(chained, self._operations)
         self._rotating = frozenset(
             path for n, path in attention.items() if path and self._marks_rotation(n)
         )
         self._projected = self._after_projection(order)
         concluding = concluding_softmaxes(order, self._operations)
-        self._concluding = {n for n in concluding if not attention[n]}
-        self._attends = not self._convolves() or any(map(self._attention_in, rows))
+        self._concluding = {n for n in concluding if not attention[n]} | gates
+        attending = [softmaxes[n] for n in rows if self._attention_in(n)]
+        self._weighing = self._products_of([*filter(None, attending)])
+        sizeless = any(shapes is None for shapes in attending)
+        self._attends = bool(self._weighing) or sizeless
+        if sizeless:  # of a fused attention, or of a softmax whose size nobody knows
+            self._weighing = self._products_of(None)
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
@@ -227,26 +238,53 @@ class _Submodule:
             projected=number in self._projected,
             attends=self._attends,
             concludes=number in self._concluding,
+            weighs=number in self._weighing,
+            updates=_OPTIMIZER in (row.submodule, row.place.partition(".")[0]),
+            kernel=row.kernel or "",
         )
 
-    def _convolves(self) -> bool:
-        return any(one.sort is Sort.CONVOLUTION for one in self._operations.values())
-
     def _attention_in(self, number: int) -> bool:
-        """Whether a kind is of an attention: by its name, its place, or as a product of two batches
-        of matrices."""
+        """Whether a kind shows that the submodule attends: a fused attention or the softmax of one,
+        by its name, by what torch.compile fused it with, or by its place."""
         operation = self._operations[number]
         if number in self._concluding:
             return False
         if operation.sort is Sort.ATTENTION or self._attention[number]:
             return True
-        if operation.sort is Sort.MATMUL:
+        if operation.sort is not Sort.UNKNOWN:
+            return False
+        name = self._rows[number].op_type or ""
+        fused = fused_kernel(name)
+        if fused is not None:
+            return Sort.ATTENTION in fused.sorts | fused.after
+        return role_of_name(name) == "attention"
+
+    def _softmax(self, number: int) -> Shapes | None:
+        """The shapes of a softmax outside of attention modules, None for anything else."""
+        plain = "softmax" in (self._rows[number].op_type or "").lower()
+        if not plain or self._attention[number] or fused_kernel(self._rows[number].op_type or ""):
+            return None
+        shapes = parse_shapes(self._rows[number].shapes)
+        return shapes if shapes is not None and shapes.inputs else None
+
+    def _is_gate(self, softmax: Shapes) -> bool:
+        """Whether a softmax is of vectors that no product made, as a router's or a gate's."""
+        vectors = all(len(tensor.dims) <= 2 for tensor in softmax.inputs)
+        return vectors and not self._products_of([softmax])
+
+    def _products_of(self, softmaxes: Sequence[Shapes] | None) -> frozenset[int]:
+        """The products of two batches of matrices that one of the softmaxes may be of, all of them
+        where these are not given."""
+        found = set()
+        for number, operation in self._operations.items():
+            if operation.sort is not Sort.MATMUL:
+                continue
             shapes = parse_shapes(self._rows[number].shapes)
-            return shapes is not None and two_activations(shapes)
-        return (
-            operation.sort is Sort.UNKNOWN
-            and role_of_name(self._rows[number].op_type or "") == "attention"
-        )
+            if shapes is None or not two_activations(shapes):
+                continue
+            if softmaxes is None or any(weighs(shapes, softmax) for softmax in softmaxes):
+                found.add(number)
+        return frozenset(found)
 
     def _marks_rotation(self, number: int) -> bool:
         """Operations that, in an attention, only rotary positions have."""

@@ -122,7 +122,7 @@ class Place(Struct, frozen=True):
 
 
 @lru_cache(maxsize=1 << 14)
-def module_path(layer: str, root: str) -> str:
+def module_path(layer: str, root: str = "") -> str:
     """The module path that a layer names, "" for the submodule itself, whose class is `root`, and
     where it has none: a word that no grammar knows is the path of a module directly in it."""
     parsed = parse_name(layer)

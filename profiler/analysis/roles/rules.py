@@ -34,7 +34,6 @@ from profiler.analysis.roles.tensors import (
     projection_of,
     same_dims,
     single_input,
-    two_activations,
 )
 from profiler.analysis.work.shapes import Shapes
 
@@ -91,7 +90,7 @@ def decide(found: Evidence) -> Decision | None:
         return of_fused(found, fused)
     if found.place.purpose is Purpose.ADAPTER:
         return Decision("adapter", found.place.by)
-    decision = _of_operation(found) or _of_place(found) or _of_chain(found)
+    decision = _of_update(found) or _of_operation(found) or _of_place(found) or _of_chain(found)
     return decision or _of_shapes(found) or of_kernel(found) or _last(found)
 
 
@@ -114,6 +113,13 @@ def _of_operation(found: Evidence) -> Decision | None:
     if sort is Sort.CONVOLUTION and found.place.purpose not in special:
         return Decision("convolution", "op_type")
     return None
+
+
+def _of_update(found: Evidence) -> Decision | None:
+    """Arithmetic of an optimizer's pass is its update; it makes neither residuals nor
+    modulations."""
+    arithmetic = found.operation.sort is Sort.ARITHMETIC and found.operation.word not in _FILLS
+    return Decision("optimizer", "path") if found.updates and arithmetic else None
 
 
 def _of_place(found: Evidence) -> Decision | None:
@@ -213,7 +219,7 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
     if word == "einsum" and len(shapes.inputs) == 1:
         role = "data_movement"
     elif found.operation.sort is Sort.MATMUL:
-        role = "attention" if two_activations(shapes) else ""
+        role = "attention" if found.weighs else ""
         role = role or (projection_of(shapes) if found.attends else "")
     elif word in ("add", "mul") and broadcasts(shapes):
         role = "modulation"

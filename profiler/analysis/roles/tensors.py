@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from profiler.analysis.work.shapes import Shapes
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "single_input",
     "turns",
     "two_activations",
+    "weighs",
 ]
 
 _VOCABULARY = 20_000  # from this width on a product may be of a language model's vocabulary
@@ -65,6 +68,20 @@ def in_groups(shapes: Shapes | None) -> bool:
 def two_activations(shapes: Shapes) -> bool:
     """Whether a product is of two batches of matrices: weights are a matrix."""
     return len(shapes.inputs) > 1 and all(len(tensor.dims) > 2 for tensor in shapes.inputs[:2])
+
+
+def weighs(product: Shapes, softmax: Shapes) -> bool:
+    """Whether a product of two batches of matrices may make the scores of a softmax, or weight by
+    them, forward or backward: one of its matrices has their size."""
+    left, right = (tensor.dims for tensor in product.inputs[:3][-2:])
+    if len(left) < 2 or len(right) < 2:
+        return False
+    batch = max(prod(left[:-2]), prod(right[:-2]))
+    scores = softmax.inputs[0]
+    return any(
+        batch * rows * columns == scores.size and scores.dims[-1:] in ((rows,), (columns,))
+        for rows, columns in (left[-2:], right[-2:], (left[-2], right[-1]), (left[-2], right[-2]))
+    )
 
 
 def only_integers(text: str | None) -> bool:

@@ -18,6 +18,7 @@ from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.published_profiles import published
 from profiler.errors import InputError
 from profiler.events import device_kind
+from profiler.json_text import json_text
 from profiler.trace.manifest_fields import Device
 
 __all__ = [
@@ -82,7 +83,7 @@ def profiles_text(profiles: Sequence[DeviceProfile]) -> str:
         }
         for profile in profiles
     ]
-    return json.dumps({"device_profiles": _FORMAT, "devices": entries}, indent=1) + "\n"
+    return json_text({"device_profiles": _FORMAT, "devices": entries}) + "\n"
 
 
 def find_profiles(source: Path) -> tuple[DeviceProfile, ...]:

@@ -72,7 +72,7 @@ STEPS: tuple[Column, ...] = (
         "busy_ns",
         _INT64,
         "ns",
-        "union of the step's commands that are not host",
+        "union of its kernels and copies: commands of every category but host and sync",
         label="device time",
         importance=3,
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.interval_groups import Grouped
 from profiler.analysis.pipelines import PipelineCalls, step_keys
@@ -19,6 +19,7 @@ from profiler.table.columns import schema
 from profiler.table.command_times import ends, positions
 from profiler.table.intervals import union_by
 from profiler.table.run import Run
+from profiler.table.tiles.launches import device_work
 
 __all__ = ["step_parts", "step_table"]
 
@@ -199,7 +200,7 @@ def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFra
 def _busy(
     run: Run, commands: CommandArrays, call_groups: Codes, pipelines: PipelineCalls, values: Times
 ) -> Times:
-    """Union of each step's commands of every category but host.
+    """Union of each step's commands of every category but host and sync: what devices worked.
 
     A command is in the step of its call, `call_groups` by row of `run.calls`, or in its own.
     """
@@ -207,5 +208,5 @@ def _busy(
     free = np.flatnonzero(commands.call < 0)
     of_pipeline = pipelines.number_of(run.commands, free)
     groups[free] = positions(step_keys(of_pipeline, commands.step[free]), values)
-    groups[(commands.step <= NO_STEP) | (commands.category == HOST)] = -1
+    groups[(commands.step <= NO_STEP) | ~device_work(commands.category)] = -1
     return union_by(commands.start, commands.end, groups, len(values))

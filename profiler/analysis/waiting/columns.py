@@ -36,13 +36,21 @@ IDLE: tuple[Column, ...] = (
         "span_ns - computing_ns - unrecorded_ns: idle_ns + data_ns + exposed_ns",
         importance=DATA_ONLY,
     ),
-    Column("idle_ns", _INT64, "ns", "nothing ran on it in its span: the sum of the next six"),
+    Column("idle_ns", _INT64, "ns", "nothing ran on it in its span: the sum of the next seven"),
     Column(
         "launch_ns",
         _INT64,
         "ns",
         "in tiles of its calls: the host launched too late, or had no more to launch",
         label="launch-bound",
+    ),
+    Column(
+        "unknown_cause_ns",
+        _INT64,
+        "ns",
+        "in tiles of its calls: nothing tells why, as the launch of what ended it was not recorded",
+        label="cause not recorded",
+        importance=1,
     ),
     Column(
         "sync_ns",

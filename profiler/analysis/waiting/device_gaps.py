@@ -16,13 +16,15 @@ from profiler.table.batches import Codes, Times, batches
 from profiler.table.tiles.device_axis import Busy
 from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["OUTSIDE", "PARTS", "DeviceGaps"]
+__all__ = ["OUTSIDE", "PARTS", "UNKNOWN_CAUSE", "DeviceGaps"]
 
 _Flags = npt.NDArray[np.bool_]
 _Within = Callable[[Stretches], Times]
 OUTSIDE = "outside"
+UNKNOWN_CAUSE = "unknown_cause"
 PARTS: tuple[str, ...] = (
     WaitCause.LAUNCH,
+    UNKNOWN_CAUSE,
     WaitCause.SYNC,
     WaitCause.QUEUE,
     WaitCause.OTHER_DEVICE,
@@ -37,7 +39,9 @@ class DeviceGaps(Struct, frozen=True, eq=False):
     """The k gaps of a device, in order; the first goes on before all time and the last behind it,
     of which what lies in its `span` counts. `launch` is the row of the command that launched what
     ends each, -1 where none is known, and `late` whether it did so too late, [k] each; both None
-    where no launch was recorded. `calls` are the rows of the calls that worked on the device, or
+    where no launch was recorded. `unknown` is whether nothing tells if the host was late: the
+    launch of what ends the gap was not recorded, where others were or nothing of the host was; [k],
+    None where that is so of no gap. `calls` are the rows of the calls that worked on the device, or
     have their tile there. `busy` is when it worked.
 
     What they are measured with: `elsewhere` is when another device, `own` when a call of its own,
@@ -56,6 +60,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
     busy: Busy
     launch: Codes | None
     late: _Flags | None
+    unknown: _Flags | None
     counted: Stretches
     elsewhere: Stretches
     tails: Stretches
@@ -96,8 +101,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         """What some gaps are put down to, int64 [len(PARTS), len(rows)], in ns: the columns add up
         to their lengths."""
         start, end = self.ranges(rows)
-        blocked, in_time = self.waits.holds(start), self._in_time(rows)
-        return self._parts(lambda cover: cover.within(start, end), end - start, blocked, in_time)
+        kind = self.waits.holds(start), self._in_time(rows), self._unknown(rows)
+        return self._parts(lambda cover: cover.within(start, end), end - start, *kind)
 
     def totals(self) -> dict[str, int]:
         """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
@@ -121,7 +126,14 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         sums[OUTSIDE] -= sums["profiler"]
         return sums
 
-    def _parts(self, within: _Within, length: Times, blocked: _Flags, in_time: _Flags) -> Times:
+    def _parts(
+        self,
+        within: _Within,
+        length: Times,
+        blocked: _Flags,
+        in_time: _Flags,
+        unknown: _Flags,
+    ) -> Times:
         """The parts of gaps by how much of them lies `within` a cover, [len(PARTS), k]."""
         borders = (self.elsewhere, self.tails, self.own, self.others, self.counted)
         elsewhere, tails, own, others, counted = map(within, borders)
@@ -131,8 +143,9 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         unrecorded = within(self.unrecorded)
         found: Times = np.stack(
             (
-                np.where(blocked, 0, launch),
-                np.where(blocked, launch + host, 0),
+                np.where(blocked | unknown, 0, launch),
+                np.where(unknown, launch, 0),
+                np.where(blocked, np.where(unknown, 0, launch) + host, 0),
                 queue,
                 elsewhere + others - own,
                 np.where(blocked, 0, host),
@@ -152,19 +165,21 @@ class DeviceGaps(Struct, frozen=True, eq=False):
 
         return overlap
 
-    def _kinds(self) -> Iterator[tuple[tuple[_Flags, _Flags], Stretches]]:
-        """The gaps by whether the host was blocked when each began, and whether what ended it had
-        been launched in time, bool [1] each; kinds without gaps are left out."""
-        if self.launch is None and not len(self.waits):
-            yield (np.array([False]), np.array([False])), self.busy.gaps
+    def _kinds(self) -> Iterator[tuple[tuple[_Flags, _Flags, _Flags], Stretches]]:
+        """The gaps by whether the host was blocked when each began, whether what ended it had been
+        launched in time, and whether nobody knows, bool [1] each; kinds without gaps are left
+        out."""
+        if self.launch is None and self.unknown is None and not len(self.waits):
+            never = np.array([False])
+            yield (never, never, never), self.busy.gaps
             return
         kind = np.zeros(len(self), dtype=np.uint8)
         for rows in batches(len(self)):
             blocked = self.waits.holds(self.ranges(rows)[0])
-            kind[rows] = 2 * blocked + self._in_time(rows)
+            kind[rows] = 4 * self._unknown(rows) + 2 * blocked + self._in_time(rows)
         for number in np.flatnonzero(np.bincount(kind)).tolist():
-            flags = np.array([number >= 2]), np.array([number % 2 == 1])
-            yield flags, self.busy.gaps.where(kind == number)
+            flags = tuple(np.array([bool(number & bit)]) for bit in (2, 1, 4))
+            yield (flags[0], flags[1], flags[2]), self.busy.gaps.where(kind == number)
 
     def _in_time(self, rows: slice | Times) -> _Flags:
         """Whether what ends each gap had been launched in time."""
@@ -172,6 +187,13 @@ class DeviceGaps(Struct, frozen=True, eq=False):
             return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
         in_time: _Flags = (self.launch[rows] >= 0) & ~self.late[rows]
         return in_time
+
+    def _unknown(self, rows: slice | Times) -> _Flags:
+        """Whether nothing tells if the host was late for what ends each gap."""
+        if self.unknown is None:
+            return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
+        unknown: _Flags = self.unknown[rows]
+        return unknown
 
     @property
     def end_to_end_ns(self) -> int:

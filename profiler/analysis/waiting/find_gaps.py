@@ -8,14 +8,15 @@ nothing runs on it is put down to the first of these that holds of it:
 - outside: it lies outside of the end-to-end time, such as among carried-over work (what of it was
   the profiler's own work counts for nothing, not even for the span);
 - another device: a sync command of its own runs, or another device works for a call of this one's;
-- in the tile of one of its calls: queue, where what ends the gap had been launched in time; else
-  launch: it was launched too late, nothing was left to launch, or nothing tells when it was;
+- in the tile of one of its calls: queue, where what ends the gap had been launched in time; unknown
+  cause, where its launch was not recorded though others were, or nothing of the host was; else
+  launch: it was launched too late, nothing was left to launch, or the trace knows no launches;
 - another device, once more: no tile of its own, but a tile of another device's call, of a pipeline
   call in which this device has calls too;
 - host: the rest, between calls.
 
 Where the host waited for a device when this one ran dry, launch and host are *sync*: the host could
-not launch ahead, because it waited.
+not launch ahead, because it waited. What was not recorded is never put down to the host.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from msgspec import Struct
 from profiler.analysis.arrays import HOST, SYNC, CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.device_spans import device_spans
+from profiler.analysis.host_side import host_unseen
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.waiting.device_gaps import DeviceGaps
 from profiler.table.batches import Codes, Times
@@ -58,7 +60,7 @@ def device_gaps(
     `dropped` are the rows of calls that drops name.
     """
     spans = device_spans(run, commands)
-    work = _Work.of(run, commands, axes.axes, axis, pipelines, dropped)
+    work, unseen = _Work.of(run, commands, axes.axes, axis, pipelines, dropped), host_unseen(run)
     placed = run.calls["device"].cast(pl.String).to_numpy()
     untraced = ~run.calls["ops_traced"].to_numpy()
     found = []
@@ -66,7 +68,7 @@ def device_gaps(
         here = placed == name
         if not (untraced & here).any() if here.any() else not untraced.any():
             lost = axes.unrecorded.get(name, Stretches.none())
-            found.append(work.gaps(number, name, spans[name], axes.launches, lost))
+            found.append(work.gaps(number, name, spans[name], axes.launches, lost, unseen=unseen))
     return tuple(found)
 
 
@@ -127,8 +129,10 @@ class _Work(Struct, frozen=True, eq=False):
         span: tuple[int, int],
         launches: Launches | None,
         unrecorded: Stretches,
+        *,
+        unseen: bool,
     ) -> DeviceGaps:
-        """The gaps of one device."""
+        """The gaps of one device; `unseen` is whether nothing of the host was recorded."""
         own = np.flatnonzero(self.uses[number])
         counted = self.axis.counted.minus(self.missing)
         tiles = Stretches.union(self.begin[own], self.end[own])
@@ -146,6 +150,7 @@ class _Work(Struct, frozen=True, eq=False):
             busy=axis.busy,
             launch=launch,
             late=late,
+            unknown=_unknown(axis, launch, unseen=unseen),
             counted=counted,
             elsewhere=covers[0],
             tails=covers[1],
@@ -189,3 +194,15 @@ def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Codes, _Flags] 
     if launches is None or axis.source is None:
         return None, None
     return np.append(axis.source[axis.ender], np.int32(-1)), np.append(axis.late(launches), False)
+
+
+def _unknown(axis: DeviceAxis, launch: Codes | None, *, unseen: bool) -> _Flags | None:
+    """Of each gap whether nothing tells if the host was late, None where that is so of none: the
+    launch of what ends it was not recorded. Nothing ends the last one: the host is seen there."""
+    if unseen:
+        return np.ones(len(axis.gaps), dtype=np.bool_)
+    if launch is None:
+        return None
+    unknown = launch < 0
+    unknown[-1] = False
+    return unknown if unknown.any() else None

@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.host_side import host_unseen
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, DeviceGaps
+from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, UNKNOWN_CAUSE, DeviceGaps
 from profiler.analysis.waiting.gap_columns import GAPS
 from profiler.analysis.waiting.host_doing import Doing, HostDoings
 from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
@@ -22,11 +21,8 @@ from profiler.table.tiles.stretches import Stretches
 __all__ = ["gap_table"]
 
 _LONGEST = 20  # of a device
-_CAUSES = tuple(part for part in PARTS if part != OUTSIDE)
-_UNSEEN = tuple(  # where nothing of the host was recorded
-    WaitCause.UNRECORDED if cause in (WaitCause.LAUNCH, WaitCause.SYNC, WaitCause.QUEUE) else cause
-    for cause in _CAUSES
-)
+_PARTS = tuple(part for part in PARTS if part != OUTSIDE)
+_CAUSES = tuple(WaitCause.UNRECORDED if part == UNKNOWN_CAUSE else part for part in _PARTS)
 
 
 def gap_table(
@@ -41,20 +37,19 @@ def gap_table(
     longest = [(gaps, *_longest(gaps)) for gaps in devices]
     times = Stretches.of_all(Stretches(*gaps.ranges(np.sort(rows))) for gaps, rows, _ in longest)
     doings = HostDoings.of(run, commands, times)
-    causes = _UNSEEN if host_unseen(run) else _CAUSES
     rows = [
         row
         for gaps, places, parts in longest
-        for row in _rows(gaps, places, parts, kernels[gaps.device], doings, causes)
+        for row in _rows(gaps, places, parts, kernels[gaps.device], doings)
     ]
     return pl.DataFrame(rows, schema=schema(GAPS), orient="row")
 
 
 def _longest(gaps: DeviceGaps) -> tuple[Times, Times]:
-    """The longest gaps of a device, and what each is put down to (`_CAUSES`), int64 [causes, k]."""
+    """The longest gaps of a device, and what each is put down to (`_PARTS`), int64 [parts, k]."""
     rows = gaps.longest(_LONGEST)
     parts = gaps.parts(rows)
-    return rows, parts[[PARTS.index(cause) for cause in _CAUSES]]
+    return rows, parts[[PARTS.index(part) for part in _PARTS]]
 
 
 def _rows(
@@ -63,7 +58,6 @@ def _rows(
     parts: Times,
     calls: KernelsOfCalls,
     doings: HostDoings,
-    causes: Sequence[str],
 ) -> Iterator[tuple[object, ...]]:
     names = doings.run.calls.select("call", pl.col("submodule").cast(pl.String), "step")
     ranges = zip(*(column.tolist() for column in gaps.ranges(places)), strict=True)
@@ -74,7 +68,7 @@ def _rows(
             gaps.device,
             start,
             int(found.sum()),
-            causes[int(found.argmax())],
+            _CAUSES[int(found.argmax())],
             position,
             *((None, None, None) if call < 0 else names.row(call)),
             *((None,) * 5 if doing is None else _told(doing, end - start)),

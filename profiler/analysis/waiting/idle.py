@@ -30,7 +30,7 @@ import polars as pl
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.columns import IDLE
 from profiler.analysis.waiting.coverage import InOrder, covered_before
-from profiler.analysis.waiting.device_gaps import OUTSIDE, DeviceGaps
+from profiler.analysis.waiting.device_gaps import OUTSIDE, UNKNOWN_CAUSE, DeviceGaps
 from profiler.events import CATEGORIES
 from profiler.table.columns import schema
 
@@ -40,6 +40,7 @@ _COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
 _MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _COMMUNICATES = np.array([name == "collective" for name in CATEGORIES])
 _LONG_GAP_NS = 100_000
+_IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "other_device")
 
 
 def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:
@@ -68,7 +69,7 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
         "computing_ns": computed,
         "waiting_ns": exposed + data + idle,
         "idle_ns": idle,
-        **{f"{name}_ns": sums[name] for name in ("launch", "sync", "queue", "other_device")},
+        **{f"{name}_ns": sums[name] for name in _IN_TILES},
         "host_ns": sums["host"],
         "host_work_ns": sums["host_work"],
         "outside_ns": sums[OUTSIDE],

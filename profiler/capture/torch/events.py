@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from profiler.events import ROOT_DEVICE, UNKNOWN
 from profiler.kineto.convolution import argument_values, is_convolution, result_dims
-from profiler.kineto.events import Args, Event, Scalar
+from profiler.kineto.events import Args, Event, Scalar, whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 
@@ -178,30 +178,22 @@ def session_events(
         thread=_padded(numbers[trace.thread], memory),
         correlation=correlation,
         linked=linked,
-        device={row: f"{kind}:{_number(_place(events[row]))}" for row in work}
+        device={row: f"{kind}:{whole(_place(events[row]), 0)}" for row in work}
         | dict(zip(following, _holders(memory, kind), strict=True)),
-        stream={row: _number(_stream(events[row])) for row in work},
-        nbytes={row: _number(args[row].bytes, UNKNOWN) for row in work}
+        stream={row: whole(_stream(events[row]), 0) for row in work},
+        nbytes={row: whole(args[row].bytes, UNKNOWN) for row in work}
         | dict(zip(following, changed, strict=True)),
         shapes=lambda row: _shapes(events[row].name, args[row]),
         unfinished=frozenset(row for row, arg in enumerate(args) if arg.finished is False),
     )
 
 
-def _number(value: Scalar, default: int = 0) -> int:
-    """A number, which files write in several ways; `default` where there is none."""
-    try:
-        return int(value) if value is not None else default
-    except (ValueError, OverflowError):
-        return default
-
-
 def _numbers(values: list[Scalar]) -> Int64s:
-    """The same for a column, 0 where there is none."""
+    """A column of numbers, which files write in several ways, 0 where there is none."""
     try:
         return np.array([value or 0 for value in values], dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_number(value) for value in values], dtype=np.int64)
+        return np.array([whole(value, 0) for value in values], dtype=np.int64)
 
 
 def _padded(values: Int64s, memory: Sequence[Args]) -> Int64s:
@@ -243,8 +235,8 @@ def _holders(memory: Iterable[Args], kind: str) -> list[str]:
         key = (args.device_type, args.device_id)
         name = known.get(key)
         if name is None:
-            name = _DEVICE_TYPES.get(_number(args.device_type), kind)
-            name = known[key] = f"{name}:{max(_number(args.device_id), 0)}"
+            name = _DEVICE_TYPES.get(whole(args.device_type, 0), kind)
+            name = known[key] = f"{name}:{max(whole(args.device_id, 0), 0)}"
         found.append(name)
     return found
 

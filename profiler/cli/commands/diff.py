@@ -14,6 +14,7 @@ import typer
 
 from profiler.cli.completion import complete_comparison_sections, complete_runs
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
+from profiler.cli.gates import gate_limit
 from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.printed import Printed, comparison_sections, listing
 from profiler.cli.progress import progress
@@ -164,7 +165,7 @@ def diff(
     files.check(len(sides))
     named = [*(sections or []), *([by.section] if by else [])]
     printed = Printed.of(named, comparison_sections, full=full)
-    limit = _limit(fail_over, metric)
+    limit = gate_limit(fail_over, metric)
     compared, lines = _compared(
         [*sides.values()], importing, out, gated=limit is not None, drawn=html_file is not None
     )
@@ -205,15 +206,6 @@ def _print_brief(column: Compared, console: Console) -> None:
     from profiler.report.terminal.brief import print_brief
 
     print_brief(console, partial(brief_report, column.comparison, column.gates))
-
-
-def _limit(fail_over: str | None, metric: list[str] | None) -> float | None:
-    """What `--fail-over` allows; None without a gate."""
-    from profiler.analysis.comparison.gate import parse_limit
-
-    if metric and fail_over is None:
-        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
-    return None if fail_over is None else parse_limit(fail_over)
 
 
 def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:

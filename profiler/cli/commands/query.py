@@ -14,7 +14,15 @@ import typer
 
 from profiler.cli.completion import complete_runs
 from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.options import ImportOptions, KeptImport
+from profiler.cli.options import (
+    AnswerCsv,
+    AnswerJson,
+    AnswerParquet,
+    AnswerRows,
+    AnswerTimeout,
+    ImportOptions,
+    KeptImport,
+)
 from profiler.cli.progress import progress
 from profiler.cli.runs import damaged_files, left_out, opened, other_runs
 from profiler.cli.subcommands import Subcommand
@@ -51,31 +59,6 @@ _File = Annotated[
 _Every = Annotated[
     bool, typer.Option("--all", help="Take every bundle of a folder, not the newest only.")
 ]
-_Rows = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Rows to print; 0: all.  [default: 40 on a terminal, all where piped]",
-    ),
-]
-_Csv = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write CSV, over FILE if it exists; -: to stdout."),
-]
-_Parquet = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write Parquet, over FILE if it exists.")
-]
-_Json = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Write a JSON list of rows, over FILE if it exists; -: to stdout."
-    ),
-]
-_Timeout = Annotated[
-    float,
-    typer.Option(metavar="SECONDS", min=0, help="How long a query may compute; 0: no limit."),
-]
 _Tables = Annotated[
     bool, typer.Option("--tables", help="List tables and columns with their meaning.")
 ]
@@ -85,13 +68,13 @@ def query(
     words: _Words = None,
     file: _File = None,
     every: _Every = False,
-    rows: _Rows = None,
-    csv: _Csv = None,
-    parquet: _Parquet = None,
-    json: _Json = None,
+    rows: AnswerRows = None,
+    csv: AnswerCsv = None,
+    parquet: AnswerParquet = None,
+    json: AnswerJson = None,
     importing: ImportOptions = None,
     out: KeptImport = None,
-    timeout: _Timeout = 60,
+    timeout: AnswerTimeout = 60,
     tables: _Tables = False,
 ) -> None:
     """Query runs in SQL (DuckDB's).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profiler.cli.options import BundleFolder, Compress, MaxSize, MeasureOverhead, RunName
-from profiler.cli.progress import note
+from profiler.cli.progress import bar, note
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import is_drawn_on
 from profiler.errors import ProfilerError
 
 if TYPE_CHECKING:
@@ -131,7 +129,10 @@ def _profiled(
             if warmup:
                 with note("loading and warming up"), profiled.warmup():
                     pipeline(**arguments, num_inference_steps=warmup)
-            result = _with_progress(pipeline, arguments, steps)
+            with bar("denoising", steps) as advance:
+                result = pipeline(
+                    **arguments, num_inference_steps=steps, callback_on_step_end=advance
+                )
             with note("writing the traces"):
                 stack.close()
     except ProfilerError:
@@ -181,30 +182,6 @@ def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
     folder = model or default_model_folder()
     kind = pipeline_class(folder)
     return kind.from_folder(folder, devices=parse_device_options(device, kind.SUBMODULES))
-
-
-def _with_progress(pipeline: Any, arguments: dict[str, Any], steps: int) -> Any:
-    """Run the pipeline with a bar on stderr; none where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("denoising"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # Drawn from the pipeline's own thread, between steps: a refresh thread would compete with it.
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        auto_refresh=False,
-        disable=not is_drawn_on(sys.stderr),
-    ) as bar:
-        task = bar.add_task("denoising", total=steps)
-
-        def advance(*_: Any) -> None:
-            bar.advance(task)
-            bar.refresh()
-
-        return pipeline(**arguments, num_inference_steps=steps, callback_on_step_end=advance)
 
 
 def _check_text(**options: str) -> None:

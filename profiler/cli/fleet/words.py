@@ -64,6 +64,14 @@ def apart_line(apart: Apart) -> Said:
             runs=runs,
             example=example,
         )
+    if apart.without:
+        return said(
+            "left out: {runs}, such as {example}, of which nobody recorded {field}: compare them by "
+            "another field (--by)",
+            runs=runs,
+            example=example,
+            field=apart.without,
+        )
     if not apart.why:
         return said(
             "not comparable: {runs}, such as {example}: other runs have several values of a field "

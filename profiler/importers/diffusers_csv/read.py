@@ -1,6 +1,7 @@
 """The CSV of diffusers' benchmarks → a bundle without commands.
 
-A row is a model in a scenario: a pipeline call with the model's mean time, plain and compiled.
+A row is a scenario (`black-forest-labs/FLUX.1-dev-bf16`): a pipeline call and a submodule with the
+model's mean time, and one for the compiled model, so that histories keep scenarios apart.
 Source of the format: huggingface/diffusers, benchmarks/benchmarking_utils.py. Collated tables have
 the earlier time behind the new one, `0.074 (0.079)`.
 """
@@ -46,23 +47,24 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
     unread = len(rows) - len(requests)
     note = Note.of(DropReason.NO_TIME)
     drops = [Drop(DropKind.DROPPED_EVENTS, path.name, unread, "rows", note)] if unread else []
-    return stage_run("diffusers_csv", name, path, requests, drops=drops)
+    models = {row.get("model_cls") or "" for row in rows}
+    model = models.pop()[:_LONGEST] if len(models) == 1 else ""
+    return stage_run("diffusers_csv", name, paths, requests, drops=drops, model=model)
 
 
 def _request(row: dict[str, str]) -> RequestTimes:
     name = (row.get("scenario") or "scenario")[:_LONGEST]
-    return RequestTimes(name, tuple(_stages(row)))
+    return RequestTimes(name, tuple(_stages(name, row)))
 
 
-def _stages(row: dict[str, str]) -> Iterator[StageTime]:
-    model = (row.get("model_cls") or "model")[:_LONGEST]
+def _stages(name: str, row: dict[str, str]) -> Iterator[StageTime]:
     for column, suffix in _TIMES.items():
         seconds = _number(row.get(column))
         time = nanoseconds(seconds * 1e3) if seconds is not None else None
         if time is not None:
             memory = _number(row.get(_MEMORY[column]))
             peak = round(memory * (1 << 30)) if memory is not None and 0 <= memory < 1e6 else -1
-            yield StageTime(f"{model}{suffix}", time, peak_bytes=peak)
+            yield StageTime(f"{name}{suffix}", time, peak_bytes=peak)
 
 
 def _number(text: str | None) -> float | None:

@@ -7,7 +7,6 @@ Launches, calls, devices, spans and what is dropped for want of a time follow fr
 
 from __future__ import annotations
 
-from collections import Counter as Counted
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from profiler.drop_reasons import DropReason
 from profiler.events import NO_CALL, ROOT_DEVICE, Call, Drop, DropKind
+from profiler.importers.components import device_by_submodule
 from profiler.importers.gpu.activity import Api, Work, launches
 from profiler.importers.gpu.calls import PlacedCall, Placing, place
 from profiler.importers.gpu.commands import Commands, Devices
@@ -186,9 +186,6 @@ class GpuRun:
         return devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
 
     def _info(self, calls: list[Call]) -> RunInfo:
-        counted: dict[str, Counted[str]] = {}
-        for call in calls:
-            counted.setdefault(call.submodule, Counted())[call.device] += 1
         source, machine = self.source, self.machine
         return RunInfo(
             producer=source.producer,
@@ -197,8 +194,8 @@ class GpuRun:
             versions=dict(machine.versions),
             devices={ROOT_DEVICE: Device(), **machine.devices},
             submodules={
-                name: Submodule(device=found.most_common(1)[0][0], activate_profiler=True)
-                for name, found in counted.items()
+                name: Submodule(device=device, activate_profiler=True)
+                for name, device in device_by_submodule(calls).items()
             },
             recording=Recording(
                 source=source.path.name, files=source.files, nvtx_domains=self.domains

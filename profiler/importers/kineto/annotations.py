@@ -11,14 +11,12 @@ import re
 
 import numpy as np
 
-from profiler.importers.kineto.calls import CallRange
+from profiler.importers.kineto.calls import STEP_MARK, CallRange
 from profiler.kineto.ranges import Ranges
 from profiler.kineto.trace_file import KinetoTrace
-from profiler.trace.columns import Int64s
 
 __all__ = ["annotated_calls", "stepped_calls"]
 
-_STEP = re.compile(r"ProfilerStep#\d+")
 _OWN = re.compile(
     r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(|(?:nccl|gloo|mpi|ucc|c10d):"
     r"|## Call CompiledFxGraph|CompiledF|DistributedDataParallel\.|FullyShardedDataParallel\."
@@ -31,7 +29,7 @@ def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
     """The ranges that the script named, in order of time; none where one holds all it named."""
     rows = trace.rows_of("user_annotation")
     named = [row for row in rows.tolist() if not _OWN.match(trace.events.name_of(row))]
-    ranges = _ranges(trace, np.array(named, dtype=np.int64))
+    ranges = trace.ranges(np.array(named, dtype=np.int64))
     for _ in range(_WRAPPERS):
         outer = np.flatnonzero(ranges.parent < 0)
         if len(outer) != 1:
@@ -43,12 +41,8 @@ def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
 def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
     """The steps of torch.profiler's schedule as calls of one submodule."""
     rows = trace.rows_of("user_annotation")
-    steps = [row for row in rows.tolist() if _STEP.fullmatch(trace.events.name_of(row))]
-    return _calls(trace, _ranges(trace, np.array(steps, dtype=np.int64)).outermost())
-
-
-def _ranges(trace: KinetoTrace, rows: Int64s) -> Ranges:
-    return Ranges.of(rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
+    steps = [row for row in rows.tolist() if STEP_MARK.fullmatch(trace.events.name_of(row))]
+    return _calls(trace, trace.ranges(np.array(steps, dtype=np.int64)).outermost())
 
 
 def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
@@ -62,7 +56,7 @@ def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
 
 
 def _call(name: str, thread: int, start_ns: int, end_ns: int) -> CallRange:
-    plain = name.partition("#")[0] if _STEP.fullmatch(name) else name.strip("# ") or name
+    plain = name.partition("#")[0] if STEP_MARK.fullmatch(name) else name.strip("# ") or name
     return CallRange(
         thread=thread,
         start_ns=start_ns,

@@ -25,13 +25,22 @@ from profiler.importers.kineto.frames import Frames, Kind, class_of, parse_frame
 from profiler.kineto.ranges import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
 
-__all__ = ["CallRange", "Section", "call_ranges", "find_calls", "find_sections"]
+__all__ = [
+    "STEP_MARK",
+    "CallRange",
+    "Section",
+    "call_ranges",
+    "find_calls",
+    "find_sections",
+]
+
+STEP_MARK = re.compile(r"ProfilerStep#(\d{1,9})")
+"""The ranges that `torch.profiler`'s schedule marks, a step each."""
 
 _WRAPPERS = re.compile(
     r"OptimizedModule|DataParallel|DistributedDataParallel|Fully\w*Shard\w*|FSDP\w*"
 )
 _FOREVER_NS = 1 << 62
-_STEP_MARK = re.compile(r"ProfilerStep#\d+")
 _MODEL_FOLDER = re.compile(r"models/(transformers|unets|autoencoders|controlnets)/")
 _CLASS_IN_FOLDER = {
     "transformers": "Transformer",
@@ -237,10 +246,7 @@ def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
     for row in trace.rows_of("user_annotation").tolist():
         name = trace.events.name_of(row)
         start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
-        if (
-            _STEP_MARK.fullmatch(name)
-            and ((steps.start_ns >= start) & (steps.start_ns < end)).any()
-        ):
+        if STEP_MARK.fullmatch(name) and ((steps.start_ns >= start) & (steps.start_ns < end)).any():
             sections.append(Section(name, int(trace.thread[row]), start, end))
     return sorted(sections, key=lambda section: section.start_ns) if len(sections) > 1 else []
 
@@ -255,7 +261,7 @@ def _whole(trace: KinetoTrace, calls: list[CallRange], steps: Ranges) -> Section
     for row in trace.rows_of("user_annotation").tolist():
         begin, length = int(trace.start_ns[row]), int(trace.duration_ns[row])
         name = trace.events.name_of(row)
-        around = begin <= start and end <= begin + length and not _STEP_MARK.fullmatch(name)
+        around = begin <= start and end <= begin + length and not STEP_MARK.fullmatch(name)
         if around and length < smallest:
             smallest = length
             best = Section(name, calls[0].thread, begin, begin + length)

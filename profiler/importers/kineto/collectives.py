@@ -11,9 +11,8 @@ from collections import Counter
 from msgspec import Struct
 
 from profiler.grammars.collectives import CollectiveKind, collective_kind
-from profiler.importers.kineto.commands import whole
 from profiler.kineto.collectives import CollectiveArgs
-from profiler.kineto.events import Scalar
+from profiler.kineto.events import Scalar, whole
 from profiler.kineto.names import queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.manifest_ranks import MatchedBy

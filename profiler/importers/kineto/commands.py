@@ -29,23 +29,15 @@ from profiler.importers.kineto.graphs import Entry
 from profiler.importers.kineto.launch import DEVICE_WORK, Launches
 from profiler.importers.kineto.layers import ModulePaths, convolution_text, input_text
 from profiler.kineto.convolution import is_convolution
-from profiler.kineto.events import Event, Scalar
+from profiler.kineto.events import Event, whole
 from profiler.kineto.names import copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s
 
-__all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]
+__all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name"]
 
 _HOST_TRACKS = {"operators": "compute", "host": "host", "waits": "sync"}
 PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
-
-
-def whole(value: Scalar, default: int = UNKNOWN) -> int:
-    """A number as the trace gives it, in whatever form; `default` where it gives none."""
-    try:
-        return int(value) if value is not None else default
-    except (ValueError, OverflowError):
-        return default
 
 
 def device_kind(trace: KinetoTrace) -> str:
@@ -185,7 +177,8 @@ class CommandWriter:
         label = op_type
         if operator is not None and event.cat != "kernel":
             label = operator.name
-        size = whole(event.args.bytes) if event.args and event.cat.startswith("gpu_") else UNKNOWN
+        moved = event.args.bytes if event.args and event.cat.startswith("gpu_") else None
+        size = whole(moved, UNKNOWN)
         module = self.launches.module.item(member)
         paths = self.paths
         if told is not None:

@@ -3,7 +3,6 @@ missing."""
 
 from __future__ import annotations
 
-from collections import Counter as Counted
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,13 @@ from msgspec import structs
 
 from profiler.drop_reasons import DropReason
 from profiler.events import Call, Drop, DropKind
+from profiler.importers.components import device_by_submodule
 from profiler.importers.kineto.calls import CallRange
-from profiler.importers.kineto.commands import CommandWriter, whole
+from profiler.importers.kineto.commands import CommandWriter
 from profiler.importers.kineto.gaps import host_activities
 from profiler.importers.kineto.launch import Launches
 from profiler.importers.kineto.stages import Staging
+from profiler.kineto.events import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.notes import Note
 from profiler.trace.manifest import RunInfo
@@ -117,16 +118,13 @@ def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
 
 def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
     placed = [call for staging in stagings for call in staging.calls]
-    devices: dict[str, Counted[str]] = {}
-    for call in calls:
-        devices.setdefault(call.submodule, Counted())[call.device] += 1
     return {
         submodule: Submodule(
-            device=found.most_common(1)[0][0],
+            device=device,
             activate_profiler=True,
             model=next(_model(c.range) for c in placed if c.submodule == submodule),
         )
-        for submodule, found in devices.items()
+        for submodule, device in device_by_submodule(calls).items()
     }
 
 

@@ -62,13 +62,13 @@ class Frames(Struct, frozen=True, eq=False):
     def of(cls, trace: KinetoTrace) -> Frames:
         rows = trace.rows_of(PYTHON)
         kinds = trace.events.named(rows, _kind).astype(np.int8)
-        modules = _ranges(trace, rows[kinds == Kind.MODULE])
+        modules = trace.ranges(rows[kinds == Kind.MODULE])
         instances = tuple(name[len(_MODULE) :] for name in trace.events.names_of(modules.row))
         return cls(trace, rows, kinds, modules, instances)
 
     def of_kind(self, kind: Kind) -> Ranges:
         """The frames of one kind, nested; `row` is the row in the trace."""
-        return _ranges(self.trace, self.rows[self.kinds == kind])
+        return self.trace.ranges(self.rows[self.kinds == kind])
 
     def outermost(self, among: Bools) -> Ranges:
         """Of the frames chosen by a mask over `rows` those that lie in no other of them."""
@@ -95,10 +95,6 @@ def parse_frame(name: str) -> Frame | None:
         return None
     folder, _, file = match["file"].replace("\\", "/").rpartition("/")
     return Frame(folder, file.removesuffix(".py"), match["function"])
-
-
-def _ranges(trace: KinetoTrace, rows: Int64s) -> Ranges:
-    return Ranges.of(rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
 
 
 def _kind(name: str) -> Kind:

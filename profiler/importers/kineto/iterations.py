@@ -8,20 +8,17 @@ is called again. A module that holds more time wins among those called equally o
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
 from profiler.events import NO_ITERATION
-from profiler.importers.kineto.calls import CallRange
+from profiler.importers.kineto.calls import STEP_MARK, CallRange
 from profiler.kineto.trace_file import KinetoTrace
 
 __all__ = ["LEAST_PASSES", "iterations_by_module", "iterations_by_step"]
 
 LEAST_PASSES = 3
 """Calls of one module from which on they are passes of a loop."""
-
-_STEP = re.compile(r"ProfilerStep#(\d{1,9})")
 
 
 def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[int] | None:
@@ -32,7 +29,7 @@ def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[i
     steps = sorted(
         (int(trace.start_ns[row]), int(trace.end_ns[row]), int(match[1]))
         for row in trace.rows_of("user_annotation").tolist()
-        if (match := _STEP.fullmatch(trace.events.name_of(row)))
+        if (match := STEP_MARK.fullmatch(trace.events.name_of(row)))
     )
     if len(steps) < 2:
         return None

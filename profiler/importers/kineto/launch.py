@@ -120,7 +120,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
 
 def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:
     """Operators, without the ranges of torch.compile and the profiler among them."""
-    return _ranges(trace, annotated[trace.events.named(annotated, is_operator)])
+    return trace.ranges(annotated[trace.events.named(annotated, is_operator)])
 
 
 def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
@@ -272,10 +272,6 @@ def _id(value: Scalar) -> Scalar:
         return None
     plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS
     return int(value) if plain and value is not None else value
-
-
-def _ranges(trace: KinetoTrace, rows: Int64s) -> Ranges:
-    return Ranges.of(rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
 
 
 def batch_size(trace: KinetoTrace, call: CallRange) -> int:

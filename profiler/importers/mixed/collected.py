@@ -17,7 +17,13 @@ from msgspec import structs
 from profiler.events import Call, Span
 from profiler.importers.importer import ForeignRun, Importer, Landmarked
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, number_within
+from profiler.trace.columns import (
+    TEXT_COLUMNS,
+    CommandBuilder,
+    CommandColumns,
+    Counter,
+    number_within,
+)
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_ranks import Job
 
@@ -39,7 +45,6 @@ _BY_ROW = (
     "flops",
 )
 _OPTIONAL = ("pipeline", "kernel", "module", "name")
-_TEXTS = ("layer", "op_type", "role", "shapes", "stage", "kernel", "module", "name")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,7 +253,7 @@ def joined(parts: Sequence[CommandColumns]) -> CommandColumns:
             column = getattr(one, name)
             if column is None:
                 column = np.full(len(one), -1 if name == "pipeline" else 0)
-            elif name in _TEXTS:
+            elif name in TEXT_COLUMNS:
                 column = text[column]
             found.append(track[column] if name == "track" else column)
         flows.append(one.flows + before)

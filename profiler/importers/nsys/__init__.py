@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.importers.head import SQLITE
 from profiler.importers.importer import Importer, Option, only_path
 
 if TYPE_CHECKING:
@@ -14,12 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["IMPORTER"]
 
 _ACCEPTS = "an export of Nsight Systems (nsys export --type sqlite)"
-_SQLITE = b"SQLite format 3\0"
 _TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_SESSION_START_TIME")
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
-    return head.startswith(_SQLITE) and any(name in head for name in _TABLES)
+    return head.startswith(SQLITE) and any(name in head for name in _TABLES)
 
 
 def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> GpuRun:

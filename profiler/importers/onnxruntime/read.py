@@ -26,7 +26,7 @@ from profiler.events import (
     DropKind,
     Track,
 )
-from profiler.importers.components import stages
+from profiler.importers.components import device_by_submodule, stages
 from profiler.importers.onnxruntime.devices import device_of, launches
 from profiler.importers.onnxruntime.kernels import KernelKind
 from profiler.importers.onnxruntime.sessions import Session, read_sessions
@@ -108,17 +108,14 @@ class OrtRun:
         return self._info(calls)
 
     def _info(self, calls: Sequence[Call]) -> RunInfo:
-        devices: dict[str, Counted[str]] = {}
-        for call in calls:
-            devices.setdefault(call.submodule, Counted())[call.device] += 1
         return RunInfo(
             producer="onnxruntime",
             pipeline=self.name,
             command_line=("profile-sd3", "import", str(self.sessions[0].path)),
             devices=self._devices(),
             submodules={
-                name: Submodule(device=found.most_common(1)[0][0], activate_profiler=True)
-                for name, found in devices.items()
+                name: Submodule(device=device, activate_profiler=True)
+                for name, device in device_by_submodule(calls).items()
             },
             recording=Recording(source=self.sessions[0].path.name, files=len(self.sessions)),
             clocks=self._clocks(),
@@ -247,8 +244,7 @@ def _call(  # its labels, one by one
 def _busiest(commands: CommandColumns) -> str:
     """The device that worked longest, but for what the host launched."""
     time = Counted[str]()
-    spent = np.zeros(len(commands.tracks), dtype=np.int64)
-    np.add.at(spent, commands.track, commands.duration_ns)
+    spent = np.bincount(commands.track, commands.duration_ns, len(commands.tracks))  # to 2^53
     for track, length in zip(commands.tracks, spent.tolist(), strict=True):
         if track.category != "host":
             time[track.device] += length

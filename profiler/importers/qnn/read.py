@@ -4,15 +4,14 @@
     import_trace([Path("qnn_profile.csv"), Path("qhas.json")], Path("traces"))
 
 An execution is a call: on the host it takes `QNN (execute) time`, on the accelerator (`qnn:0`)
-`Accelerator (execute) time`. Of nodes the file tells cycles, spent by threads side by side: their
-times are shares of the accelerator's time, in the order of the file, and every report says so.
+`Accelerator (execute) time`, at the begin of which it waits where the file tells the time without
+waiting, too. Of nodes the file tells cycles, spent by threads side by side: their times are shares
+of the time without waiting, in the order of the file, and every report says so.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from profiler.importers.components import component
 from profiler.importers.head import content_of, head_of
 from profiler.importers.placed import PlacedCall, PlacedRun, spans_of
 from profiler.importers.qnn import is_summary
+from profiler.importers.qnn.names import Names, op_type
 from profiler.importers.qnn.rows import Execution, Node, Profile, read_profile
 from profiler.importers.qnn.summary import Listed, Summary, Unit, read_summary
 from profiler.notes import Note
@@ -34,37 +34,13 @@ __all__ = ["read_run"]
 
 _DEVICE = "qnn:0"
 _EXECUTE = ("QNN (execute) time", "Graph", "RPC (execute) time")  # on the host, the outermost first
-_ACCELERATOR = (
-    "Accelerator (execute) time",
-    "Accelerator (execute excluding wait) time",
-    "QNN accelerator (execute) time",
-)
-_NESTED = ("Graph", "QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time")
-_TOKEN = re.compile(r"_token_\d+(?:_\d+)?$")
-_NUMBER = re.compile(r"_\d+$")
-_ENDS = ("Input", "Output")  # nodes of QNN's own
+_COMPUTED = "Accelerator (execute excluding wait) time"
+_ACCELERATOR = ("Accelerator (execute) time", _COMPUTED, "QNN accelerator (execute) time")
+_NESTED = ("QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time")
+_WAIT = "wait"  # for memory and power, before it executes
 _HARDWARE = "Qualcomm HTP"
 _LARGEST_FILE = 512 << 20
 _US = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """How nodes are called: without what QNN appends to the names of the model."""
-
-    numbered: bool
-
-    @classmethod
-    def of(cls, nodes: Sequence[Node]) -> _Names:
-        """A number ends every name where QNN appended it, else it is the model's."""
-        own = [node.name for node in nodes if node.name not in _ENDS]
-        return cls(bool(own) and all(_NUMBER.search(name) for name in own))
-
-    def layer(self, name: str) -> str:
-        """`/a/Conv_token_1_2` → `/a/Conv`."""
-        if _TOKEN.search(name):
-            return _TOKEN.sub("", name)
-        return _NUMBER.sub("", name) if self.numbered else name
 
 
 def read_run(paths: Sequence[Path]) -> PlacedRun:
@@ -90,14 +66,15 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
 
 def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> PlacedRun:
     listed = summary.operations if summary is not None else {}
-    loading, at = _loading(profile)
-    placed, counters = [], _Counters()
-    names = _Names.of([node for one in profile.executions for node in one.nodes])
     base = _base(profile)
-    for number, one in enumerate(profile.executions):
+    loading, at = _loading(profile, base)
+    placed, counters = [], _Counters()
+    names = Names.of([node for one in profile.executions for node in one.nodes])
+    graphs = _graphs(profile, _stem(path))
+    for number, (one, graph) in enumerate(zip(profile.executions, graphs, strict=True)):
         lasted = _first(one, (*_EXECUTE, *_ACCELERATOR)) * _US
-        start = max((one.end_us - base) * _US - lasted + at, 0) if one.end_us else at
-        submodule = _submodule(one.graph or _stem(path))
+        start = max((one.end_us - base) * _US - lasted, 0) if one.end_us else at
+        submodule = _submodule(graph)
         placed.append(_execution(number, submodule, start, lasted, one, names, listed, counters))
         at = at if one.end_us else start + lasted
     if summary is not None:
@@ -119,13 +96,30 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Placed
         outside=loading.build(),
         counters=tuple(counters.columns()),
         drops=tuple(_drops(path, profile, placed)),
+        versions={"qnn": profile.version} if profile.version else {},
     )
 
 
+def _graphs(profile: Profile, stem: str) -> list[str]:
+    """What each execution ran: its graph's name, else a number by its nodes, since ONNX Runtime
+    appends sessions of several models to one file."""
+    seen: dict[tuple[tuple[str, int], ...], int] = {}
+    found = []
+    for one in profile.executions:
+        number = seen.setdefault(tuple((n.name, n.op_id) for n in one.nodes), len(seen) + 1)
+        found.append(one.graph or (stem if number == 1 else f"{stem}.{number}"))
+    return found
+
+
 def _base(profile: Profile) -> int:
-    """When the first execution began, in the file's microseconds; 0 without a clock."""
-    first = profile.executions[0]
-    return max(first.end_us - _first(first, (*_EXECUTE, *_ACCELERATOR)), 0)
+    """When the first of what the file tells began, in its microseconds; 0 without a clock."""
+    begins = [
+        one.end_us - _first(one, (*_EXECUTE, *_ACCELERATOR))
+        for one in profile.executions
+        if one.end_us
+    ]
+    begins += [step.end_us - step.time_us for step in profile.steps if step.end_us]
+    return max(min(begins, default=0), 0)
 
 
 def _first(one: Execution, names: Sequence[str]) -> int:
@@ -133,15 +127,16 @@ def _first(one: Execution, names: Sequence[str]) -> int:
     return next((one.times_us[name] for name in names if name in one.times_us), 0)
 
 
-def _loading(profile: Profile) -> tuple[CommandBuilder, int]:
-    """What was done before the first execution, one step behind the other on the host, and when it
-    had ended: QNN's own time of it where there is one, which has the steps in it."""
+def _loading(profile: Profile, base: int) -> tuple[CommandBuilder, int]:
+    """What was done around the executions, on the host: when it was, else ahead of them, one step
+    behind the other; and when the latter had ended."""
     builder, at = CommandBuilder(), 0
     track = Track(ROOT_DEVICE, "QNN loading", "host")
-    for name, time in profile.before_us:
-        if name.startswith("QNN ("):
-            builder.add(track, name, name, at, time * _US, stage=RUN_STAGE)
-            at += time * _US
+    for step in profile.steps:
+        length = step.time_us * _US
+        begin = max((step.end_us - base) * _US - length, 0) if step.end_us else at
+        builder.add(track, step.name, step.name, begin, length, stage=RUN_STAGE)
+        at += 0 if step.end_us else length
     return builder, at
 
 
@@ -151,19 +146,24 @@ def _execution(
     start: int,
     lasted: int,
     one: Execution,
-    names: _Names,
+    names: Names,
     listed: dict[str, Listed],
     counters: _Counters,
 ) -> PlacedCall:
     builder = CommandBuilder()
     host = Track(ROOT_DEVICE, "QNN", "host")
     for name in _NESTED:
-        if name in one.times_us and name != "Graph":
+        if name in one.times_us:
             length = one.times_us[name] * _US
             builder.add(host, name, name, start + max(lasted - length, 0) // 2, length)
     accelerator = _first(one, _ACCELERATOR) * _US or lasted
     at = start + max(lasted - accelerator, 0) // 2
     counters.of_call(start, one.counts)
+    computed = one.times_us.get(_COMPUTED, 0) * _US
+    if 0 < computed < accelerator:
+        wait = accelerator - computed
+        builder.add(Track(_DEVICE, "HTP wait", "sync"), _WAIT, _WAIT, at, wait)
+        at, accelerator = at + wait, computed
     track = Track(_DEVICE, "HTP", "compute")
     if not one.nodes:
         builder.add(track, submodule, "Execution", at, accelerator)
@@ -173,7 +173,7 @@ def _execution(
         builder.add(
             track,
             layer,
-            told.op_type if told else _op_type(layer),
+            told.op_type if told else op_type(layer),
             begin,
             length,
             bytes_read=told.bytes_read if told else UNKNOWN,
@@ -211,13 +211,6 @@ def _shared(nodes: Sequence[Node], at: int, length: int) -> Iterator[tuple[Node,
         own = until - (spent * length // total if total else 0)
         yield node, begin, own
         spent, begin = spent + node.amount, begin + own
-
-
-def _op_type(layer: str) -> str:
-    """`Conv` of `/a/convolution/Conv`, `QuantizeLinear` of `pixel_values_QuantizeLinear`."""
-    last = layer.rstrip("/").rpartition("/")[2]
-    found = re.search(r"(?:^|_)([A-Z][A-Za-z0-9]*)$", _NUMBER.sub("", last))
-    return found[1] if found else last
 
 
 def _submodule(name: str) -> str:

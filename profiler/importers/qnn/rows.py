@@ -1,7 +1,8 @@
-"""A profile of QNN as CSV: executions with their nodes, and what was done before them.
+"""A profile of QNN as CSV: executions with their nodes, and what was done around them.
 
 ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the message
-ended; the words under `Message` differ, too. Rows are told by level and identifier alone.
+ended, with loading and unloading ahead of all executions. The words under `Message` differ, too:
+only those of loading are the same in both, so other rows are told by level and identifier.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from math import isfinite
 
 from profiler.importers.qnn import HEADER
 
-__all__ = ["Execution", "Node", "Profile", "read_profile"]
+__all__ = ["Execution", "Node", "Profile", "Step", "read_profile"]
 
 _LINE = re.compile(r"\r?\n|\r")
 _COLUMNS = 7  # newer versions of ONNX Runtime have more behind them
@@ -23,6 +24,10 @@ _LINES = 10
 _NODE = re.compile(r"(.+?)(?:\s+|:)OpId_(\d+)\s*(?:\((cycles|us)\))?$")
 _GRAPH = re.compile(r"Graph \d+: (.+)")
 _BEFORE = re.compile(r"\((?:finalize|init|load binary|compose graphs|deinit|de-init)\)", re.I)
+_LOADING = frozenset({"INIT", "COMPOSE GRAPHS", "FINALIZE", "DE-INIT", "DEINIT"})  # messages
+_NETRUN = "NETRUN"  # qnn-net-run's own times, around those of QNN
+_NAMELESS = frozenset({"null", "NULL"})
+_VERSION = re.compile(r"Backend version\s*,\s*v?(\d{1,4}(?:\.\d{1,12}){1,5})\s*$")
 _END = "QNN (execute) time"
 _LARGEST = 1 << 50
 _LARGEST_US = 10**12  # 11 days
@@ -50,20 +55,32 @@ class Execution:
     ended: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Loading or unloading; `end_us` is 0 where the file does not tell when it ended."""
+
+    name: str
+    time_us: int
+    end_us: int
+
+
 @dataclass(slots=True)
 class Profile:
-    """`before_us` are steps of loading in the order of the file; `unread` counts rows that are no
-    rows, `cut` says whether the last execution has no end."""
+    """`steps` are the outermost of loading and unloading in the order of the file; `unread` counts
+    rows that are no rows, `cut` says whether the last execution has no end; `version` is that of
+    the backend, "" where not told."""
 
     executions: list[Execution] = field(default_factory=list)
-    before_us: list[tuple[str, int]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
     unread: int = 0
     cut: bool = False
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     time_us: int
+    message: str
     value: int
     unit: str
     source: str
@@ -75,11 +92,11 @@ def read_profile(text: str) -> Profile:
     """The rows below the header, in executions."""
     profile = Profile()
     current: Execution | None = None
+    loading: list[_Row] = []
     for row in _rows(text, profile):
         node = _NODE.match(row.name) if row.level == "SUB-EVENT" else None
-        if node is None and (_BEFORE.search(row.name) or (row.level != "ROOT" and not current)):
-            if row.unit == "US":
-                profile.before_us.append((row.name, row.value))
+        if _is_loading(row, node is not None, current is not None):
+            loading += [row] * (row.unit == "US" and row.level == "ROOT")
             continue
         if current is None or _ends(current, row):
             current = Execution(end_us=row.time_us)
@@ -87,9 +104,26 @@ def read_profile(text: str) -> Profile:
         _take(current, row, node)
         if current.ended and not row.time_us:
             current = None
+    profile.steps = list(_outermost(loading))
     profile.executions = [one for one in profile.executions if one.times_us or one.nodes]
     profile.cut = bool(profile.executions) and not profile.executions[-1].ended
     return profile
+
+
+def _is_loading(row: _Row, node: bool, executing: bool) -> bool:
+    """Whether a row tells of loading or unloading: by its message, or by its name."""
+    if row.message in _LOADING:
+        return True
+    return not node and (bool(_BEFORE.search(row.name)) or (row.level != "ROOT" and not executing))
+
+
+def _outermost(rows: Sequence[_Row]) -> Iterator[Step]:
+    """qnn-net-run's time of a message, else QNN's own, which has the others in it."""
+    around = {row.time_us for row in rows if row.source == _NETRUN}
+    for row in rows:
+        if row.source == _NETRUN or (row.name.startswith("QNN (") and row.time_us not in around):
+            named = row.name in _NAMELESS or _GRAPH.match(row.name)
+            yield Step(row.message if named else row.name, row.value, row.time_us)
 
 
 def _ends(current: Execution, row: _Row) -> bool:
@@ -120,6 +154,8 @@ def _rows(text: str, profile: Profile) -> Iterator[_Row]:
     lines = _LINE.split(text)
     head = islice(lines, _LINES)
     skip = next((n for n, line in enumerate(head) if HEADER.match(line.encode())), 0)
+    told = (found for line in lines[:skip] if (found := _VERSION.match(line)))
+    profile.version = next((found[1] for found in told), "")
     for line in islice(lines, skip, None):
         if not line.strip() or HEADER.match(line.encode()):
             continue
@@ -149,7 +185,7 @@ def _row(cells: Sequence[str]) -> _Row | None:
         return None
     if unit == "US" and value is not None and value >= _LARGEST_US:
         return None
-    return _Row(stamp, value or 0, unit, source, level, name)
+    return _Row(stamp, cells[1], value or 0, unit, source, level, name)
 
 
 def _number(text: str) -> int | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 
-from profiler.importers.head import head_of
+from profiler.importers.head import SQLITE, head_of
 
 __all__ = ["Form", "files_in", "form_in", "form_of"]
 
-_SQLITE, _ROCPD = b"SQLite format 3\0", b"rocpd_kernel_dispatch"
+_ROCPD = b"rocpd_kernel_dispatch"
 _TOOL = b'"rocprofiler-sdk-tool"'
 _NAMES = 1 << 16  # bytes within which JSON's first key stands
 _ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".db", ".sqlite", ".db.gz")
@@ -31,7 +31,7 @@ class Form(StrEnum):
 
 def form_in(head: bytes) -> Form | None:
     """The form of a file with this begin, unpacked; None for another's."""
-    if head.startswith(_SQLITE):
+    if head.startswith(SQLITE):
         return Form.ROCPD if _ROCPD in head else None
     if head.lstrip()[:1] == b"{":
         return Form.JSON if _TOOL in head[:_NAMES] else None

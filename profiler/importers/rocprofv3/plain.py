@@ -7,11 +7,11 @@ import zlib
 from pathlib import Path
 
 from profiler.errors import InputError
+from profiler.importers.head import GZIP
 from profiler.trace.unpack import may_unpack_to, too_small
 
 __all__ = ["plain_bytes"]
 
-_GZIP = b"\x1f\x8b"
 _CHUNK = 4 << 20
 
 
@@ -20,7 +20,7 @@ def plain_bytes(path: Path) -> tuple[bytes, bool]:
     cannot be read."""
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == _GZIP
+            packed = file.read(2) == GZIP
             file.seek(0)
             if not packed:
                 return file.read(), False

@@ -36,7 +36,8 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
     """Read dumps or logs; each request is a pipeline call. Raises InputError where none has a time
     of a stage."""
     requests: list[RequestTimes] = []
-    versions: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    models: set[str] = set()
     unread = 0
     for path in sorted(paths):
         for document in _documents(content_of(path, _LARGEST_FILE)):
@@ -47,7 +48,8 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
             requests.append(request)
             commit = document.get("commit_hash")
             if isinstance(commit, str) and _HASH.fullmatch(commit):
-                versions["sglang"] = commit
+                settings["sglang_commit"] = commit  # no version: runs of several are compared
+            models.add(_model(document.get("meta")))
     path = sorted(paths)[0]
     if not requests:
         raise InputError(
@@ -58,8 +60,23 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
     drops = [Drop(DropKind.DROPPED_EVENTS, path.name, unread, "requests", note)] if unread else []
     name = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".log")
     return stage_run(
-        "sglang", name, path, requests, files=len(paths), drops=drops, versions=versions
+        "sglang",
+        name,
+        paths,
+        requests,
+        drops=drops,
+        settings=settings,
+        model=models.pop() if len(models) == 1 else "",
     )
+
+
+def _model(meta: Any) -> str:
+    """The model's name; of a path of somebody's machine the last part."""
+    told = meta.get("model") if isinstance(meta, dict) else None
+    if not isinstance(told, str) or "\n" in told:
+        return ""
+    local = told.startswith(("/", "~", ".")) or "\\" in told
+    return (re.split(r"[/\\]", told.rstrip("/\\"))[-1] if local else told)[:_LONGEST]
 
 
 def _documents(data: bytes) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from profiler.importers.importer import Importer, Option
 from profiler.importers.tensorrt.files import exports_in, kind_of
 
 if TYPE_CHECKING:
-    from profiler.importers.tensorrt.read import TensorRtRun
+    from profiler.importers.placed import PlacedRun
 
 __all__ = ["IMPORTER"]
 
@@ -19,7 +19,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return bool(exports_in(path)) if path.is_dir() else kind_of(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> TensorRtRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
     from profiler.importers.tensorrt.read import read_run
 
     return read_run(paths, **options)

@@ -11,42 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import (
-    NO_STEP,
-    ROOT_DEVICE,
-    RUN_STAGE,
-    UNKNOWN,
-    Call,
-    Drop,
-    DropKind,
-    Span,
-    Track,
-)
+from profiler.events import NO_STEP, RUN_STAGE, UNKNOWN, Call, Drop, DropKind, Track
 from profiler.importers.components import component
+from profiler.importers.placed import PlacedCall, PlacedRun, Timed, end_to_end, timelines
 from profiler.importers.tensorrt.files import Export, Kind, Row, exports_in, read_export
 from profiler.importers.tensorrt.layers import Layer, layers_of
 from profiler.notes import Note
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
-from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import (
-    Clocks,
-    Device,
-    Overhead,
-    Recording,
-    Submodule,
-    UnknownCost,
-    Warmup,
-    WhyUnknown,
-)
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.manifest_fields import Clocks, Device, Warmup
 
-__all__ = ["TensorRtRun", "read_run"]
+__all__ = ["read_run"]
 
 _DEVICE = "cuda:0"
 _WARMUP_MS = 200  # trtexec's default
@@ -54,6 +34,7 @@ _WARMUP = re.compile(r"\+ (\d+)\s*ms warm up")
 _MEMORY = re.compile(r"(\d+) MiB")
 _COPIES = {"HtoD": ("startH2dMs", "endH2dMs"), "DtoH": ("startD2hMs", "endD2hMs")}
 _LATEST_MS = 1e12
+_INFERENCE = "inference"  # its layer: an engine's file name would be read as a module's path
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,108 +54,7 @@ class _Engine:
         return f"{self.name}.layers" if self.rows else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A call, the commands in it and the number of its timeline."""
-
-    call: Call
-    commands: CommandColumns
-
-
-@dataclass(frozen=True, slots=True)
-class TensorRtRun:
-    """Engines in the order of their names, and the files that were read."""
-
-    engines: tuple[_Engine, ...]
-    exports: tuple[Export, ...]
-
-    @property
-    def name(self) -> str:
-        """The only engine's name, else that of the files' folder."""
-        if len(self.engines) == 1:
-            return self.engines[0].name
-        return self.exports[0].path.absolute().parent.name
-
-    @property
-    def capabilities(self) -> set[str]:
-        """The timeline where inferences were timed, which averages of layers have none of; tensors
-        where the layer file was there."""
-        layers = [layer for engine in self.engines for layer in engine.layers]
-        known = {
-            "timeline": any(engine.rows for engine in self.engines),
-            "averages": bool(layers),
-            "shapes": any(layer.shapes for layer in layers),
-            "bytes": any(layer.bytes_read >= 0 for layer in layers),
-        }
-        return {name for name, there in known.items() if there}
-
-    def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, and a pipeline's span around each timeline."""
-        placed = list(self._placed())
-        for one in placed:
-            bundle.write_call(one.call, one.commands)
-        apart = groupby(placed, key=lambda one: one.call.pipeline)
-        spans = [span for _, timeline in apart for span in _spans(list(timeline))]
-        bundle.write_host(spans, CommandBuilder().build(), ROOT_DEVICE)
-        return self._info()
-
-    def _placed(self) -> Iterator[_Placed]:
-        """The timelines one behind the other: each has a clock of its own."""
-        index, pipeline, begin = 0, 0, 0
-        for engine in self.engines:
-            for made in (list(_inferences(engine)), list(_layered(engine))):
-                if not made:
-                    continue
-                by = begin - min(map(_begin, made)) if pipeline else 0
-                placed = [_moved(one, index + k, pipeline, by) for k, one in enumerate(made)]
-                yield from placed
-                index, pipeline = index + len(placed), pipeline + 1
-                begin = max(map(_end, placed))
-
-    def _info(self) -> RunInfo:
-        warm = [row for engine in self.engines for row in engine.warm_up]
-        lasted = sum(_ns(row.endComputeMs) - _ns(row.startComputeMs) for row in warm)
-        first = self.exports[0].path
-        return RunInfo(
-            producer="tensorrt",
-            pipeline=self.name,
-            command_line=("profile-sd3", "import", str(first)),
-            devices={ROOT_DEVICE: Device(), _DEVICE: self.engines[0].device},
-            submodules={
-                name: Submodule(device=_DEVICE, activate_profiler=name == engine.layered)
-                for engine in self.engines
-                for name, there in ((engine.name, engine.rows), (engine.layered, engine.layers))
-                if there
-            },
-            recording=Recording(source=first.name, files=len(self.exports)),
-            clocks=Clocks(aligned=False) if self._timelines() > 1 else Clocks(),
-            overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
-            warmup=Warmup(calls=len(warm), duration_ns=max(lasted, 0)) if warm else None,
-            drops=tuple(self._drops()),
-        )
-
-    def _timelines(self) -> int:
-        return sum(bool(engine.rows) + bool(engine.layers) for engine in self.engines)
-
-    def _drops(self) -> Iterator[Drop]:
-        for export in self.exports:
-            if export.cut:
-                note = Note.of(DropReason.ENTRIES_CUT)
-                yield Drop(DropKind.TRUNCATED_FILE, export.path.name, UNKNOWN, "events", note)
-            if export.unread:
-                note = Note.of(DropReason.DAMAGED)
-                yield Drop(DropKind.DROPPED_EVENTS, export.path.name, export.unread, "events", note)
-        for engine in self.engines:
-            if engine.layers:
-                note = Note.of(DropReason.LAID_END_TO_END)
-                count = len(engine.layers)
-                yield Drop(DropKind.ESTIMATED_TIMES, engine.layered, count, "commands", note)
-        if self._timelines() > 1:
-            note = Note.of(DropReason.TIMELINES_APART)
-            yield Drop(DropKind.ESTIMATED_TIMES, self.name, self._timelines(), "timelines", note)
-
-
-def read_run(paths: Sequence[Path], warmup: int | None = None) -> TensorRtRun:
+def read_run(paths: Sequence[Path], warmup: int | None = None) -> PlacedRun:
     """Read what trtexec exported, files or folders of one or several engines. Inferences that began
     within `warmup` ms of trtexec's start are left out.
 
@@ -195,7 +75,63 @@ def read_run(paths: Sequence[Path], warmup: int | None = None) -> TensorRtRun:
             f"{named} holds no time of a layer or inference: give what `trtexec --exportProfile` "
             "or `--exportTimes` writes"
         )
-    return TensorRtRun(timed, tuple(exports))
+    return _run(timed, exports)
+
+
+def _run(engines: Sequence[_Engine], exports: Sequence[Export]) -> PlacedRun:
+    """The timelines of all engines one behind the other: each has a clock of its own."""
+    first = exports[0].path
+    name = engines[0].name if len(engines) == 1 else first.absolute().parent.name
+    apart = [made for one in engines for made in (_inferences(one), _layered(one)) if made]
+    placed, spans, by_order = timelines(name, apart)
+    return PlacedRun(
+        producer="tensorrt",
+        name=name,
+        path=first,
+        placed=placed,
+        capabilities=frozenset(_capabilities(engines)),
+        spans=spans,
+        devices={_DEVICE: engines[0].device},
+        files=len(exports),
+        drops=(*_drops(engines, exports), *by_order),
+        clocks=Clocks(aligned=False) if by_order else Clocks(),
+        warmup=_warmup(engines),
+    )
+
+
+def _capabilities(engines: Sequence[_Engine]) -> Iterator[str]:
+    """The timeline where inferences were timed, which averages of layers have none of; tensors
+    where the layer file was there."""
+    layers = [layer for engine in engines for layer in engine.layers]
+    known = {
+        "timeline": any(engine.rows for engine in engines),
+        "averages": bool(layers),
+        "shapes": any(layer.shapes for layer in layers),
+        "bytes": any(layer.bytes_read >= 0 for layer in layers),
+    }
+    return (name for name, there in known.items() if there)
+
+
+def _warmup(engines: Sequence[_Engine]) -> Warmup | None:
+    """The inferences that are left out; None where none is."""
+    rows = [row for engine in engines for row in engine.warm_up]
+    lasted = sum(_ns(row.endComputeMs) - _ns(row.startComputeMs) for row in rows)
+    return Warmup(calls=len(rows), duration_ns=max(lasted, 0)) if rows else None
+
+
+def _drops(engines: Sequence[_Engine], exports: Sequence[Export]) -> Iterator[Drop]:
+    for export in exports:
+        if export.cut:
+            note = Note.of(DropReason.ENTRIES_CUT)
+            yield Drop(DropKind.TRUNCATED_FILE, export.path.name, UNKNOWN, "events", note)
+        if export.unread:
+            note = Note.of(DropReason.DAMAGED)
+            yield Drop(DropKind.DROPPED_EVENTS, export.path.name, export.unread, "events", note)
+    for engine in engines:
+        if engine.layers:
+            note = Note.of(DropReason.LAID_END_TO_END)
+            count = len(engine.layers)
+            yield Drop(DropKind.ESTIMATED_TIMES, engine.layered, count, "commands", note)
 
 
 def _named(exports: Sequence[Export]) -> str:
@@ -253,78 +189,56 @@ def _device(summary: dict[str, object]) -> Device:
     )
 
 
-def _inferences(engine: _Engine) -> Iterator[_Placed]:
+def _inferences(engine: _Engine) -> list[PlacedCall]:
+    """A call an inference, with its copies and its computing. trtexec enqueues each while the one
+    before computes: the first that counts begins when the last of the warm-up has ended, else it
+    would wait for work that is left out."""
+    free = max((_ns(row.endD2hMs) for row in engine.warm_up), default=0)
+    found = []
     for iteration, row in enumerate(engine.rows):
         builder = CommandBuilder()
         compute = Track(_DEVICE, "compute", "compute")
         start = _ns(row.startComputeMs)
-        builder.add(compute, engine.name, "Inference", start, _ns(row.endComputeMs) - start)
+        builder.add(compute, _INFERENCE, "Inference", start, _ns(row.endComputeMs) - start)
         for kind, (begin, end) in _COPIES.items():
             first, last = _ns(getattr(row, begin)), _ns(getattr(row, end))
             if last > first:
                 copies = Track(_DEVICE, f"copies {kind}", "dma")
-                builder.add(copies, engine.name, f"Memcpy {kind}", first, last - first)
-        begin_ns = _ns(row.startEnqMs)
-        lasted = _ns(row.endEnqMs) - begin_ns
-        yield _Placed(_call(engine.name, begin_ns, lasted, iteration), builder.build())
-
-
-def _layered(engine: _Engine) -> Iterator[_Placed]:
-    if not engine.layers:
-        return
-    builder = CommandBuilder()
-    track, at = Track(_DEVICE, "layers", "compute"), 0
-    for layer in engine.layers:
-        builder.add(
-            track,
-            layer.name,
-            layer.op_type,
-            at,
-            layer.average_ns,
-            shapes=layer.shapes,
-            bytes_read=layer.bytes_read,
-            bytes_written=layer.bytes_written,
-            kernel=layer.kernel,
+                builder.add(copies, _INFERENCE, f"Memcpy {kind}", first, last - first)
+        enqueued = _ns(row.startEnqMs)
+        call = Call(
+            index=0,
+            submodule=engine.name,
+            stage=RUN_STAGE,
+            branch="",
+            step=NO_STEP,
+            device=_DEVICE,
+            start_ns=min(max(enqueued, free), start) if enqueued < start else enqueued,
+            duration_ns=_ns(row.endEnqMs) - enqueued,
+            ops_traced=True,
+            iteration=iteration,
         )
-        at += layer.average_ns
-    yield _Placed(_call(engine.layered, 0, at, 0), builder.build())
+        found.append(PlacedCall(call, builder.build()))
+    return found
 
 
-def _call(name: str, start_ns: int, duration_ns: int, iteration: int) -> Call:
-    return Call(
-        index=0,
-        submodule=name,
-        stage=RUN_STAGE,
-        branch="",
-        step=NO_STEP,
-        device=_DEVICE,
-        start_ns=start_ns,
-        duration_ns=duration_ns,
-        ops_traced=True,
-        iteration=iteration,
-    )
-
-
-def _begin(placed: _Placed) -> int:
-    return min(placed.call.start_ns, int(placed.commands.start_ns.min()))
-
-
-def _end(placed: _Placed) -> int:
-    return max(placed.call.end_ns, int(placed.commands.end_ns.max()))
-
-
-def _moved(placed: _Placed, index: int, pipeline: int, by: int) -> _Placed:
-    call = replace(placed.call, index=index, pipeline=pipeline, start_ns=placed.call.start_ns + by)
-    return _Placed(call, replace(placed.commands, start_ns=placed.commands.start_ns + by))
-
-
-def _spans(placed: Sequence[_Placed]) -> Iterator[Span]:
-    """The pipeline around a timeline, and the stage that all of it is."""
-    begin = min(map(_begin, placed))
-    lasted = max(map(_end, placed)) - begin
-    name, pipeline = placed[0].call.submodule, placed[0].call.pipeline
-    yield Span("pipeline", name, "", NO_STEP, begin, lasted, pipeline)
-    yield Span("stage", RUN_STAGE, RUN_STAGE, NO_STEP, begin, lasted, pipeline)
+def _layered(engine: _Engine) -> list[PlacedCall]:
+    """A call of all layers, end to end; none where no layer was timed."""
+    if not engine.layers:
+        return []
+    timed = [
+        Timed(
+            layer.name,
+            layer.average_ns,
+            layer.op_type,
+            layer.kernel,
+            layer.shapes,
+            layer.bytes_read,
+            layer.bytes_written,
+        )
+        for layer in engine.layers
+    ]
+    return [end_to_end(engine.layered, Track(_DEVICE, "layers", "compute"), timed)]
 
 
 def _ns(milliseconds: float) -> int:

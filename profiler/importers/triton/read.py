@@ -174,7 +174,7 @@ def _running(ranges: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
     change = np.concatenate((np.full(len(pairs), -1), np.ones(len(pairs), dtype=np.int64)))
     order = np.argsort(times, kind="stable")
     running = np.cumsum(change[order])
-    last = np.append(np.diff(times[order]) > 0, [True] * bool(len(times)))
+    last = np.append(np.diff(times[order]) > 0, np.ones(min(len(times), 1), dtype=bool))
     return times[order][last], running[last]
 
 

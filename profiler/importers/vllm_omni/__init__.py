@@ -16,12 +16,13 @@ __all__ = ["IMPORTER"]
 
 _MARK = re.compile(
     rb"""["']type["']:\s*["'](?:stage_request_stats|Request_stage_stats|orchestrator_request_e2e)["']"""
-    rb"|\[StageRequestStats \[request_id="
+    rb"|\[StageRequestStats \[request_id=|\[OmniTiming\] req="
 )
+_JSON_ARRAY = re.compile(rb"\s*\[\s*[\[{\]]")
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
-    return head.lstrip()[:1] != b"[" and _MARK.search(head) is not None
+    return _JSON_ARRAY.match(head) is None and _MARK.search(head) is not None
 
 
 def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:

@@ -277,7 +277,7 @@ def _run(path: Path, space: Space, found: _Found) -> PlacedRun:
 def _source(found: _Found) -> CallsFrom | None:
     if not found.ranges:
         return CallsFrom.NOTHING
-    return CallsFrom.KERNEL_PERIOD if found.guessed else None
+    return CallsFrom.MODULE_PERIOD if found.guessed else None
 
 
 def _whole(device: str, works: Sequence[_Work]) -> _Range:

@@ -32,6 +32,7 @@ _CAUSES = (  # column, what it is called, its colour
     ("data_ns", said("data"), CATEGORY_COLOURS["dma"]),
     ("other_device_ns", said("other device"), SERIES[3]),
     ("launch_ns", said("launch"), HOST),
+    ("unknown_cause_ns", said("cause not recorded"), SERIES[2]),
     ("sync_ns", said("sync"), SERIES[6]),
     ("queue_ns", said("queued"), SERIES[5]),
     ("host_work_ns", said("between calls, host work"), SERIES[7]),

@@ -56,10 +56,10 @@ class Matrix(Struct, frozen=True, eq=False):
         own = self.parts - self.left_out
         which = counted(own, "operation" if self.folded else "operator")
         if self.folded:
-            which = said("{operations} (equal blocks folded)", operations=which)
+            which = said("{operations} (equal blocks aggregated)", operations=which)
         first = said(
-            "Device time of {operations} in each step against the median of its row, most time "
-            "first; of the step its wall time.",
+            "Device time of {operations} in each step, relative to the median of its row, longest "
+            "first. The first row is the wall time of the step.",
             operations=which,
         )
         rest = []

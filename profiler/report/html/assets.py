@@ -4,7 +4,6 @@ under which a browser runs the one and loads nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -12,6 +11,7 @@ from string import Template
 from typing import Any
 
 from profiler._version import __version__
+from profiler.json_text import ascii_json
 from profiler.report.charts.style import FONT
 from profiler.report.palette import PAGE, Colour, Theme
 
@@ -22,8 +22,7 @@ THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 def embedded(data: Any) -> str:
     """JSON that may stand inside a script element: nothing in it can end the element."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return ascii_json(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def template(name: str) -> str:

@@ -9,14 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.messages import said
+from profiler.report.html.assets import THEMES
 from profiler.report.html.markup import contents, sections_html
 from profiler.report.html.table_json import table_json
 from profiler.report.model import Part, Report, Section
-from profiler.report.palette import Theme
 
 __all__ = ["Body", "body_of"]
-
-_THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
 class Body(Struct, frozen=True):
@@ -38,12 +36,12 @@ def body_of(report: Report) -> Body:
             for part in section.parts
             if part.figure is not None
         }
-        for theme in _THEMES
+        for theme in THEMES
     }
     drawn = {key for key, chart in figures["light"].items() if _draws_something(chart)}
     sections = list(_with_drawn(report.sections, drawn))
     heights = {key: figures["light"][key]["layout"]["height"] for key in drawn}
-    names = [(section.key, section.contents) for section in sections]
+    names = [(section.key, section.title) for section in sections]
     return Body(
         contents=contents([("timeline", said("Timeline")), *names]),
         sections=sections_html(sections, heights),

@@ -1,8 +1,9 @@
 """The devices on the page's first screen: what ran where and when, by submodule and step.
 
-Made of the timeline's lanes: the calls of each device, and of devices without calls the stretches
-of calls whose commands they executed. Many short calls in a row are one rectangle, so that the
-first screen is as small for a million commands as for a thousand.
+Made of the timeline's lanes: the calls of each device, and what it executed before, between and
+after them; of devices without calls the stretches of calls whose commands they executed. Many short
+calls in a row are one rectangle, so that the first screen is as small for a million commands as for
+a thousand.
 """
 
 from __future__ import annotations
@@ -38,14 +39,19 @@ _COLUMNS = (
 
 
 def strip_json(timeline: Timeline) -> dict[str, Any]:
-    """The rectangles of each device, the steps above them, and the columns of their table; times
-    are ns from the run's begin, `submodule` and `stage` are indices of the timeline's strings."""
+    """The rectangles of each device, the steps above them, the `span` in which all of them lie, and
+    the columns of their table; times are ns from the run's begin, `submodule` and `stage` are
+    indices of the timeline's strings."""
+    devices, steps = [*_devices(timeline)], _steps(timeline)
+    drawn: list[Mapping[str, Any]] = [*(found for _, found in devices), steps]
+    ends = (np.add(one["start"], one["duration"]).max() for one in drawn if len(one["start"]))
     return {
+        "span": int(max(ends, default=1)),
         "devices": [
             {"device": device} | {name: values.tolist() for name, values in found.items()}
-            for device, found in _devices(timeline)
+            for device, found in devices
         ],
-        "steps": _steps(timeline),
+        "steps": steps,
         "columns": described(columns_of(_COLUMNS, CALLS)),
     }
 
@@ -58,11 +64,13 @@ def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints]]]:
             lanes.setdefault(lane["device"], []).append(lane)
     for device, found in lanes.items():
         calls = next((lane for lane in found if lane["kind"] == "calls"), None)
-        rows = (
-            _calls(timeline.tables["calls"], slice(calls["first"], calls["first"] + calls["count"]))
-            if calls
-            else _stretches(timeline, [lane for lane in found if lane["kind"] == "commands"])
-        )
+        work = _work(timeline, [lane for lane in found if lane["kind"] == "commands"])
+        if calls:
+            place = slice(calls["first"], calls["first"] + calls["count"])
+            rows = _calls(timeline.tables["calls"], place)
+            rows = _with_rest(rows, *_outside(timeline, work, rows, span // _APART))
+        else:
+            rows = _stretches(timeline, work)
         if len(rows["start"]):
             yield device, _merged(rows, span // _APART)
 
@@ -72,12 +80,58 @@ def _calls(calls: Table, rows: slice) -> dict[str, _Ints]:
     return {name: calls[name][rows].astype(np.int64) for name in names}
 
 
-def _stretches(timeline: Timeline, lanes: list[dict[str, Any]]) -> dict[str, _Ints]:
-    """From the first to the last command of each call on a device, without the host's."""
-    commands, calls = timeline.tables["commands"], timeline.tables["calls"]
-    rows = np.concatenate([np.arange(one["first"], one["first"] + one["count"]) for one in lanes])
+def _work(timeline: Timeline, lanes: list[dict[str, Any]]) -> _Ints:
+    """Rows of the commands on these lanes, without the host's."""
+    rows = [np.arange(one["first"], one["first"] + one["count"]) for one in lanes]
+    found = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
     host = {place for lane in lanes for place in lane["host"]} | {_HOST}
-    rows = rows[~np.isin(commands["category"][rows], [*host])]
+    kept: _Ints = found[~np.isin(timeline.tables["commands"]["category"][found], [*host])]
+    return kept
+
+
+def _outside(
+    timeline: Timeline, work: _Ints, calls: Mapping[str, _Ints], apart: int
+) -> tuple[_Ints, _Ints]:
+    """Begins and lengths of stretches before, between and after a device's calls in which it worked
+    for none of them, such as on what had been launched before the recording. Work less than `apart`
+    after other is of one stretch with it, and what is shorter than that is left out."""
+    commands = timeline.tables["commands"]
+    rows = work[commands["call"][work] < 0]
+    rows = rows[np.argsort(commands["start"][rows], kind="stable")]
+    start = commands["start"][rows].astype(np.int64)
+    end = start + np.maximum(commands["duration"][rows], 0).astype(np.int64)
+    order = np.argsort(calls["start"], kind="stable")
+    begins = np.concatenate((calls["start"][order], [np.iinfo(np.int64).max]))
+    ends = np.maximum.accumulate((calls["start"] + np.maximum(calls["duration"], 0))[order])
+    after = np.searchsorted(begins[:-1], start, side="right")  # the first call behind it
+    start = np.maximum(start, np.concatenate(([0], ends))[after])
+    end = np.minimum(end, begins[after])
+    free = end > start
+    start, end, after = start[free], end[free], after[free]
+    if not len(start):
+        return start, start
+    apart_from = np.diff(after, prepend=-1) != 0
+    apart_from[1:] |= start[1:] - np.maximum.accumulate(end)[:-1] > apart
+    heads = np.flatnonzero(apart_from)
+    length = np.maximum.reduceat(end, heads) - start[heads]
+    long = length > apart
+    return start[heads][long], length[long]
+
+
+def _with_rest(rows: Mapping[str, _Ints], start: _Ints, length: _Ints) -> dict[str, _Ints]:
+    """The calls of a device, and among them by time what belongs to none."""
+    none = np.full(len(start), -1, dtype=np.int64)
+    rest = {"start": start, "duration": length}
+    found = {name: np.concatenate((of, rest.get(name, none))) for name, of in rows.items()}
+    if not len(start):
+        return found
+    order = np.argsort(found["start"], kind="stable")
+    return {name: values[order] for name, values in found.items()}
+
+
+def _stretches(timeline: Timeline, rows: _Ints) -> dict[str, _Ints]:
+    """From the first to the last command of each call on a device."""
+    commands, calls = timeline.tables["commands"], timeline.tables["calls"]
     call = commands["call"][rows].astype(np.int64)
     order = np.lexsort((commands["start"][rows], call))
     rows, call = rows[order], call[order]

@@ -48,7 +48,7 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "")
         f"{_about(finding.where)}>"
         f'{head}<dl class="evidence">{evidence}</dl>'
         f'<p class="recommendation">{spoken(said_of.recommendation)}</p>'
-        f'<p class="help"><b>{spoken(said("Beware:"))}</b> {spoken(said_of.caveat)}</p>'
+        f'<p class="help"><b>{spoken(said("Caveat:"))}</b> {spoken(said_of.caveat)}</p>'
         + (f'<p class="where">{links}</p>' if links else "")
         + "</article>"
     )

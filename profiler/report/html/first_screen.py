@@ -47,7 +47,7 @@ def _advice(advice: Advice, number: int | None) -> str:
     if number is not None:
         title = f'<a href="#{finding_id(number)}">{title}</a>'
     return (
-        f'<li><p>{title} <b class="gain">{spoken(advice.gain)}</b></p>'
+        f'<li><p>{title} <b class="gain">{spoken(said("gain {gain}", gain=advice.gain))}</b></p>'
         f'<p class="change">{spoken(advice.change)}</p></li>'
     )
 

@@ -9,7 +9,6 @@ runs nothing but the scripts whose hashes it lists and loads nothing from anywhe
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from profiler._version import __version__
 from profiler.analysis.assembly import partials_of
 from profiler.analysis.result import Analysis
 from profiler.files import write_atomically
+from profiler.json_text import ascii_json
 from profiler.messages import joined, said
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
@@ -251,8 +251,7 @@ def page_scripts() -> tuple[str, str]:
 
 def _packed_json(data: Any) -> str:
     """JSON as a zlib stream in base64."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return deflated(text.encode())
+    return deflated(ascii_json(data).encode())
 
 
 def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:

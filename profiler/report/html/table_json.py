@@ -86,6 +86,7 @@ def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
             "kind": column.kind,
             "meaning": said(column.meaning),
             "minor": column.importance >= MINOR,
+            "rank": column.importance,
             "nullable": column.nullable,
             "combine": rule_json(column.combine),
         }

@@ -77,7 +77,7 @@ def two_runs_page(
     page = Template(spoken_template(template("two_runs.html"))).substitute(
         headline=spoken(sentence),
         contents=contents(
-            [("summary", said("Summary")), *((one.key, one.contents) for one in report.sections)]
+            [("summary", said("Summary")), *((one.key, one.title) for one in report.sections)]
         ),
         sides=_sides(report),
         verdicts=_verdicts(report.verdicts),

@@ -77,6 +77,7 @@ class Database:
                 "temp_directory": "",
             },
         )
+        self._connection.execute("SET enable_progress_bar = false")  # it draws on stdout
         self._connection.execute("CREATE SCHEMA analysis")
         for name, frame in frames.items():
             self._register(name, frame)

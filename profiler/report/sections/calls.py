@@ -65,9 +65,9 @@ _OF_HOST = (
     renamed(OPERATORS, "total_ns", label="with what ran within", importance=2),
 )
 _SELF = said(
-    "Self is without the host's other work, runtime calls and waits within it; waited: of that, "
-    "in synchronizations and copies the host waited for a device. Runtime calls are those that "
-    "launched work or waited."
+    "Self excludes other host work, runtime calls and waits within it. Waited is the part of self "
+    "in which the host waited for a device, in synchronizations and copies. Runtime calls are "
+    "those that launched work or waited."
 )
 
 

@@ -45,6 +45,4 @@ def _of_whole_runs(selected: bool) -> tuple[str, ...]:
     return (said("Whole runs are compared, whatever is selected."),) if selected else ()
 
 
-SECTION = SectionKind(
-    "comparison", 35, said("Against the baseline"), _parts, contents=said("Comparison")
-)
+SECTION = SectionKind("comparison", 35, said("Against the baseline"), _parts)

@@ -18,6 +18,7 @@ _MOST = 3  # devices that have a line each
 _WORTH = 0.005  # of the end-to-end time: causes that are named
 _CAUSES: Mapping[str, Said] = {
     "launch_ns": said("launch-bound {share}"),
+    "unknown_cause_ns": said("cause not recorded {share}"),
     "sync_ns": said("sync-bound {share}"),
     "queue_ns": said("queue-bound {share}"),
     "other_device_ns": said("waiting for another device {share}"),
@@ -66,13 +67,15 @@ def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int)
 
 
 def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
-    """Launch-bound first, whatever it is; the others that are worth naming, the largest first."""
+    """Launch-bound first, whatever it is, unless nothing tells it; the others that are worth
+    naming, the largest first."""
     first = "launch_ns"
     others = [name for name in _CAUSES if name != first and waits[name] >= _WORTH * total]
     others.sort(key=lambda name: -waits[name])
+    told = waits[first] or not waits["unknown_cause_ns"]
     return [
         said(_CAUSES[name].template, share=percent(waits[name] / total))
-        for name in (first, *others)
+        for name in ((first, *others) if told else others)
     ]
 
 

@@ -21,7 +21,7 @@ def findings_part(found: tuple[Finding, ...]) -> Part:
     lead = said("{findings}.", findings=counted(len(found), "finding"))
     if len(found) > 1:
         lead = said(
-            "{findings}, worst first. What they save may be the same time: it does not add up.",
+            "{findings}, worst first. Their gains may be of the same time and do not add up.",
             findings=counted(len(found), "finding"),
         )
     elif not found:

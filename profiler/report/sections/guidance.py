@@ -1,4 +1,4 @@
-"""What guidance costs, and what is computed again although its inputs are the same."""
+"""The cost of classifier-free guidance, and redundant work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HALF_OF_BATCH = said(
     "estimated: what batched calls would save with half the batch, by their operators where these "
     "were traced, else half of them"
 )
-_BY_RULES = said("by rules about names and shapes, not by values: a trace holds none")
+_BY_RULES = said("inferred from names and shapes, not from values, which a trace does not have")
 _UPPER = said(
     "at most: of what is known ahead all but one execution, were it computed as one batch"
 )
@@ -54,7 +54,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     guidance, again = of.analysis.guidance, of.analysis.redundant_work
     return (
         Part(
-            said("What guidance costs"),
+            said("Cost of classifier-free guidance"),
             table=table("guidance", "guidance", _GUIDANCE, GUIDANCE, guidance, shown=of.rows(10)),
             notes=_estimated(of.analysis),
         ),
@@ -63,7 +63,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             sentence(_savings(of.analysis)),
             table=table(
                 "again",
-                "computed again",
+                "redundant work",
                 _REDUNDANT_WORK,
                 REDUNDANT_WORK,
                 again,
@@ -120,7 +120,7 @@ def _estimated(analysis: Analysis) -> tuple[str, ...]:
 
 
 def _savings(analysis: Analysis) -> str:
-    """What hoisting all that is computed again would save."""
+    """What hoisting all redundant work would save."""
     again = analysis.redundant_work
     measured = int(again.filter(~again["estimated"])["saved_ns"].sum())
     ahead = int(again.filter("estimated")["saved_ns"].sum())
@@ -141,6 +141,5 @@ SECTION = SectionKind(
     90,
     said("Guidance and redundancy"),
     _parts,
-    contents=said("Guidance"),
     tables=("guidance", "redundant_work"),
 )

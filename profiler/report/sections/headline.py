@@ -219,14 +219,14 @@ def at_once(account: Accounting) -> str:
     number = count(account.overlapping)
     if not account.told_apart:
         return said(
-            "{number} of {calls} ran at the same time as another; the run does not tell what "
-            "belongs to which: they are taken for one",
+            "{number} of {calls} ran at the same time as another; the run does not say what "
+            "belongs to which, so they count as one",
             number=number,
             calls=calls,
         )
     return said(
-        "{number} of {calls} ran at the same time as another: {wall} passed, {sum} in sum; times "
-        "and shares are of the sum",
+        "{number} of {calls} ran at the same time as another: {wall} of wall time, {sum} in sum, "
+        "to which times and shares refer",
         number=number,
         calls=calls,
         wall=duration(account.wall_ns),

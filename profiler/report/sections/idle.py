@@ -7,7 +7,6 @@ from functools import partial
 
 import polars as pl
 
-from profiler.analysis.host_side import host_unseen
 from profiler.analysis.registry import table_named
 from profiler.analysis.result import Analysis
 from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
@@ -32,6 +31,7 @@ _IDLE = (
     "idle_ns",
     "idle_share",
     "launch_ns",
+    "unknown_cause_ns",
     "sync_ns",
     "queue_ns",
     "other_device_ns",
@@ -48,20 +48,9 @@ _IDLE = (
     "transfer_ns",
     "overlap_share",
 )
-_UNSEEN = tuple(  # where nothing of the host was recorded
-    renamed(
-        IDLE,
-        "launch_ns",
-        label="idle in calls",
-        meaning="nothing ran within calls; nobody recorded what the device waited for",
-    )
-    if name == "launch_ns"
-    else name
-    for name in _IDLE
-)
 _LATE = said(
-    "Launch-bound time of calls, submodules and steps is launch-bound and sync-bound here: after a "
-    "wait, too, the host launches too late."
+    "Launch-bound time of calls, submodules and steps is the sum of launch-bound and sync-bound "
+    "here: after a wait, too, the host launches too late."
 )
 _GAPS = (
     renamed(GAPS, "begin_ns", meaning="when it ran dry, from the begin of the run"),
@@ -135,8 +124,7 @@ def _idle(of: ReportInput) -> Iterator[Part]:
     if analysis.idle.is_empty():
         return
     figure = idle_figure(analysis)
-    columns = _UNSEEN if host_unseen(analysis.inputs.run) else _IDLE
-    made = table("idle", "waiting of devices", columns, IDLE, analysis.idle, shown=20)
+    made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
     late = bool((analysis.idle["sync_ns"] > 0).any())
     yield Part(title, figure=figure, table=made, notes=(_LATE,) if late else ())
 
@@ -203,9 +191,8 @@ def _providers(of: ReportInput) -> Iterator[Part]:
 SECTION = SectionKind(
     "idle",
     70,
-    said("Idle time and critical path"),
+    said("Idle time"),
     _parts,
-    contents=said("Idle"),
     tables=(
         "idle",
         "copies",

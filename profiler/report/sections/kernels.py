@@ -43,8 +43,8 @@ def _most(rows: pl.DataFrame) -> str:
     """The kernel with most time, and how far its executions lie apart."""
     first = rows.row(0, named=True)
     return said(
-        "{kernels} kernels. Most time goes to {kernel}: {count} executions of {median} at the "
-        "median, {time} together, {share} of what its device did.",
+        "{kernels} kernels. {kernel} takes the most time: {count} executions with a median of "
+        "{median}, {time} in all, {share} of its device's work.",
         kernels=count(len(rows)),
         kernel=first["kernel"],
         count=count(first["executions"]),
@@ -59,6 +59,5 @@ SECTION = SectionKind(
     65,
     said("Kernels"),
     _parts,
-    contents=said("Kernels"),
     tables=("kernels",),
 )

@@ -6,8 +6,10 @@ from functools import partial
 
 import polars as pl
 
+from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.memory.codes import why_no_allocations
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
+from profiler.analysis.memory.counters import CHANGES
 from profiler.analysis.result import Analysis
 from profiler.messages import said, sentence
 from profiler.report.charts.memory import memory
@@ -18,6 +20,10 @@ from profiler.report.views import table
 __all__ = ["SECTION", "memory_figure"]
 
 _UNCOUNTED_WEIGHTS = said("required: the peak, plus weights, which the counters leave out")
+_CHANGES_ALONE = said(
+    "What {devices} held when the recording began is not known, and in none of these figures: the "
+    "trace tells changes alone. Head-room is at most what stands here."
+)
 _DEVICES = (
     "device",
     "peak_bytes",
@@ -53,6 +59,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     if counted.is_empty():
         return (Part(notes=why, always=True),) if why else ()
     relative = devices.with_columns(pl.col("peak_ns") - of.begin_ns)
+    notes = why if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS), *why)
     holders = analysis.memory.filter(pl.col("held_bytes").fill_null(0) > 0).with_columns(
         pl.col("submodule").fill_null("other")
     )
@@ -61,13 +68,28 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             said("Peak and head-room, whole run"),
             figure=memory_figure(analysis),
             table=table("memory_devices", "memory", _DEVICES, MEMORY_DEVICES, relative, shown=20),
-            notes=why if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS), *why),
+            notes=(*_changes_alone(counted), *notes),
         ),
         Part(
-            said("Who held it at the peak"),
+            said("What held memory at the peak"),
             table=table("memory", "holders", _HOLDERS, MEMORY, holders, shown=20),
         ),
     )
+
+
+def _changes_alone(devices: pl.DataFrame) -> tuple[str, ...]:
+    """That accelerators may have held more, where all that a foreign trace tells are changes."""
+    alone = [
+        row["device"]
+        for row in devices.rows(named=True)
+        if is_accelerator(row["device"].rpartition("/")[2]) and _of_changes(row["counters"])
+    ]
+    return (said(_CHANGES_ALONE.template, devices=", ".join(alone)),) if alone else ()
+
+
+def _of_changes(counters: str | None) -> bool:
+    """Whether all of a device's counters count changes since they began."""
+    return bool(counters) and all(CHANGES in name for name in str(counters).split(", "))
 
 
 def memory_figure(analysis: Analysis) -> Figure:

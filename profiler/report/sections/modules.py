@@ -15,7 +15,7 @@ from profiler.report.declared_figures import declared_figure
 from profiler.report.model import TOP, Figure, Part, ReportInput, SectionKind
 from profiler.report.nodes import labelled
 from profiler.report.units import count, duration, percent
-from profiler.report.views import table
+from profiler.report.views import inwards, table
 from profiler.table.columns import Column
 
 __all__ = ["SECTION", "icicle_figure", "longest", "nodes_of"]
@@ -47,7 +47,6 @@ _COLUMNS = (
 )
 _ROWS = 2 * TOP
 _HELD = 2_000  # nodes of a page
-_INWARDS = "\N{NO-BREAK SPACE}" * 2
 _LEAST = 0.01  # share of a node on paper
 _BESIDE = 1.01  # times the end-to-end time: more is no rounding
 
@@ -104,8 +103,8 @@ def _beside(analysis: Analysis, tree: pl.DataFrame) -> Iterator[str]:
     passed = account.end_to_end_ns
     if not analysis.run.selection and passed and whole > _BESIDE * passed:
         yield said(
-            "Calls ran beside each other, on several devices: {passed} passed end to end, and the "
-            "times of the tree add up to {whole}, of which its shares are.",
+            "Calls ran at the same time on several devices: the run took {passed} end to end, and "
+            "the times of the tree add up to {whole}, to which its shares refer.",
             passed=duration(passed),
             whole=duration(whole),
         )
@@ -127,8 +126,7 @@ def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
 def _indented(tree: pl.DataFrame) -> pl.DataFrame:
     """The nodes of at least one per cent, each further in than the one that it is in."""
     large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
-    inwards = pl.lit(_INWARDS).repeat_by(pl.col("depth") - 1).list.join("")
-    return large.with_columns(label=inwards + pl.col("label"))
+    return large.with_columns(label=inwards(pl.col("depth") - 1) + pl.col("label"))
 
 
 def _most(tree: pl.DataFrame) -> str:
@@ -161,6 +159,5 @@ SECTION = SectionKind(
     47,
     said("Module tree"),
     _parts,
-    contents=said("Module tree"),
     tables=("module_tree",),
 )

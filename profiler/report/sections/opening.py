@@ -33,6 +33,7 @@ from profiler.report.facts import (
 )
 from profiler.report.model import Advice, Fact, Opening, ReportInput, Summary, TableView
 from profiler.report.sections.device_use import device_facts
+from profiler.report.sections.requests import of_requests, request_facts
 from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label
@@ -122,6 +123,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
             end_to_end_fact(analysis, of.span_ns),
             *(() if selected else device_facts(analysis)),
             *_steps(analysis),
+            *request_facts(analysis),
         ),
         checks=tuple(_checks(analysis)),
         bars=bars[:1],
@@ -129,7 +131,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
         advice=tuple(_advice(finding) for finding in advised),
         advice_title=_advice_title(analysis.findings, advised),
         shapes=_shapes(of),
-        sections=_next(advised),
+        sections=_next(advised, served=of_requests(analysis)),
     )
 
 
@@ -190,7 +192,7 @@ def _submodules(of: ReportInput) -> TableView | None:
     return table(
         "opening_submodules",
         title,
-        _SUBMODULES,
+        [name for name in _SUBMODULES if name != "busy_ns" or rows[name].sum()],
         SUBMODULES,
         rows,
         shown=shown,
@@ -209,6 +211,9 @@ def _shapes(of: ReportInput) -> TableView | None:
     which = of_all(shown, len(rows))
     title = said("Costliest shapes, {which}", which=which)
     columns: list[str | Column] = [*_SHAPES]
+    first = rows.head(shown)
+    if first["label"].n_unique() < shown or 0 < first["submodule"].null_count() < shown:
+        columns.insert(1, "submodule")  # what else tells rows apart, or that one is of no call
     if not known:
         columns[0] = renamed(SHAPES, "label", label=said("operator"))
         title = said("Costliest operators, {which}: no shapes were recorded", which=which)
@@ -216,7 +221,15 @@ def _shapes(of: ReportInput) -> TableView | None:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
+    columns[1:1] = _apart(rows.head(shown))
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
+
+
+def _apart(rows: pl.DataFrame) -> list[str]:
+    """The columns that tell rows of one label apart: of what, and where."""
+    if rows["label"].n_unique() == len(rows):
+        return []
+    return [name for name in ("submodule", "device") if rows[name].n_unique() > 1]
 
 
 def _advised(findings: tuple[Finding, ...]) -> list[Finding]:
@@ -246,13 +259,18 @@ def _gain(finding: Finding) -> str:
 def _advice_title(findings: tuple[Finding, ...], shown: list[Finding]) -> str:
     if not findings:
         return said("Findings: none")
+    if not shown:
+        return said("Findings: none of the run, {count} of its trace", count=len(findings))
     return said(
-        "Findings, {which}, by what they gain at most; gains do not add up",
+        "Findings, {which}, by maximum gain; gains do not add up",
         which=of_all(len(shown), len(findings)),
     )
 
 
-def _next(advised: list[Finding]) -> tuple[str, ...]:
-    """The sections to read next: those of the findings, else what most readers look at."""
-    found = [_READ_NEXT[finding.rule] for finding in advised if finding.rule in _READ_NEXT]
+def _next(advised: list[Finding], *, served: bool) -> tuple[str, ...]:
+    """The sections to read next: those of requests and of the findings, else what most readers look
+    at."""
+    found = ["requests"] * served + [
+        _READ_NEXT[finding.rule] for finding in advised if finding.rule in _READ_NEXT
+    ]
     return tuple(dict.fromkeys([*found, *_ELSE_NEXT]))[:_MOST_NEXT]

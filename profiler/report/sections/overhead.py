@@ -114,4 +114,4 @@ def _attribution(attribution: Mapping[str, Attribution]) -> str:
     )
 
 
-SECTION = SectionKind("overhead", 120, said("Cost of tracing"), _parts, contents=said("Overhead"))
+SECTION = SectionKind("overhead", 120, said("Cost of tracing"), _parts)

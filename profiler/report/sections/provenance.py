@@ -84,8 +84,7 @@ def _file(file: TraceFile) -> tuple[str, str]:
 SECTION = SectionKind(
     "provenance",
     130,
-    said("Provenance and drops"),
+    said("Provenance"),
     _parts,
-    contents=said("Provenance"),
     tables=("drops",),
 )

@@ -134,8 +134,7 @@ def _imbalance(of: ReportInput) -> Iterator[Part]:
 SECTION = SectionKind(
     "ranks",
     75,
-    said("Ranks and collectives"),
+    said("Ranks"),
     _parts,
-    contents=said("Ranks"),
     tables=("ranks", "collectives", "collective_arrivals", "rank_imbalance"),
 )

@@ -8,12 +8,13 @@ import polars as pl
 
 from profiler.analysis.requests.codes import RequestPart
 from profiler.analysis.requests.columns import REQUEST_PERCENTILES, REQUESTS
-from profiler.messages import said
-from profiler.report.model import Part, ReportInput, SectionKind
+from profiler.analysis.result import Analysis
+from profiler.messages import joined, said
+from profiler.report.model import Fact, Part, ReportInput, SectionKind
 from profiler.report.units import count, duration, percent
 from profiler.report.views import table
 
-__all__ = ["SECTION"]
+__all__ = ["SECTION", "of_requests", "request_facts"]
 
 _HELD = 1000  # rows of a table
 _COLUMNS = tuple(column.name for column in REQUESTS)
@@ -80,11 +81,52 @@ def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
     )
 
 
+def of_requests(analysis: Analysis) -> bool:
+    """Whether the run is of a server that was asked several times; scenarios of a benchmark are no
+    requests of one kind."""
+    told, requests = set(analysis.inputs.run.info.capabilities), analysis.requests
+    alike = "stages" in told and requests["name"].n_unique() == 1
+    return ("requests" in told or alike) and not analysis.run.selection and len(requests) > 1
+
+
+def request_facts(analysis: Analysis) -> Iterator[Fact]:
+    """How long requests to a server took, and for which model they waited."""
+    whole = pl.col("submodule").is_null() & (pl.col("part") == RequestPart.LATENCY.value)
+    if not of_requests(analysis):
+        return
+    for row in analysis.request_percentiles.filter(whole).iter_rows(named=True):
+        notes = [
+            said(
+                "p50 {p50}, p95 {p95}, p99 {p99}",
+                p50=duration(row["p50_ns"]),
+                p95=duration(row["p95_ns"]),
+                p99=duration(row["p99_ns"]),
+            ),
+            *_queued(analysis),
+        ]
+        yield Fact(said("Requests"), count(len(analysis.requests)), joined("; ", notes))
+
+
+def _queued(analysis: Analysis) -> Iterator[str]:
+    """What share of the requests' time a call waited in a queue, most of it for which model."""
+    requests = analysis.requests
+    waited, whole = (int(requests[name].sum()) for name in ("queue_ns", "latency_ns"))
+    calls = analysis.request_percentiles.filter(
+        pl.col("submodule").is_not_null(), pl.col("part") == RequestPart.QUEUE.value
+    ).sort("p95_ns", descending=True, nulls_last=True)
+    if waited and whole and len(calls):
+        yield said(
+            "{share} of their time in queues, p95 {p95} for {model}",
+            share=percent(waited / whole),
+            p95=duration(calls["p95_ns"][0]),
+            model=calls["submodule"][0],
+        )
+
+
 SECTION = SectionKind(
     "requests",
     22,
     said("Requests"),
     _parts,
-    contents=said("Requests"),
     tables=("requests", "request_percentiles"),
 )

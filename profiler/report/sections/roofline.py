@@ -51,7 +51,7 @@ _RATES = (
     "commands",
 )
 _NO_SHAPES = said(
-    "Nothing stands against the roofline: the trace has no shapes of operators, and so no FLOPs."
+    "There is no roofline: the trace has no shapes of operators, so their FLOPs are unknown."
 )
 _ROLES = ("role", "submodule", *_RATES)
 _OPERATORS = (
@@ -164,9 +164,8 @@ def _without_ticks(text: str) -> str:
 SECTION = SectionKind(
     "roofline",
     60,
-    said("Operators, roles and roofline"),
+    said("Operators and roofline"),
     _parts,
-    contents=said("Operators"),
     tables=(
         "operators",
         "partitioning",

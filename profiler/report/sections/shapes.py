@@ -72,20 +72,20 @@ def _costliest(rows: pl.DataFrame) -> str:
     words["share"] = share or percent(0)
     if peak is not None and not (bandwidth and first["bound"] == Bound.MEMORY):
         return said(
-            "Most time goes to {shape}: {time}, {share} of what its device did, at {peak} of the "
+            "{shape} takes the most time: {time}, {share} of its device's work, at {peak} of the "
             "device's peak.",
             **words,
             peak=peak,
         )
     if bandwidth is not None:
         return said(
-            "Most time goes to {shape}: {time}, {share} of what its device did, at {bandwidth} of "
+            "{shape} takes the most time: {time}, {share} of its device's work, at {bandwidth} of "
             "the memory's bandwidth.",
             **words,
             bandwidth=bandwidth,
         )
     return said(
-        "Most time goes to {shape}: {time}, {share} of what its device did.",
+        "{shape} takes the most time: {time}, {share} of its device's work.",
         **words,
     )
 
@@ -93,8 +93,7 @@ def _costliest(rows: pl.DataFrame) -> str:
 SECTION = SectionKind(
     "shapes",
     45,
-    said("Operators by shape"),
+    said("Shapes"),
     _parts,
-    contents=said("Shapes"),
     tables=("shapes",),
 )

@@ -135,9 +135,9 @@ def _durations(analysis: Analysis) -> Part:
     if kinds := by_cache(summary):
         lead = joined(" ", [lead, said("With a step cache: {kinds}.", kinds=kinds)])
     rule = said(
-        "A step lasts from its calls' first tile to the last; {measured_by} tell which there are. "
-        "The median is of steady steps, in which no submodule is called for the first time or "
-        "compiles. An outlier is {rule}.",
+        "A step lasts from the first to the last tile of its calls; {measured_by} define the "
+        "steps. The median is that of steady steps, in which no submodule is called for the first "
+        "time or compiles. An outlier is {rule}.",
         measured_by=label(summary.measured_by),
         rule=worded(summary.rule),
     )

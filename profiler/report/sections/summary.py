@@ -102,7 +102,7 @@ def _accounting(account: Accounting) -> Iterator[str]:
         yield from _identity(account)
     if account.profiler_ns:
         took = duration(account.profiler_ns)
-        yield said("This leaves out {took} in which it waited for the profiler.", took=took)
+        yield said("This leaves out {took} spent waiting for the profiler.", took=took)
     if account.overlapping:
         yield sentence(at_once(account))
     if account.calls_outside:

@@ -1,4 +1,4 @@
-"""Where the time went: stages, pipeline calls, submodules, and steps."""
+"""Stages and steps: stages, pipeline calls, submodules, and steps."""
 
 from __future__ import annotations
 
@@ -163,9 +163,8 @@ def _pipelines(of: ReportInput) -> Iterator[Part]:
 SECTION = SectionKind(
     "time",
     20,
-    said("Where the time went"),
+    said("Stages and steps"),
     _parts,
-    contents=said("Time"),
     tables=(
         "stages",
         "pipelines",

@@ -59,8 +59,8 @@ ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record
     ("launches", "kineto"): said("Also record with ProfilerActivity.CPU."),
     ("shapes", "nsys"): said("Record with torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
     ("launches", "rocprofv3"): said("Also record with --hip-trace."),
-    ("timeline", "tensorrt"): said("Give what --exportTimes writes beside the profile."),
-    ("shapes", "tensorrt"): said("Give what --exportLayerInfo writes beside the profile."),
+    ("timeline", "tensorrt"): said("Give the file that --exportTimes writes as well."),
+    ("shapes", "tensorrt"): said("Give the file that --exportLayerInfo writes as well."),
 }
 
 

@@ -1,4 +1,4 @@
-"""What is said of denoising steps: why some stand out, guidance, what is computed again."""
+"""What is said of denoising steps: why some stand out, guidance, redundant work."""
 
 from __future__ import annotations
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from profiler.drop_reasons import DropReason
-from profiler.events import DropKind
-from profiler.messages import said
-from profiler.report.sentences.worded import Sentences
+from profiler.events import Drop, DropKind
+from profiler.messages import Said, said
+from profiler.notes import NoteCode
+from profiler.report.sentences.worded import Sentences, worded
 
-__all__ = ["SENTENCES"]
+__all__ = ["SENTENCES", "what_happened"]
 
 SENTENCES: Sentences = {
     DropKind: {
@@ -238,6 +239,11 @@ SENTENCES: Sentences = {
         DropReason.REQUESTS_IN_ORDER: said(
             "the file does not tell when requests began: they are laid one behind the other"
         ),
+        DropReason.STAGES_OVERLAP: said(
+            "stages take longer together than the request, so they ran side by side; when each "
+            "began is not told"
+        ),
+        DropReason.NO_STAGE_TIMES: said("nothing tells how long a stage of these took: left out"),
         DropReason.WITHOUT_OPERATIONS: said("the file has times of stages and none of operations"),
         DropReason.BEGIN_BY_NAME: said(
             "files' names tell to within {within_ns} when each session began, and nothing else "
@@ -290,3 +296,14 @@ SENTENCES: Sentences = {
         DropReason.COPY_ALL: said("copy all files, and give the run in which they were written"),
     },
 }
+
+_WITHOUT_ADVICE: dict[NoteCode, Said] = {
+    DropReason.CUT_SHORT: said("ends at byte {at} of {size}"),
+    DropReason.LARGER_THAN_RECORDED: said("has {size} bytes where the manifest knows {recorded}"),
+    DropReason.NOT_THERE: said("{file} is named in the manifest but is not there"),
+}
+
+
+def what_happened(drop: Drop) -> Said:
+    """What is said of a drop without what to do about it, for who says that in the same breath."""
+    return worded(drop.detail, _WITHOUT_ADVICE.get(drop.detail.code))

@@ -27,6 +27,10 @@ SENTENCES: Sentences = {
             "from the period of the kernels: the trace has no ranges of modules; with_stack=True "
             "records them"
         ),
+        CallsFrom.MODULE_PERIOD: said(
+            "by the compiled module of each kernel: a call begins where the module's first "
+            "operation comes again"
+        ),
         CallsFrom.NOTHING: said(
             "nothing in the trace tells one call from another, so all of it counts as one and the "
             "report is by kernel: with_stack=True records modules"

@@ -77,10 +77,11 @@ def labels(values: Iterable[str | None], codes: type[StrEnum]) -> list[str]:
     return [none if value is None else known.get(value, value) for value in values]
 
 
-def worded(note: Note) -> Said:
-    """A note as a sentence, or a part of one, without a full stop."""
+def worded(note: Note, template: Said | None = None) -> Said:
+    """A note as a sentence, or a part of one, without a full stop; by another `template` than that
+    of its code where one is given."""
     values = {name: value_text(name, value) for name, value in note.values.items()}
-    return said(label(note.code).template, **values)
+    return said((template or label(note.code)).template, **values)
 
 
 def why_not(note: Note | None) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "scaled_rates",
     "sizes",
     "texts",
+    "time_unit",
     "times",
 ]
 
@@ -110,7 +111,7 @@ def times(
     All have the same number of digits behind the point, or each three `significant` ones."""
     values = list(values)
     largest = max((abs(v) for v in values if v is not None), default=0)
-    factor, unit = _unit(largest if like_ns is None else like_ns)
+    factor, unit = time_unit(largest if like_ns is None else like_ns)
     if significant:
         return rates(
             f"{header} {unit}", (None if v is None else v / factor for v in values), rank=rank
@@ -121,8 +122,9 @@ def times(
     return Drawn(f"{header} {unit}", tuple(cells), rank=rank)
 
 
-def _unit(largest_ns: float) -> tuple[float, str]:
-    """Seconds from 100 s on, else the unit in which the largest is at least 1; ms for nothing."""
+def time_unit(largest_ns: float) -> tuple[float, str]:
+    """Its factor and name: seconds from 100 s on, else the unit in which the largest is at least 1;
+    ms for nothing."""
     if largest_ns == 0:
         return _UNITS[1]
     if largest_ns >= 100e9:

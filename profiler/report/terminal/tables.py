@@ -21,6 +21,7 @@ from profiler.report.terminal.columns import (
     scaled_rates,
     sizes,
     texts,
+    time_unit,
     times,
 )
 from profiler.report.terminal.layout import Drawn, clean, continued, table
@@ -65,8 +66,9 @@ def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:
 
 def drawn(view: TableView, frame: pl.DataFrame, *, significant: bool = False) -> list[Drawn]:
     """The columns of a table with the cells of its first rows and its totals, `frame` its own or
-    that of a variant; times are in one unit, and rates in that of all rows, which the headers
-    name. Times have the same number of digits behind the point, or three `significant` ones."""
+    that of a variant; rates are in one unit for all rows, times in that of the table or, where a
+    column has only much shorter ones and the table no totals, in its own: headers name it. Times
+    have the same number of digits behind the point, or three `significant` ones."""
     rows = frame.head(view.shown)
     values = {
         column.name: [*worded(column, rows[column.name]), *_of_totals(view, column)]
@@ -76,7 +78,13 @@ def drawn(view: TableView, frame: pl.DataFrame, *, significant: bool = False) ->
     return [
         _rates(column, values[column.name], frame[column.name], RATES[column.kind])
         if column.kind in RATES
-        else _column(column, values[column.name], longest, significant=significant)
+        else _column(
+            column,
+            values[column.name],
+            longest,
+            own_unit=view.totals is None,
+            significant=significant,
+        )
         for column in view.columns
     ]
 
@@ -90,12 +98,20 @@ def _most(values: Sequence[int | None]) -> int:
 
 
 def _column(
-    shown: Column, values: list[Any], longest_ns: int, *, significant: bool = False
+    shown: Column,
+    values: list[Any],
+    longest_ns: int,
+    *,
+    own_unit: bool,
+    significant: bool = False,
 ) -> Drawn:
-    """The values as their kind is written; times of a table are in one unit."""
+    """The values as their kind is written: times in the unit of `longest_ns`, the table's longest,
+    or in the column's `own_unit` where all of them are below a tenth of that."""
     label, rank = shown.label, shown.importance
     if shown.kind in ("ns", "instant"):
-        return times(label, values, rank=rank, like_ns=longest_ns, significant=significant)
+        shorter = own_unit and _most(values) < time_unit(longest_ns)[0] / 10
+        like_ns = (_most(values) or longest_ns) if shorter else longest_ns
+        return times(label, values, rank=rank, like_ns=like_ns, significant=significant)
     if shown.kind in _SHRUNK:
         write = lists if any(isinstance(value, list) for value in values) else texts
         return write(label, values, rank=rank, shrink=_SHRUNK[shown.kind])

@@ -49,8 +49,9 @@ class RunTiles(Struct, frozen=True, eq=False):
     `unrecorded` and `carried_over` are stretches that belong to no part of the run: nothing was
     recorded on any device though work waited, and nothing ran but what had been launched before
     the recording began. `waits` are when the host waited for a device, `unrecorded_on` is what of
-    `unrecorded` each device had. `whole` lasts from the first tile or work of a device to the
-    last; None where there are neither.
+    `unrecorded` each device had. `on_several` are the rows of calls that worked on several devices,
+    and when the last of that work ended on any, int64 [k] each: a tile ends on its own device.
+    `whole` lasts from the first tile or work of a device to the last; None where there are neither.
     """
 
     calls: pl.DataFrame
@@ -59,6 +60,7 @@ class RunTiles(Struct, frozen=True, eq=False):
     carried_over: Stretches
     waits: Stretches
     unrecorded_on: Mapping[str, Stretches]
+    on_several: tuple[Times, Times]
     whole: EndToEnd | None
 
     def between(self, begin_ns: int, end_ns: int) -> EndToEnd:
@@ -80,7 +82,7 @@ def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
         tiles = tiles_on(axis, axes.launches, lost, rows, (begin, returned))
         for name, column in found.items():
             column[rows] = getattr(tiles, name)
-    _add_other_devices(found["busy"], axes, worked)
+    on_several = _with_other_devices(found["busy"], axes, worked)
     return RunTiles(
         calls=_frame(calls, names, place, found),
         devices=_devices(axes),
@@ -88,6 +90,7 @@ def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
         carried_over=axes.own_carried,
         waits=axes.waits,
         unrecorded_on=axes.unrecorded,
+        on_several=on_several,
         whole=_whole(axes, found, axes.lost),
     )
 
@@ -118,16 +121,22 @@ def _places(
     return names, np.where(counts.max(axis=0) > there, most, own)
 
 
-def _add_other_devices(busy: Times, axes: Axes, counts: npt.NDArray[np.int64]) -> None:
-    """Make `busy` the union over all devices, of the calls that worked on several."""
+def _with_other_devices(
+    busy: Times, axes: Axes, counts: npt.NDArray[np.int64]
+) -> tuple[Times, Times]:
+    """Make `busy` the union over all devices, of the calls that worked on several; their rows, and
+    when the last of their work ended."""
     several = np.flatnonzero((counts > 0).sum(axis=0) > 1)
     if not len(several):
-        return
+        return several, several
     number = np.full(len(busy) + 1, -1)
     number[several] = np.arange(len(several))
     parts = [(a.start, a.end, number[a.call]) for a in axes.axes.values()]
     start, end, group = (np.concatenate(column) for column in zip(*parts, strict=True))
     busy[several] = union_by(start, end, group, len(several))
+    last = np.full(len(several), np.iinfo(np.int64).min)
+    np.maximum.at(last, group[group >= 0], end[group >= 0])
+    return several, last
 
 
 def _between(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from profiler.analysis.comparison.paths import class_paths, module_path, nearest_common, pattern
+from profiler.analysis.comparison.paths import class_paths, nearest_common, pattern
+from profiler.analysis.roles.places import module_path
 
 
 @pytest.mark.parametrize(

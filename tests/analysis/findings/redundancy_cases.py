@@ -1,4 +1,4 @@
-"""Runs for the rules about what is computed again."""
+"""Runs for the rules about redundant work."""
 
 from profiler.analysis.denoise.codes import RedundancyKind
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers

@@ -9,7 +9,7 @@ from tests.analysis.comparison.small import steps_run
 USUAL = (100,) * 10
 SLOW_FIRST = (300, *USUAL[1:])
 SLOW_FOURTH = (*USUAL[:3], 300, *USUAL[4:])
-EACH = "The first step of each pipeline call pays"
+EACH = "The first step of each pipeline call does one-time work"
 
 
 def _found(*pipelines):

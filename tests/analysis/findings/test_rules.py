@@ -126,7 +126,7 @@ def test_idle_gaps_say_what_the_device_waits_for(build, cause, recommendation):
     (finding,) = [f for f in find(build()) if f.rule == "idle_gaps" and f.where.device == "cuda:0"]
     said = words(finding)
     assert " once, " in said.title
-    assert said.title.endswith(f"it waits most for {cause}")
+    assert said.title.endswith(f"it mainly waits for {cause}")
     assert recommendation in said.recommendation
 
 

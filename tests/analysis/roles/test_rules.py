@@ -1,5 +1,6 @@
 """Which evidence decides a role, and in which order."""
 
+from dataclasses import replace
 from unittest.mock import ANY
 
 import polars as pl
@@ -13,6 +14,7 @@ from tests.runs import Command, make_call, make_run
 from .small import kinds_and_roles, one_call, roles
 
 X, V = "float[2,64,32]", "float[2,1,32]"
+_ATTENTION = ("attn", "aten::_scaled_dot_product_flash_attention")
 RMS = [
     ("Pow", f"{X} float[] -> {X}"),
     ("ReduceMean", f"{X} -> float[2,64,1]"),
@@ -199,13 +201,66 @@ def test_what_attention_adds_after_its_projection_is_the_residual():
         ("in: bf16[2,2432] bf16[2432,14592]", "modulation"),
         ("in: bf16[2,256] bf16[256,2432]", "embedding"),
         ("in: bf16[8192,2432] bf16[2432,64]", "embedding"),
-        ("in: bf16[64,256,64] bf16[64,64,256]", "attention"),
         ("float[2,576,64] -> float[2,576,256]", "mlp"),
     ],
 )
 def test_products_by_their_sizes(shapes, role):
-    """In a compiled model only sizes tell what a product is for."""
-    assert roles(("aten::mm", "aten::mm", shapes)) == [(role, None, "shapes")]
+    """In a compiled transformer only sizes tell what a product is for."""
+    found = roles(("aten::mm", "aten::mm", shapes), _ATTENTION)
+    assert found[0] == (role, None, "shapes")
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        "in: float32[1024,9,128] float32[1024,128,9]",  # of a recommender: features with each other
+        "in: float32[1024,13] float32[13,512]",
+        "in: float32[1024,512] float32[512,512]",
+        "in: float32[8,256] float32[256,512]",
+    ],
+)
+def test_sizes_of_products_say_nothing_without_attention(shapes):
+    """Batches of features are multiplied with each other, and vectors projected, in networks that
+    are no transformers: without a softmax or a fused attention a product has no place."""
+    (found,) = roles(("aten::bmm", "aten::bmm", shapes), submodule="DLRM")
+    assert found == ("matmul", None, "op_type")
+    classified = roles(
+        ("aten::bmm", "aten::bmm", shapes), ("p", "aten::softmax", "float32[1024,2]")
+    )
+    assert classified[0] == ("matmul", None, "op_type")
+    weighted = roles(
+        ("w", "aten::_softmax", "in: float32[2,1]"), ("aten::bmm", "aten::bmm", shapes)
+    )
+    assert weighted[1] == ("matmul", None, "op_type")
+
+
+def test_a_kernel_tells_where_its_operator_does_not():
+    """A library's operator of which nobody knows what it is for has the role of its kernel."""
+    kernel = "void split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_warp<float>"
+    run = one_call(("b", "torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>"))
+    named = pl.Series("kernel", [kernel], dtype=pl.String).cast(run.commands["kernel"].dtype)
+    run = replace(run, commands=run.commands.with_columns(named))
+    _, found = kinds_and_roles(run)
+    assert found.select("role", "role_by").rows() == [("embedding", "kernel")]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        ("aten::_softmax", "aten::_softmax", "float32[64,256,256]"),
+        ("aten::_scaled_dot_product_flash_attention",) * 2,
+        ("k", "softmax_warp_forward"),
+        ("k", "flash_fwd_kernel"),
+        ("k", "triton_per_fused__softmax_add_3", "float32[64,256,256]"),
+        ("k", "triton_poi_fused__scaled_dot_product_flash_attention_transpose_2"),
+    ],
+)
+def test_what_shows_that_a_submodule_attends(beside):
+    """A softmax that products follow, or a fused attention, whoever names it: then a product of two
+    batches of matrices is scores or weighting."""
+    product = ("aten::bmm", "aten::bmm", "in: bf16[64,256,64] bf16[64,64,256]")
+    found = roles(product, beside, product)
+    assert [role for role, *_ in found][::2] == ["attention"] * 2
 
 
 @pytest.mark.parametrize(
@@ -220,7 +275,7 @@ def test_products_by_their_sizes(shapes, role):
 )
 def test_a_product_with_a_vocabulary_is_no_embedding(shapes, role):
     """A language model's head has no role in the list, so it is a product of no place."""
-    assert roles(("aten::mm", "aten::mm", shapes))[0][0] == role
+    assert roles(("aten::mm", "aten::mm", shapes), _ATTENTION)[0][0] == role
 
 
 def test_the_head_of_a_language_model_by_its_place():
@@ -279,6 +334,34 @@ def test_writing_a_cache_in_attention_moves_data(op_type):
 def test_fused_kernels(name, shapes, role, kind):
     """torch.compile's kernels by the rarest of what they fuse."""
     assert roles((name, name, shapes)) == [(role, kind, "kernel")]
+
+
+def test_products_of_batches_where_nothing_attends():
+    """Features that a recommender multiplies are no attention, beside a gate's softmax of vectors,
+    and widths say nothing of a transformer there; with a softmax of batches they do."""
+    products = [
+        ("bmm", "aten::bmm", "in: float32[2048,160,300] float32[2048,300,40]"),
+        ("mm", "aten::mm", "in: float32[2048,110] float32[110,180]"),
+    ]
+    gate = ("gate", "aten::_softmax", "in: float32[2,1]")
+    last = ("bmm", "aten::mul", "in: float32[2048,160,40]")
+    found = [role for role, *_ in roles(*products, gate, products[0], last)]
+    assert found == ["matmul", "matmul", "elementwise", "matmul", "elementwise"]
+    scores = ("scores", "aten::_softmax", "in: float32[2048,160,40]")
+    found = [role for role, *_ in roles(products[0], scores, *products, last)]
+    assert found == ["attention", "attention", "attention", "embedding", "elementwise"]
+
+
+def test_an_unknown_operator_by_its_kernel():
+    """What a library's autograd node runs is told by the kernel, where the name of that says it."""
+    node = "torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>"
+    run = one_call((node, node, "in: float32[64,32]"), ("x::y", "x::y"))
+    kernels = ["split_embedding_backward_codegen_rowwise_adagrad_kernel<float>", "nobody_knows"]
+    column = pl.Series("kernel", kernels, dtype=pl.String).cast(run.commands["kernel"].dtype)
+    kinds, found = kinds_and_roles(replace(run, commands=run.commands.with_columns(column)))
+    rows = found.select("role", "role_by").rows()
+    told = [rows[kind] for kind in kinds.of_command.tolist()]
+    assert told == [("embedding", "kernel"), ("other", None)]
 
 
 def test_a_softmax_that_ends_a_call():
@@ -406,8 +489,6 @@ def test_position_biases_are_of_the_attention(op_type):
 def test_roles_that_a_producer_gave_stay():
     """A role in the trace is kept; commands of the kind without one have it too."""
     run = one_call(("a", "Attention"), ("a", "Attention"), ("b", "Attention"))
-    from dataclasses import replace
-
     given_roles = pl.Series("role", ["mlp", None, None], dtype=run.commands["role"].dtype)
     run = replace(run, commands=run.commands.with_columns(given_roles))
     _, found = kinds_and_roles(run)
@@ -416,8 +497,6 @@ def test_roles_that_a_producer_gave_stay():
 
 def test_host_work_has_no_role_whoever_says():
     """A producer's role for a launch is no device time of that role."""
-    from dataclasses import replace
-
     run = one_call(("a", "Softmax"))
     changed = run.commands.with_columns(
         pl.Series("role", ["mlp"], dtype=run.commands["role"].dtype),
@@ -461,6 +540,7 @@ def test_long_names_of_foreign_traces(layer):
 
 
 _CONVOLUTION = ("conv1", "aten::cudnn_convolution", "in: float32[32,3,224,224] float32[64,3,7,7]")
+_SCORES = ("b", "aten::bmm", "in: float32[8,64,16] float32[8,16,64]")
 _HEAD = ("fc", "aten::addmm", "in: float32[1000] float32[32,2048] float32[2048,1000]")
 
 
@@ -469,7 +549,8 @@ _HEAD = ("fc", "aten::addmm", "in: float32[1000] float32[32,2048] float32[2048,1
     [
         ((), "matmul"),
         ((("attn", "aten::_scaled_dot_product_flash_attention", None),), "embedding"),
-        ((("b", "aten::bmm", "in: float32[8,64,16] float32[8,16,64]"),), "embedding"),
+        ((_SCORES,), "matmul"),
+        ((_SCORES, ("w", "aten::_softmax", "in: float32[8,64,64]"), _SCORES), "embedding"),
         ((("k", "flash_fwd_kernel", None),), "embedding"),
     ],
 )

@@ -65,6 +65,17 @@ def as_yaml(value, indent=0):
     return "".join(f"{' ' * indent}- {one}\n" for one in value)
 
 
+def test_the_first_lines_tell_components_apart(tmp_path, cli):
+    """All of them are called the same: the table of the costliest says which is which."""
+    path = tmp_path / "sd.perf.yaml"
+    path.write_text(as_yaml(document()))
+    code, out, err = cli("analyze", path, "--no-html", "--import", "device=Phone")
+    assert code == 0, err
+    costliest = out[out.index("Costliest operators") :]
+    assert "Inference  unet" in costliest
+    assert "Inference  text_encoder" in costliest
+
+
 @needs_corpus
 @pytest.mark.parametrize("name", FILES)
 def test_the_totals_of_the_corpus(tmp_path, name):

@@ -8,9 +8,11 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.comparison.nodes import TimedLayer, node_groups
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
+from profiler.importers.qnn import names
 from profiler.importers.registry import recognised
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
@@ -45,25 +47,38 @@ def execution(cycles, accelerator=100, whole=900, stamp=0):
 
 
 def viewed(stamp, graph, whole):
-    """The same as qnn-profile-viewer writes it, with another model's names."""
+    """An execution as qnn-profile-viewer writes it, with another model's names."""
     return (
         f"{stamp},EXECUTE,{whole},US,NETRUN,ROOT,Graph 0: {graph}",
         f"{stamp},EXECUTE,4,COUNT,BACKEND,ROOT,Number of HVX threads used",
-        f"{stamp},EXECUTE,50,US,BACKEND,ROOT,Accelerator (execute) time",
+        f"{stamp},EXECUTE,{whole - 100},US,BACKEND,ROOT,RPC (execute) time",
+        f"{stamp},EXECUTE,120,US,BACKEND,ROOT,Time for HVX + HMX power on and acquire",
         f"{stamp},EXECUTE,60,CYCLES,BACKEND,SUB-EVENT,/a/Conv_7:OpId_9 (cycles)",
         f"{stamp},EXECUTE,40,CYCLES,BACKEND,SUB-EVENT,/a/Mul:OpId_11 (cycles)",
+        f"{stamp},EXECUTE,200,US,BACKEND,ROOT,Accelerator (execute) time",
+        f"{stamp},EXECUTE,50,US,BACKEND,ROOT,Accelerator (execute excluding wait) time",
         f"{stamp},EXECUTE,{whole - 20},US,BACKEND,ROOT,QNN (execute) time",
-        f"{stamp},EXECUTE,1111.1,INF/SEC,NETRUN,ROOT,NetRun IPS (includes IO and misc. time)",
     )
 
 
 VIEWER = (
-    "Qnn Profile Viewer, v2.39",
-    "log, a.log",
-    "backend, libQnnHtp.so",
-    "date, x",
+    "input log file location, /home/alice/qnn-profiling-data_0.log",
+    "qnn-profile-viewer version, v2.47.0.260601114230",
+    "qnn-net-run version, v2.47.0.260601114230",
+    "Backend version, v2.47.0.260601114230",
     COLUMNS.replace(",", ", "),
 )
+AROUND = (  # before all executions in the file, whenever it was
+    "3000,INIT,400,US,NETRUN,ROOT,null",
+    "3500,COMPOSE GRAPHS,450,US,NETRUN,ROOT,null",
+    "4000,FINALIZE,480,US,NETRUN,ROOT,Graph 0: vae_decoder",
+    "4000,FINALIZE,90,US,BACKEND,ROOT,RPC (finalize) time",
+    "4000,FINALIZE,470,US,BACKEND,ROOT,QNN (finalize) time",
+    "4000,FINALIZE,300,US,BACKEND,SUB-EVENT,Graph Optimizations",
+    "9900,DE-INIT,300,US,NETRUN,ROOT,null",
+    "9900,DE-INIT,290,US,BACKEND,ROOT,QNN (deinit) time",
+)
+AFTER = ("9950,EXECUTE IPS,180.141235,INF/SEC,NETRUN,ROOT,null",)
 
 
 def imported(folder, *lines, name="unet.csv"):
@@ -88,21 +103,22 @@ def test_the_totals_of_the_corpus(tmp_path):
     run = load(import_trace([CSV], tmp_path))
     told = truth["execute_us"]
     assert [d // 1000 for d in run.calls["duration_ns"]] == told["QNN (execute) time"]
-    assert len(nodes(run, "layer")) == truth["count"] == 5 * truth["nodes"]
+    waits = pl.col("layer").cast(pl.String) == "wait"
+    assert len(nodes(run, "layer")) - 5 == truth["count"] == 5 * truth["nodes"]
     own = run.commands.filter(pl.col("device").cast(pl.String) == "qnn:0")
     by_call = own.group_by("call", maintain_order=True).agg(pl.col("duration_ns").sum() // 1000)
     assert by_call["duration_ns"].to_list() == told["Accelerator (execute) time"]
     busy = dict(analyze(run).devices.select("device", "busy_ns").iter_rows())["qnn:0"]
-    assert busy / 1e6 == pytest.approx(
-        truth["busy_ms"]["npu:0 (sum of Accelerator (execute) time)"]
-    )
+    whole_ms = truth["busy_ms"]["npu:0 (sum of Accelerator (execute) time)"]
+    assert own["duration_ns"].sum() / 1e6 == pytest.approx(whole_ms)
+    assert busy // 1000 == sum(told["Accelerator (execute excluding wait) time"])
     names = run.counters["name"].cast(pl.String)
     values = run.counters.filter(names == "cycles of nodes")["value"].to_list()
     assert values[-1] == sum(truth["node_cycles_per_execution"])
     whole = run.counters.filter(names == "Accelerator (execute) time (cycles)")["value"].to_list()
     assert whole == told["Accelerator (execute) time (cycles)"]
     top = own.group_by(pl.col("layer").cast(pl.String)).agg(pl.col("duration_ns").sum())
-    first = top.sort("duration_ns", descending=True)["layer"].to_list()[:3]
+    first = top.filter(~waits).sort("duration_ns", descending=True)["layer"].to_list()[:3]
     assert first[0] == "/resnet/embedder/embedder/convolution/Conv"
     assert sum(own["duration_ns"] == 0) == truth["zero_cycle_rows"]
 
@@ -147,13 +163,66 @@ def test_executions_are_calls_with_shares_of_cycles(tmp_path):
 
 def test_the_viewers_form(tmp_path):
     """Its messages have an end in µs, so calls have begins; the graph names the submodule; names of
-    the model keep their numbers where QNN appended none."""
-    text = (*VIEWER, *viewed(5_000, "vae_decoder", 900), *viewed(9_000, "vae_decoder", 800))
-    run = imported(tmp_path, *text)
+    the model keep their numbers where QNN appended none. Loading and unloading, which precede all
+    executions in the file, are no executions, and lie where they were; paths stay in the file."""
+    executions = (*viewed(5_000, "vae_decoder", 900), *viewed(9_000, "vae_decoder", 800))
+    run = imported(tmp_path, *VIEWER, *AROUND, *executions, *AFTER)
     calls = run.calls.select(pl.col("submodule").cast(pl.String), "start_ns", "duration_ns").rows()
-    assert calls == [("vae_decoder", 0, 880_000), ("vae_decoder", 4_100_000, 780_000)]
-    assert [row[0] for row in nodes(run, "layer")] == ["/a/Conv_7", "/a/Mul"] * 2
+    began = 2_600  # µs, of INIT
+    assert calls == [
+        ("vae_decoder", (5_000 - 880 - began) * 1000, 880_000),
+        ("vae_decoder", (9_000 - 780 - began) * 1000, 780_000),
+    ]
+    assert [row[0] for row in nodes(run, "layer")] == ["wait", "/a/Conv_7", "/a/Mul"] * 2
     assert [drop.detail.code.value for drop in run.drops] == ["shares_of_cycles"]
+    track = pl.col("track").cast(pl.String)
+    around = run.commands.filter(track == "QNN loading").sort("start_ns")
+    assert around.select(pl.col("layer").cast(pl.String), "start_ns", "duration_ns").rows() == [
+        ("INIT", 0, 400_000),
+        ("COMPOSE GRAPHS", 450_000, 450_000),
+        ("FINALIZE", 920_000, 480_000),
+        ("DE-INIT", 7_000_000, 300_000),
+    ]
+    assert run.info.versions["qnn"] == "2.47.0.260601114230"
+    files = [file for file in (tmp_path / "traces").rglob("*") if file.is_file()]
+    assert not any(b"alice" in file.read_bytes() for file in files)
+
+
+def test_the_accelerator_waits_before_it_computes(tmp_path):
+    """Nodes share the time without waiting; the rest of the accelerator's time is no use of it."""
+    run = imported(tmp_path, *VIEWER, *viewed(5_000, "vae_decoder", 900))
+    assert nodes(run, "layer", "duration_ns") == [
+        ("wait", 150_000),
+        ("/a/Conv_7", 30_000),
+        ("/a/Mul", 20_000),
+    ]
+    busy = dict(analyze(run).devices.select("device", "busy_ns").iter_rows())["qnn:0"]
+    assert busy == 50_000
+
+
+def test_models_that_were_appended_to_one_file_are_told_apart(tmp_path):
+    """ONNX Runtime appends every session to its file: another set of nodes is another model."""
+    other = [row.replace("/a/", "/b/") for row in execution((1, 2, 3))]
+    rows = (*execution((10, 60, 30)), *LOADING, *other, *execution((1, 2, 3)))
+    run = imported(tmp_path, COLUMNS, *LOADING, *rows)
+    assert run.calls["submodule"].cast(pl.String).to_list() == ["unet", "unet.2", "unet"]
+
+
+@pytest.mark.parametrize(
+    ("name", "op_type"),
+    [
+        ("_MatMul_2_pre_reshape", "Reshape"),
+        ("hidden_states_nfc", "Transpose"),
+        ("_Unsqueeze_7_output_0_cast_to_bool", "Cast"),
+        ("rms_norm__Mul_14_output_0", "RmsNorm"),
+        ("_MatMul_3", "MatMul"),
+        ("/a/convolution/Conv", "Conv"),
+        ("pixel_values_QuantizeLinear", "QuantizeLinear"),
+    ],
+)
+def test_types_of_what_the_converter_calls_nodes(name, op_type):
+    """By the model's name, and of what the converter puts in by what it appends."""
+    assert names.op_type(name) == op_type
 
 
 def test_a_profile_without_nodes_is_one_command_an_execution(tmp_path):
@@ -179,6 +248,13 @@ def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
         cut = DropKind.TRUNCATED_FILE in {drop.kind for drop in run.drops}
         assert cut or len(run.calls) == whole
     assert read > 10
+
+
+def test_names_of_the_converter_meet_those_of_the_model():
+    """A comparison with a profile of ONNX Runtime is by node, whatever Qualcomm's tools call it."""
+    sides = [[TimedLayer("_a_MatMul_3", 2.0)], [TimedLayer("/a/MatMul_3", 3.0)]]
+    (group,) = node_groups(*sides, ("qnn", "onnxruntime"))
+    assert (group.base, group.new) == tuple(sides)
 
 
 @pytest.mark.parametrize(

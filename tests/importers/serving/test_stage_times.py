@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pprint import pformat
 
 import polars as pl
@@ -31,7 +32,7 @@ DUMP = {
     ],
     "denoise_steps_ms": [{"step": 0, "duration_ms": 500.0}, {"step": 1, "duration_ms": 480.0}],
     "memory_checkpoints": {"after_DenoisingStage": {"peak_reserved_mb": 1024.0}},
-    "meta": {"prompt": "a secret prompt"},
+    "meta": {"prompt": "a secret prompt", "model": "/home/secret prompt/FLUX.1-dev"},
 }
 RECORD = {
     "request_id": "r2",
@@ -81,7 +82,8 @@ def test_a_dump_of_sglang(tmp_path):
     (pipeline,) = run.spans.filter(pl.col("kind") == "pipeline").rows(named=True)
     assert (pipeline["start_ns"] + pipeline["duration_ns"]) / 1e9 == 1_768_471_215.0
     assert run.counters["value"].to_list() == [1 << 30]
-    assert run.info.versions["sglang"].startswith("16831ab6")
+    assert run.info.settings["sglang_commit"].startswith("16831ab6")
+    assert (run.info.pipeline, run.info.model) == ("sglang", "FLUX.1-dev")
     assert not run.commands.height
     assert [drop.detail.code.value for drop in run.drops] == ["without_operations"]
     files = (tmp_path / "traces").rglob("*")
@@ -153,6 +155,146 @@ def test_stages_of_vllm_omni(tmp_path, kind):
     assert codes == ["without_operations", "requests_in_order"]
 
 
+TIMING = (
+    "INFO [OmniTiming] req=chatcmpl-a total=32.99s preprocess=2.80s engine=30.19s "
+    "stages=[0:ar=16.23s,1:diffusion=13.95s] transfers=[0->1=0.780ms]\n"
+)
+TABLES = """\
+[Stage-0] INFO 08-05 [stats.py:791]
+[RequestE2EStats [request_id=chatcmpl-a]]
++-----------------------+------------+
+| Field                 |      Value |
++-----------------------+------------+
+| e2e_total_ms          | 30,190.000 |
+| request_wall_time_ms  | 32,990.000 |
+| input_preprocess_time_ms | 2,800.000 |
+[StageRequestStats [request_id=chatcmpl-a]]
+| Field             |       0:ar | 1:diffusion |
+| stage_gen_time_ms | 16,230.125 |  13,950.250 |
+[TransferEdgeStats [request_id=chatcmpl-a]]
+| Field             |  0->1 |
+| size_kbytes       | 2.000 |
+| tx_time_ms        | 0.500 |
+| rx_decode_time_ms | 0.250 |
+| in_flight_time_ms | 0.030 |
+"""
+
+
+def between(run):
+    """What the host did between stages."""
+    return run.commands.select(
+        pl.col("layer", "stage").cast(pl.String), "start_ns", "duration_ns", "bytes_read"
+    ).rows()
+
+
+def test_names_and_transfers_of_vllm_omni(tmp_path):
+    """A line a request names its stages, what went before them, and what lies between them."""
+    run = imported(tmp_path, "omni.log", TIMING)
+    assert calls(run) == [("ar", "run", -1, 16_230), ("diffusion", "run", -1, 13_950)]
+    moved = (2_800 + 16_230) * 1_000_000
+    assert between(run) == [
+        ("preprocess", "run", 0, 2_800_000_000, None),
+        ("transfer 0->1", "run", moved, 780_000, None),
+    ]
+    assert run.calls["start_ns"].to_list() == [2_800_000_000, moved + 780_000]
+    assert analyze(run).stages["duration_ns"].to_list() == [32_990_000_000]
+
+
+def test_the_finest_times_of_a_request_are_taken(tmp_path):
+    """Tables tell more of a request than its line; both are one request."""
+    for text in (TABLES + TIMING, TIMING + TABLES):
+        folder = tmp_path / str(len(text) + text.index("[OmniTiming]"))
+        folder.mkdir()
+        run = imported(folder, "omni.log", text)
+        names = pl.col("submodule").cast(pl.String)
+        assert run.calls.select(names, "duration_ns").rows() == [
+            ("ar", 16_230_125_000),
+            ("diffusion", 13_950_250_000),
+        ]
+        assert [(row[0], row[3], row[4]) for row in between(run)] == [
+            ("preprocess", 2_800_000_000, None),
+            ("transfer 0->1", 780_000, 2048),
+        ]
+        assert analyze(run).stages["duration_ns"].to_list() == [32_990_000_000]
+
+
+def test_transfers_in_records_of_vllm_omni(tmp_path):
+    """Sender and receiver write a record each; an id that has no stage is a drop."""
+    hop = {"request_id": "req-0", "from_stage": 0, "to_stage": 1}
+    sent = {"type": "transfer_stats", **hop, "size_bytes": 4096, "tx_time_ms": 1.5}
+    got = {"type": "transfer_rx_stats", **hop, "rx_decode_time_ms": 0.5, "in_flight_time_ms": 1.0}
+    lost = sent | {"request_id": "req-9"}
+    text = "\n".join((omni("jsonl"), *map(json.dumps, (sent, got, lost)), json.dumps(sent)[:60]))
+    run = imported(tmp_path, "a.stats.jsonl", text)
+    assert between(run) == [("transfer 0->1", "run", 30_000_000, 3_000_000, 4096)]
+    dropped = {d.detail.code.value: d.count for d in run.drops if d.kind is DropKind.DROPPED_EVENTS}
+    assert dropped == {"damaged": 1, "no_stage_times": 1}
+
+
+def test_stages_that_overlap_take_no_longer_than_their_request(tmp_path):
+    """Stages that stream to each other take longer together than the request: it keeps its time,
+    the last ends with it, and a drop says that nobody knows when each began."""
+    line = "[OmniTiming] req=a total=10.00s engine=10.00s stages=[0:thinker=6.00s,1:talker=8.00s,"
+    run = imported(tmp_path, "omni.log", f"{line}2:code2wav=1.00s]\n")
+    begins = [ns // 10**9 for ns in run.calls["start_ns"]]
+    assert begins == [0, 2, 9]
+    assert run.spans.filter(pl.col("kind") == "pipeline")["duration_ns"].to_list() == [10**10]
+    elapsed = analyze(run).submodules.select("submodule", "elapsed_ns").rows()
+    assert {name: ns // 10**9 for name, ns in elapsed} == {"thinker": 6, "talker": 8, "code2wav": 1}
+    assert [drop.detail.code.value for drop in run.drops] == [
+        "without_operations",
+        "stages_overlap",
+    ]
+
+
+ANYTHING = ",".join(("variant", "recipe", "hardware", "software", "model"))
+
+
+@pytest.mark.parametrize(
+    ("producer", "metric"),
+    [
+        ("sglang", "DecodingStage.call"),
+        ("vllm_omni", "vae.call"),
+        ("diffusers_csv", "sdxl-bf16.call"),
+    ],
+)
+def test_many_runs_are_kept_and_compared(tmp_path, cli, producer, metric):
+    """Stage times have a history as every run has: files of any name, and of several builds, are
+    runs of one workload; a value that nobody recorded is no side of a comparison."""
+    texts = {
+        "sglang": lambda ms: (
+            json.dumps(DUMP)
+            .replace("200.0", str(ms))
+            .replace("16831", str(ms))
+            .replace("1500.0", "2000.0")
+        ),
+        "vllm_omni": lambda ms: f"[OmniTiming] req=a total=9.00s stages=[0:vae={ms / 1e3}s]\n",
+        "diffusers_csv": lambda ms: TABLE.replace("0.074", str(ms / 1e3)).rpartition("sdxl-br")[0],
+    }
+    assert "sdxl-broken" in TABLE  # a row without a time is a drop, and such a run no history
+    fleet, took = tmp_path / "fleet", (400, 410, 600)
+    files = [tmp_path / f"of {ms}.txt" for ms in took]
+    for number, (path, ms) in enumerate(zip(files, took, strict=True)):
+        stamp = f"2026-01-1{number}T"
+        path.write_text(texts[producer](ms).replace("2026-01-15T", stamp))
+        os.utime(path, (1.8e9 + number, 1.8e9 + number))
+    code, out, err = cli("fleet", "add", fleet, *files)
+    assert (code, out) == (0, f"added 3 runs to {fleet}\n"), err
+    given = ("--metric", metric, "--assume-same", ANYTHING)
+    code, out, err = cli("fleet", "history", fleet, *given, "--json", "-")
+    assert code == 0, err
+    (history,) = json.loads(out)
+    assert [round(run["value"] / 1e6) for run in history["runs"]] == list(took)
+    by = "model" if producer == "sglang" else "software"
+    code, out, err = cli("fleet", "compare", fleet, "--by", by, *given)
+    if producer == "sglang":
+        assert code == 0, err
+        assert "FLUX.1-dev" in out
+        return
+    assert code == 2
+    assert "of which nobody recorded software: compare them by another field" in err
+
+
 TABLE = (
     "scenario,model_cls,num_params_B,flops_G,time_plain_s,mem_plain_GB,time_compile_s,mem_compile_GB,"
     "fullgraph,mode\n"
@@ -163,14 +305,15 @@ TABLE = (
 
 
 def test_the_table_of_diffusers(tmp_path):
-    """A scenario is a request, its model plain and compiled two submodules; a row without a time is
-    counted."""
+    """A scenario is a request, its model plain and compiled two submodules of its name; a row
+    without a time is counted."""
     run = imported(tmp_path, "flux.csv", TABLE)
     assert calls(run) == [
-        ("UNet2DConditionModel", "run", -1, 74),
-        ("UNet2DConditionModel.compiled", "run", -1, 54),
-        ("UNet2DConditionModel", "run", -1, 560),
+        ("sdxl-bf16", "run", -1, 74),
+        ("sdxl-bf16.compiled", "run", -1, 54),
+        ("sdxl-offload", "run", -1, 560),
     ]
+    assert run.info.model == "UNet2DConditionModel"
     assert analyze(run).requests.sort("pipeline")["name"].to_list() == ["sdxl-bf16", "sdxl-offload"]
     assert [drop.count for drop in run.drops if drop.kind is DropKind.DROPPED_EVENTS] == [1]
 
@@ -182,6 +325,8 @@ def test_the_table_of_diffusers(tmp_path):
         ("sglang", json.dumps(RECORD)),
         ("vllm_omni", omni("jsonl")),
         ("vllm_omni", omni("tables")),
+        ("vllm_omni", TABLES),
+        ("vllm_omni", TIMING),
         ("diffusers_csv", TABLE),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from itertools import pairwise
 
 import polars as pl
 import pytest
@@ -185,6 +186,38 @@ def test_warm_up_is_left_out(tmp_path, summary, options, calls):
     run = imported(tmp_path, *written(tmp_path, **files), **options)
     assert len(run.calls) == calls
     assert (run.info.warmup.calls if run.info.warmup else 0) == 4 - calls
+
+
+def test_the_first_inference_does_not_wait_for_the_warm_up(tmp_path):
+    """Each is enqueued while the one before computes. The warm-up is left out, and so is the wait
+    for it: the first inference that counts takes as long as the second, and nothing was idle."""
+    rows = [row(100.0, 150.0), row(250.0, 100.0), row(350.0, 100.0)]
+    for before, one in pairwise(rows):
+        one["startEnqMs"] = before["startComputeMs"] + 1
+        one["endEnqMs"] = one["startEnqMs"] + 0.5
+    rows = [{**one, **_without_copies(one)} for one in rows]
+    analysis = analyze(imported(tmp_path, *written(tmp_path, timing=rows)))
+    assert analysis.calls["elapsed_ns"].to_list() == [100_000_000] * 2
+    assert analysis.accounting.end_to_end_ns == 200_000_000
+    assert analysis.idle["idle_ns"].to_list() == [0]
+
+
+def _without_copies(one):
+    begin, end = one["startComputeMs"], one["endComputeMs"]
+    return {"startH2dMs": begin, "endH2dMs": begin, "startD2hMs": end, "endD2hMs": end}
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", ["RTX-3090_fp16", "RTX-3090_fp32"])
+def test_a_folder_of_exports_says_nothing_that_is_not_so(tmp_path, name):
+    """Inferences and averages of layers are no requests; the engine's file name is no path of
+    modules; the classifier's softmax is no attention; the first inference is as long as others."""
+    analysis = analyze(imported(tmp_path, FOLDER / name))
+    assert analysis.requests.is_empty()
+    assert "onnx" not in analysis.module_tree["name"].cast(pl.String).to_list()
+    assert "attention" not in analysis.roles["role"].cast(pl.String).to_list()
+    first, *others = analysis.calls.filter(pl.col("submodule") == "resnet.onnx")["elapsed_ns"]
+    assert first < 1.1 * max(others)
 
 
 def test_an_engine_that_only_warmed_up_is_kept(tmp_path):

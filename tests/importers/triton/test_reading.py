@@ -124,6 +124,22 @@ def test_percentiles_are_those_of_the_true_times(ensemble):
             assert found[part][name] == np.quantile(times, q, method="higher"), (part, name)
 
 
+def test_the_first_lines_tell_of_requests(ensemble, tmp_path, cli):
+    """What takes a server's operator thirty seconds: latencies, queues and for which model; an idle
+    model is no hardware to give other work to."""
+    requests, _ = ensemble
+    path = tmp_path / "trace.json"
+    path.write_text(fragments(trace(requests)))
+    code, out, err = cli("analyze", path, "--no-html", "--import", "rate=1")
+    assert code == 0, err
+    text = " ".join(out.split())
+    assert f"Requests {len(requests)}, p50 " in text
+    assert "of their time in queues, p95 " in text
+    assert "for denoise" in text
+    assert "other work" not in text
+    assert "--section requests" in text
+
+
 def test_requests_of_a_batch_share_the_device(tmp_path):
     """Four requests that compute together keep their model busy once."""
     model = Model("clip", max_batch=4, delay=500_000)
@@ -197,6 +213,17 @@ def test_requests_that_no_model_computed_are_named(tmp_path):
     assert (drop.detail.code, drop.count) == ("requests_not_computed", 1)
     assert drop.detail.values["requests"] == ("900 (vae)",)
     assert run.calls["pipeline"].n_unique() == 3
+
+
+def test_requests_without_a_queue(tmp_path):
+    """Where no request tells of waiting it has none, and the rest is read."""
+    rows = json.loads(objects(trace(served(count=3))))
+    for row in rows:
+        row["timestamps"] = [s for s in row["timestamps"] if s["name"] != "QUEUE_START"]
+    run = imported(tmp_path, json.dumps(rows), rate=1)
+    assert len(run.calls) == 15
+    assert "queue" not in run.commands["op_type"].cast(pl.String).to_list()
+    assert set(run.counters["name"].cast(pl.String)) == {"requests in flight"}
 
 
 def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):

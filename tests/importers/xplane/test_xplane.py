@@ -192,6 +192,7 @@ def test_gpus(tmp_path):
     run = imported(tmp_path, space(host, device, TASK))
     calls = run.calls.select(pl.col("submodule").cast(pl.String), "device", "step").rows()
     assert calls == [("unet", "rocm:2", 0), ("unet", "rocm:2", 1)]
+    assert run.info.recording.calls_from == "module_period"
     found = rows(run, "layer", "op_type", "kernel", "track", "category")
     assert ("dot.1", "dot", "dot.1_impl", "stream 13", "compute") in found
     assert ("hipModuleLaunchKernel", "hipModuleLaunchKernel", None, "python/1", "host") in found

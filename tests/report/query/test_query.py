@@ -64,6 +64,13 @@ def test_sums_are_those_of_the_frames(database: Database, runs: dict[str, Run]) 
     assert sorted(found.rows()) == sorted(expected)
 
 
+def test_nothing_is_drawn_into_an_answer(database: Database) -> None:
+    """DuckDB draws a bar on stdout after two seconds where Python runs no file, as in a worker of
+    tests: never for us, whose answer may go there."""
+    found = _asked(database, "SELECT current_setting('enable_progress_bar') AS bar")
+    assert found["bar"].to_list() == [False]
+
+
 @pytest.mark.parametrize("name", tables_of_sql())
 def test_every_table_is_as_it_is_declared(database: Database, name: str) -> None:
     """Each table that is listed is there, with the declared columns in their order."""

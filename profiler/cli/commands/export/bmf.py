@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json
-from profiler.cli.options import ImportOptions
+from profiler.cli.options import ImportOptions, TracedRun
 from profiler.cli.progress import progress
 from profiler.cli.runs import opened
 from profiler.cli.subcommands import Subcommand
@@ -16,13 +16,10 @@ from profiler.cli.terminal import tell
 
 __all__ = ["SUBCOMMAND", "bmf"]
 
-_Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A bundle, a folder of them, or what `import` takes.")
-]
 _Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the JSON; -: to stdout.")]
 
 
-def bmf(run: _Run, out: _Out, importing: ImportOptions = None) -> None:
+def bmf(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     """Write a run's metrics for Bencher: times of the run, stages, submodules and the step with
     their intervals, roles and memory; steps and shapes one by one are left out."""
     from profiler.cli.fleet.history_words import bmf as document_of

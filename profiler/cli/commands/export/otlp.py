@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json
-from profiler.cli.options import ImportOptions
+from profiler.cli.options import ImportOptions, TracedRun
 from profiler.cli.progress import progress
 from profiler.cli.runs import opened
 from profiler.cli.subcommands import Subcommand
@@ -16,15 +16,12 @@ from profiler.cli.terminal import tell
 
 __all__ = ["SUBCOMMAND", "otlp"]
 
-_Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A bundle, a folder of them, or what `import` takes.")
-]
 _Out = Annotated[
     Path, typer.Option("--out", metavar="FILE", help="Write the JSON of OTLP; -: to stdout.")
 ]
 
 
-def otlp(run: _Run, out: _Out, importing: ImportOptions = None) -> None:
+def otlp(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     """Write pipeline calls, stages, steps and calls as OpenTelemetry spans, with the names of the
     conventions for generative AI (gen_ai.*) where these have any."""
     from profiler.json_text import json_text

@@ -10,6 +10,7 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
 from profiler.cli.fleet.tables import print_table
+from profiler.cli.options import ResultFile
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
@@ -40,10 +41,6 @@ _Ignored = Annotated[
     list[str] | None,
     typer.Option("--ignore", metavar="FIELD", help="Let this field differ, too; may be repeated."),
 ]
-_Json = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the rows as JSON; -: to stdout."),
-]
 
 
 def compare(
@@ -54,7 +51,7 @@ def compare(
     assume_same: AssumeSame = None,
     ignore: _Ignored = None,
     bad_quality: BadQuality = False,
-    json_file: _Json = None,
+    json_file: ResultFile = None,
 ) -> None:
     """Compare runs by hardware, software, resolution or another field.
 

@@ -10,6 +10,7 @@ import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
 from profiler.cli.fleet.options import AssumeSame, DatasetPlace, WhereRuns
+from profiler.cli.options import ResultFile
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
@@ -46,9 +47,6 @@ _FailOver = Annotated[
         help="Fail where a metric is outside its history, and slower by more than this.",
     ),
 ]
-_Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; -: to stdout.")
-]
 _Markdown = Annotated[
     Path | None,
     typer.Option(
@@ -70,7 +68,7 @@ def gate(
     fail_over: _FailOver = "5%",
     where: WhereRuns = None,
     assume_same: AssumeSame = None,
-    json_file: _Json = None,
+    json_file: ResultFile = None,
     markdown_file: _Markdown = None,
     bmf_file: _Bmf = None,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
 from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
-from profiler.cli.options import PageLanguage
+from profiler.cli.options import PageLanguage, ResultFile
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
@@ -41,9 +41,6 @@ _Explain = Annotated[
     int,
     typer.Option(metavar="N", min=0, help="Compare the bundles around the newest N changes."),
 ]
-_Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write it as JSON; -: to stdout.")
-]
 _Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write a page with curves and runs.")
 ]
@@ -56,7 +53,7 @@ def history(
     assume_same: AssumeSame = None,
     bad_quality: BadQuality = False,
     explain: _Explain = 3,
-    json_file: _Json = None,
+    json_file: ResultFile = None,
     html: _Html = None,
     language: PageLanguage = None,
 ) -> None:
@@ -94,10 +91,10 @@ def _histories(
     import polars as pl
 
     from profiler.fleet.accepted import accepted_changes
-    from profiler.fleet.identity import checked_fields
+    from profiler.fleet.identity import IDENTIFYING, checked_fields
     from profiler.fleet.metric_history import metric_history
 
-    runs = data.runs(where)
+    runs = data.runs(where, IDENTIFYING)
     if runs.is_empty():
         raise InputError(f"{data.storage.place} has no run that meets --where: change it")
     same, notes = _comparable(runs, checked_fields(assume_same, "--assume-same"))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from profiler.cli.commands.query import answer, check_files
 from profiler.cli.fleet.options import DatasetPlace, WhereRuns
+from profiler.cli.options import (
+    AnswerCsv,
+    AnswerJson,
+    AnswerParquet,
+    AnswerRows,
+    AnswerTimeout,
+)
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 
@@ -26,25 +32,6 @@ _Bundles = Annotated[
         "whose column `run` is the key; may be repeated.",
     ),
 ]
-_Rows = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", min=0, help="Rows to print; 0: all.  [default: 40 on a terminal, all in pipes]"
-    ),
-]
-_Csv = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write CSV, over FILE if it exists; -: stdout.")
-]
-_Parquet = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write Parquet, over FILE if it exists.")
-]
-_Json = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a JSON list, over FILE if it exists; -: stdout."),
-]
-_Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="How long it may compute; 0: for ever.")
-]
 
 
 def query(
@@ -52,11 +39,11 @@ def query(
     sql: _Sql,
     where: WhereRuns = None,
     bundle: _Bundles = None,
-    rows: _Rows = None,
-    csv: _Csv = None,
-    parquet: _Parquet = None,
-    json: _Json = None,
-    timeout: _Timeout = 60,
+    rows: AnswerRows = None,
+    csv: AnswerCsv = None,
+    parquet: AnswerParquet = None,
+    json: AnswerJson = None,
+    timeout: AnswerTimeout = 60,
 ) -> None:
     """Ask a data set in SQL (DuckDB's).
 

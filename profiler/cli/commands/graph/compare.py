@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.gates import gate_limit
 from profiler.cli.graph.numbers import parse_sizes
 from profiler.cli.graph.output import write_json
-from profiler.cli.progress import progress
+from profiler.cli.options import ResultFile
+from profiler.cli.progress import bar, progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from profiler.analysis.comparison.gate import Gate
     from profiler.workbench.comparing import GraphComparison, TimeComparison
 
@@ -72,10 +69,6 @@ _Metric = Annotated[
     ),
 ]
 _Top = Annotated[int, typer.Option(metavar="N", min=0, help="Rows of each table.")]
-_JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write all of it as JSON; -: to stdout."),
-]
 
 
 def compare(
@@ -88,7 +81,7 @@ def compare(
     fail_over: _FailOver = None,
     metric: _Metric = None,
     top: _Top = 15,
-    json_file: _JsonFile = None,
+    json_file: ResultFile = None,
 ) -> None:
     """Compare two graphs; with --run also their times.
 
@@ -101,9 +94,7 @@ def compare(
 
     if not run and (fail_over is not None or metric):
         raise InputError("--fail-over and --metric are about times: give --run with them")
-    if metric and fail_over is None:
-        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
-    limit = _limit(fail_over)
+    limit = gate_limit(fail_over, metric)
     sizes = parse_sizes(size or [])
     check_documents({"--json": json_file}, inputs=[*model_files(base), *model_files(new)])
     with progress("reading graphs") as say:
@@ -118,49 +109,14 @@ def compare(
         raise typer.Exit(1)
 
 
-def _limit(fail_over: str | None) -> float | None:
-    from profiler.analysis.comparison.gate import parse_limit
-
-    return None if fail_over is None else parse_limit(fail_over)
-
-
 def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
     from profiler.capture.onnxruntime.paired_models import calls_of
     from profiler.extras import require
     from profiler.workbench.comparing import compare_times
 
     require("graph", "graph compare --run", "onnxruntime")
-    with _run_progress(2 * calls_of(repeats) * len(graphs.pairs)) as advance:
+    with bar("running both in turn", 2 * calls_of(repeats) * len(graphs.pairs)) as advance:
         return compare_times(graphs, repeats=repeats, out=out, on_run=advance)
-
-
-def _run_progress(total: int) -> AbstractContextManager[Callable[[], None]]:
-    """A bar on stderr; none where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from profiler.cli.terminal import is_drawn_on
-
-    @contextmanager
-    def shown() -> Iterator[Callable[[], None]]:
-        columns = (TextColumn("running both in turn"), BarColumn(), MofNCompleteColumn())
-        # Drawn between runs: a refresh thread would compete with them.
-        with Progress(
-            *columns,
-            console=Console(stderr=True),
-            transient=True,
-            auto_refresh=False,
-            disable=not is_drawn_on(sys.stderr),
-        ) as bar:
-            task = bar.add_task("", total=total)
-
-            def advance() -> None:
-                bar.advance(task)
-                bar.refresh()
-
-            yield advance
-
-    return shown()
 
 
 def _gates(

@@ -1,5 +1,5 @@
 // Which columns of a table are seen. Where a table is wider than its place, as many as it takes of those
-// of less importance (`minor`) are put away, the last ones first, and a button brings them back.
+// of less importance are put away, `minor` ones first, then by `rank`, and a button brings them back.
 
 const toFit = new Set(); // tables
 const widths = new WeakMap(); // place of a table -> {table, width}
@@ -11,10 +11,16 @@ const places = new ResizeObserver((entries) => {
   }
 });
 
+const KEPT_RANK = 2; // columns below it stay
+
 class ColumnChoice {
   constructor(table) {
     this.table = table;
-    this.hasMinor = table.columns.some(({ minor }) => minor);
+    // Places of what may be put away, in that order.
+    this.spared = table.columns.map(({ minor, rank }, place) => ({ minor, rank, place }))
+      .filter(({ minor, rank, place }) => place && (minor || rank >= KEPT_RANK))
+      .sort((a, b) => (b.minor - a.minor) || (a.minor ? 0 : b.rank - a.rank) || (b.place - a.place))
+      .map(({ place }) => place);
     this.wanted = false; // all columns, however wide
     this.spare = new Set(); // names of columns that the place has no room for
     this.button = element("button", {
@@ -29,7 +35,7 @@ class ColumnChoice {
   // From now on fit the table whenever its place has another width.
   watch(place) {
     this.place = place;
-    if (!this.hasMinor) return;
+    if (!this.spared.length) return;
     widths.set(place, { table: this.table, width: 0 });
     places.observe(place);
   }
@@ -48,8 +54,8 @@ class ColumnChoice {
   measured() {
     const { columns, head } = this.table, found = new Set();
     let over = this.place.clientWidth ? this.place.scrollWidth - this.place.clientWidth : 0;
-    for (let i = columns.length - 1; i >= 0 && over > 0; i--) {
-      if (!columns[i].minor) continue;
+    for (const i of this.spared) {
+      if (over <= 0) break;
       found.add(columns[i].name);
       over -= head.cells[i].offsetWidth;
     }
@@ -84,7 +90,7 @@ function fitLater(table) {
 
 // All of them are shown whole, measured together, and then narrowed where they have to be.
 function fitAll(tables) {
-  const choices = tables.map(({ seen }) => seen).filter(({ hasMinor, place }) => hasMinor && place.isConnected);
+  const choices = tables.map(({ seen }) => seen).filter(({ spared, place }) => spared.length && place.isConnected);
   for (const choice of choices) choice.give(new Set());
   const found = choices.map((choice) => choice.measured());
   choices.forEach((choice, i) => {

@@ -145,7 +145,7 @@ class Details {
     const single = told ? this.combiner.rows({ table: "operators" }, columns, call, { more: ["host"] }) : { layer: [] };
     if (!single.layer.length) {
       holder.append(element("p", { class: "lead" }, calls.traced[lane.first + i]
-        ? say("This page does not tell the operators of this call.") : say("No commands were recorded for this call.")));
+        ? say("This page does not have the operators of this call.") : say("No commands were recorded for this call.")));
       return;
     }
     const { ranked, folding } = page.call_columns, together = folded(single, columns, folding, ranked, ["host"]);

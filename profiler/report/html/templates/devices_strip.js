@@ -12,7 +12,7 @@ class DevicesStrip extends FirstCanvas {
     this.at = 0;
   }
 
-  get span() { return Math.max(page.timeline.span, 1); }
+  get span() { return Math.max(page.strip.span, 1); }
 
   get row() { return Math.min(STRIP.row, Math.max(STRIP.least, STRIP.most / Math.max(this.devices.length, 1))); }
 
@@ -61,7 +61,7 @@ class DevicesStrip extends FirstCanvas {
       const pair = page.palette.submodules[submodule] ?? page.palette.host, fill = this.fill(pair[this.theme], item);
       context.fillStyle = fill;
       context.fillRect(left, top, width - (width > 3 ? 0.8 : 0), height);
-      if (width > 26 && height > 10) this.label(context, [submodule ?? "", shortened(submodule ?? "", 12)], left, top, width, height, fill);
+      if (width > 26 && height > 10) this.label(context, [submodule ?? say("no call"), shortened(submodule ?? "", 12)], left, top, width, height, fill);
     }
   }
 

@@ -300,7 +300,7 @@ class Explorer {
   tipOf(found) {
     const parts = this.details.card(found, true), count = this.companions(found);
     if (count) parts.push(element("p", { class: "together" }, say(
-      "The longest here: drawn together with {count} others. Zoom in to part them.", { count: format.count(count) },
+      "The longest here: drawn together with {count} others. Zoom in to separate them.", { count: format.count(count) },
     )));
     return parts;
   }

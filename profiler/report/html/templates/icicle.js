@@ -117,7 +117,7 @@ class Icicle extends FirstCanvas {
     const name = this.name(node), short = shortened(name, 24);
     const more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
     const time = format.duration(this.values.elapsed_ns[node]);
-    return [more && more !== name && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
+    return [more && more !== name && more !== "other" && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
   }
 
   paint(context) {
@@ -127,12 +127,7 @@ class Icicle extends FirstCanvas {
       const fill = this.fill(this.pair(item.node)[this.theme], item);
       context.fillStyle = fill;
       context.fillRect(left, top, Math.max(width - (width > 3 ? 1 : 0), 0.3), height);
-      const stripe = width > 8 && page.icicle.codes.kind[item.node] === "submodule" ? 5 : 0;
-      if (stripe) {
-        context.fillStyle = this.fill((page.palette.submodules[this.values.name[item.node]] ?? page.palette.host)[this.theme], item);
-        context.fillRect(left, top, stripe, height);
-      }
-      if (width > 26) this.label(context, this.texts(item.node), left + stripe, top, width - stripe, height, fill);
+      if (width > 26) this.label(context, this.texts(item.node), left, top, width, height, fill);
     }
     if (this.back) this.back.disabled = this.zoomed === this.root;
   }

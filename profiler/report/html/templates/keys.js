@@ -46,7 +46,7 @@ function showKeys(card) {
     ["m", say("timeline: measure what is selected, or the middle")],
     ["Shift + ← →", say("timeline: move the end of the measure, with Alt its begin")],
     [say("Shift + drag"), say("timeline: measure")],
-    ["p", say("timeline: pin the lane of what is selected, or let it go")],
+    ["p", say("timeline: pin or unpin the lane of what is selected")],
     [say("Shift + click"), say("add it to the filter")],
   ];
   const title = say("Keys");

@@ -13,7 +13,7 @@ function linkedChart(key, chart, theme) {
     return { ...(rows.length ? draw(rows, chart, theme) : { ...chart, data: [] }), scope: "" };
   }
   const told = DIMENSIONS.filter((name) => choice.values.has(name) && dimensionsOf(chart.data).has(name));
-  if (!told.length) return { ...chart, scope: say("Whole run: this figure does not tell {others}.", { others: choice.sentence() }) };
+  if (!told.length) return { ...chart, scope: say("Whole run: this figure does not distinguish {others}.", { others: choice.sentence() }) };
   const data = chart.data.map((trace) => markedTrace(trace, choice));
   const shapes = chart.data.flatMap((trace) => cellMarks(trace, choice, theme));
   const layout = shapes.length ? { ...chart.layout, shapes } : chart.layout;

@@ -34,7 +34,7 @@ class ChosenBar {
     const { choice } = this;
     this.bar.classList.toggle("active", choice.active);
     document.documentElement.toggleAttribute("data-chosen", choice.active);
-    this.bar.setAttribute("aria-label", say("Choice"));
+    this.bar.setAttribute("aria-label", say("Filter"));
     this.search.setAttribute("aria-label", say("Filter by a stage, submodule, step, device, role or operator"));
     this.search.placeholder = say("Filter: step 7, attention …");
     this.search.title = say("Key: /");
@@ -120,7 +120,7 @@ class ChosenBar {
   async copy() {
     this.explorer.address?.write(false);
     const copied = await copiedText(location.href);
-    this.speak(copied ? say("Link copied.") : say("The link stands in the address bar."));
+    this.speak(copied ? say("Link copied.") : say("The link is in the address bar."));
     const button = this.buttons.lastElementChild;
     button.textContent = copied ? say("Copied") : say("See the address bar");
     clearTimeout(this.said);

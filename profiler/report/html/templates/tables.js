@@ -1,4 +1,4 @@
-// Tables: sorted by any column, searched in all texts, all times in one unit.
+// Tables: sorted by any column, searched in all texts, times under one unit a column.
 
 const TEXTS = ["text", "word", "list", "layer", "file"];
 const RATES = { // units as profiler/report/units.py has them: one of each in that of the values
@@ -162,7 +162,7 @@ class DataTable {
     for (let i = 0; i < this.size; i++) rows += this.kept(i);
     const values = { count: format.count(rows), all: format.count(this.size), followed, others };
     this.scope.textContent = this.combined ? this.combinedScope()
-      : !followed ? say("Whole run: this table does not tell {others}.", values)
+      : !followed ? say("Whole run: this table does not distinguish {others}.", values)
         : others ? say("{count} of {all} rows as in the whole run, by {followed}; not by {others}.", values)
           : say("{count} of {all} rows as in the whole run, by {followed}.", values);
   }
@@ -181,19 +181,20 @@ class DataTable {
     this.searched.focus({ preventScroll: true });
   }
 
-  // One unit for all times, so that columns compare; digits by column; texts for the search.
+  // The unit of all times, but for columns of much shorter ones; where rows add up to totals one unit and as
+  // many digits as the column's largest has three significant ones, elsewhere three of each; texts for the search.
   measure() {
     this.scales = {};
     const times = this.columns.filter((column) => column.kind === "ns");
     const largestOf = ({ name }) => [...this.values[name], ...(this.totals?.[name] ?? [])]
       .reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
     const most = Math.max(0, ...times.map(largestOf));
-    const [unit, factor] = most >= 1e11 ? ["s", 1e9] : most >= 1e6 ? ["ms", 1e6]
-      : most >= 1e3 ? ["µs", 1e3] : ["ns", 1];
+    const unitOf = (time) => time >= 1e11 ? ["s", 1e9] : time >= 1e6 ? ["ms", 1e6] : time >= 1e3 ? ["µs", 1e3] : ["ns", 1];
     for (const column of times) {
-      const { name } = column, largest = largestOf(column);
-      const digits = factor === 1 ? 0 : largest / factor >= 1000 ? 1 : largest / factor >= 100 ? 2 : 3;
-      this.scales[name] = { unit, factor, digits };
+      const largest = largestOf(column), shorter = !this.totals && largest > 0 && largest < unitOf(most)[1] / 10;
+      const [unit, factor] = unitOf(shorter ? largest : most);
+      const digits = factor === 1 ? 0 : !this.totals ? 3 : largest / factor >= 10 ? 1 : 2;
+      this.scales[column.name] = { unit, factor, digits };
     }
     for (const column of this.columns.filter(({ kind }) => RATES[kind])) {
       const largest = largestOf(column), units = RATES[column.kind];
@@ -254,7 +255,7 @@ class DataTable {
     this.more.hidden = drawn >= rows.length;
     this.more.textContent = say("Show more ({count} left)", { count: format.count(rows.length - drawn) });
     this.seen.draw();
-    if (this.seen.hasMinor) fitLater(this);
+    if (this.seen.spared.length) fitLater(this);
   }
 
   heading({ name, label, kind, meaning, minor }) {
@@ -349,7 +350,8 @@ class DataTable {
       const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
       const least = 10 ** -digits / 2; // what is more than nothing never reads as nothing
       if (value > 0 && value / factor < least) return `<${(2 * least).toFixed(digits)}`;
-      const text = Math.abs(value / factor).toLocaleString("en-US", options);
+      const size = Math.abs(value / factor);
+      const text = this.totals || factor === 1 ? size.toLocaleString("en-US", options) : format.number(size);
       return value < 0 && /[1-9]/.test(text) ? `\u2212${text}` : text;
     }
     if (kind === "count") return format.count(value);

@@ -112,7 +112,7 @@ class Timeline {
     const pinned = this.pinned.has(lane);
     return element("button", {
       type: "button", class: "pin", "aria-pressed": String(pinned),
-      title: pinned ? say("Let go of {name}", { name }) : say("Pin {name} to the top", { name }),
+      title: pinned ? say("Unpin {name}", { name }) : say("Pin {name} to the top", { name }),
       "aria-label": say("Pin {name} to the top", { name }), onclick: () => this.pin(lane),
     }, element("span", { "aria-hidden": "true" }, pinned ? "◆" : "◇"));
   }

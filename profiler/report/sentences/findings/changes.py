@@ -13,6 +13,7 @@ from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
+from profiler.report.sentences.findings.waiting import waits_longer_than_launches
 from profiler.report.sentences.findings.words import words
 
 __all__ = ["BY_CAUSE", "CHANGES", "OTHERWISE", "change"]
@@ -30,9 +31,9 @@ CHANGES: Mapping[str, Said] = {
     "host_between_steps": said("Keep latents, guidance and scheduler on the device"),
     "host_bound": said("Launch less: CUDA graphs, torch.compile, larger batches, fused nodes"),
     "idle_device": said("Run guidance's branches or several requests on both devices"),
-    "incomplete_trace": said("Record again with fewer calls traced; copy cut files again"),
+    "incomplete_trace": said("Record again with fewer calls traced; copy truncated files again"),
     "known_ahead": said("Compute shift, scale and gate of all steps as one batch before the loop"),
-    "launch_bound": said("Fewer, larger launches: fuse, batch prompts and branches"),
+    "launch_bound": said("Launch fewer, larger commands: fuse, batch prompts and branches"),
     "little_headroom": said("Quantize the largest submodule, or offload encoders when done"),
     "negative_prompt": said("Cache the embeddings of the negative prompt"),
     "norm_chains": said("Use the framework's norm, or compile the block"),
@@ -45,7 +46,7 @@ CHANGES: Mapping[str, Said] = {
     "slow_start": said("Run at least as many steps before recording (--warmup)"),
     "step_cache": said("Compare images and times at other thresholds of the cache"),
     "step_drift": said("Watch clocks, temperature and memory; measure again when it is warm"),
-    "straggler": said("Look at what this rank does more than others, and at its clocks"),
+    "straggler": said("Find what this rank does beyond the others; check its clocks"),
     "track_imbalance": said("Divide by a multiple of the number of tracks"),
     "tracing_overhead": said("Record with fewer calls traced: --ops every:4, or call spans only"),
     "unaccounted_time": said("Record the pipeline's stages, or name what runs between them"),
@@ -59,9 +60,9 @@ BY_CAUSE: Mapping[object, Said] = {
     WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
     WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
     WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
-    WaitCause.OTHER_DEVICE: said("Give it other work meanwhile: independent calls, requests"),
-    WaitCause.UNRECORDED: said("Record the host as well: its launches say whether it was late"),
-    WaitCause.DATA: said("Copy ahead of need from pinned memory; keep weights resident"),
+    WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
+    WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
+    WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
     OutlierCause.OVERLAP: said("Keep what overlaps off this device, or off these steps"),
     OutlierCause.HOST_WORK: said("Move the host work of this step out of the loop"),
     OutlierCause.IDLE: said("Look for garbage collection, I/O and other threads in this step"),
@@ -69,7 +70,7 @@ BY_CAUSE: Mapping[object, Said] = {
     OutlierCause.FIRST_STEP: said("Look at what the pipeline call loads or allocates before it"),
 }
 """Of rules that find several causes."""
-_TRANSFERS = said("Copy ahead of need from pinned memory; leave tensors on the device")
+_TRANSFERS = said("Prefetch from pinned memory; leave tensors on the device")
 _STEPS = said("Record again on a quiet machine; look at these steps in the timeline")
 OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps": _STEPS}
 """Of rules whose cause says it, where none is known."""
@@ -77,6 +78,8 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 
 def change(finding: Finding) -> str:
     """What to do about it, in one line; of a rule that nobody wrote one for its recommendation."""
+    if finding.rule == "host_bound" and waits_longer_than_launches(finding):
+        return BY_CAUSE[WaitCause.LAUNCH]
     cause = finding.evidence.get("cause")
     found = CHANGES.get(finding.rule) or BY_CAUSE.get(cause) or OTHERWISE.get(finding.rule)
     return found or words(finding).recommendation

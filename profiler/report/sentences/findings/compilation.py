@@ -19,9 +19,8 @@ def _compilation(found: Finding) -> Words:
     return Words(
         title=joined("; ", _title(found)),
         caveat=said(
-            "Compilation is paid once for each shape in each process: totals and shares of this "
-            "run hold it, steady figures (medians of steady calls) leave out the calls that "
-            "compiled."
+            "Each process compiles once for each shape: totals and shares of this run include it; "
+            "steady figures (medians of steady calls) leave out the calls that compiled."
         ),
         recommendation=joined(" ", _advice(found)),
     )
@@ -61,12 +60,12 @@ def _advice(found: Finding) -> Iterator[str]:
     )
     if number(found, "recompiles"):
         yield said(
-            "Against recompiles: fix what the reason names (pad shapes, keep types and flags), or "
-            "compile with dynamic=True."
+            "To avoid recompiles, fix what the reason names (pad shapes, keep types and flags), "
+            "or compile with dynamic=True."
         )
     if number(found, "graph_breaks"):
         yield said(
-            "Against graph breaks: change the line that the reason names, or compile the parts "
+            "To avoid graph breaks, change the line that the reason names, or compile the parts "
             "around it; fullgraph=True makes a break an error."
         )
 

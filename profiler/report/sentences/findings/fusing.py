@@ -13,7 +13,7 @@ def _data_movement(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "{share} of the computing time of {submodule} moves data and computes nothing",
+            "{submodule} spends {share} of its computing time on moving data",
             share=given["compute_time_share"],
             submodule=given["submodule"],
         ),
@@ -38,8 +38,8 @@ def _unfused_attention(found: Finding) -> Words:
         ),
         caveat=said(
             "Chains are found by shapes and order, and their saving is an upper bound; where the "
-            "device waits for the host anyway, the run gains less. Fused kernels need a mask that "
-            "they support, head sizes that fit, and round differently."
+            "device waits for the host anyway, the run gains less. Fused kernels support only "
+            "some masks and head sizes, and round differently."
         ),
         recommendation=said(
             "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
@@ -62,8 +62,8 @@ def _norm_chains(found: Finding) -> Words:
             "another type."
         ),
         recommendation=said(
-            "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of one by "
-            "hand, compile the block, or a kernel for norm, shift and scale together."
+            "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of a "
+            "handwritten one, compile the block, or use one kernel for norm, shift and scale."
         ),
     )
 

@@ -14,7 +14,7 @@ def _little_headroom(found: Finding) -> Words:
     given = texts(found)
     needed, whole = number(found, "needed_bytes"), number(found, "size_bytes")
     title = said(
-        "At its peak {device} has {share} of its memory left",
+        "{device} has {share} of its memory left at the peak",
         device=given["device"],
         share=given["headroom_share"],
     )

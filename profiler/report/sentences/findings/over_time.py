@@ -21,17 +21,20 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
         "Look at the host work of this step in the timeline: move it out of the loop."
     ),
     OutlierCause.IDLE: said(
-        "Nothing was recorded in the excess: garbage collection, I/O, other threads?"
+        "Nothing was recorded in the extra time: look for garbage collection, I/O and other "
+        "threads."
     ),
     OutlierCause.COMMANDS: said(
-        "It runs other commands than the others: look for changed shapes or guidance."
+        "It runs different commands from the other steps: look for changed shapes or guidance."
     ),
     OutlierCause.FIRST_STEP: said(
         "It is the first step of its pipeline call: look at what that call loads or allocates "
         "before it, and record again to see whether it does so each time."
     ),
 }
-_FIRST_STEPS = said("The first step of each pipeline call pays for something: prepare it before.")
+_FIRST_STEPS = said(
+    "The first step of each pipeline call does one-time work: do it before the loop."
+)
 _AGAIN = said(
     "Record again on a quiet machine; if the same steps stand out, look at them in the timeline."
 )
@@ -49,9 +52,9 @@ def _first_call(found: Finding) -> Words:
             share=given["excess_share"],
         ),
         caveat=said(
-            "Means and totals of this submodule hold its initialization (allocations, "
-            "kernel selection, compilation): they say little of a warm process. A "
-            "first call on larger inputs takes longer, too."
+            "Means and totals of this submodule include its initialization (allocations, kernel "
+            "selection, compilation), so they say little about a warm process. A first call on "
+            "larger inputs takes longer as well."
         ),
         recommendation=said(
             "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
@@ -68,7 +71,10 @@ def _slow_start(found: Finding) -> Words:
             warmup_steps=given["warmup_steps"],
             share=given["warmup_share"],
         ),
-        caveat=said("No single step takes as long as the mean; short runs compare warm-up."),
+        caveat=said(
+            "The mean describes neither the first steps nor the later ones. Comparing short runs "
+            "compares their warm-up."
+        ),
         recommendation=said(
             "Run at least as many steps before recording (--warmup), compare medians; look for "
             "compilation or allocation in the first steps."
@@ -80,7 +86,7 @@ def _step_drift(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "Steps become slower: the last takes {share} of a median step more than the first",
+            "Steps slow down: the last takes longer than the first by {share} of a median step",
             share=given["drift_share"],
         ),
         caveat=said("A short run looks faster than a service that runs for hours."),

@@ -13,13 +13,14 @@ def _cpu_fallback(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "Nodes of {submodule} run on the host, and copies to and fro: {share} of the run",
+            "Nodes of {submodule} fall back to the CPU: with their copies they take {share} of "
+            "the run",
             submodule=given["submodule"],
             share=given["cost_share"],
         ),
         caveat=said(
-            "Moving one node of a row of them changes nothing: the copies stay until "
-            "all have moved. Arithmetic on shapes belongs on the host."
+            "Moving one of several consecutive nodes changes nothing: the copies stay until all "
+            "have moved. Arithmetic on shapes belongs on the host."
         ),
         recommendation=said(
             "Find why the provider refuses them (verbose session log): opset, type, "
@@ -40,8 +41,8 @@ def _provider_switches(found: Finding) -> Words:
             share=given["cost_share"],
         ),
         caveat=said(
-            "Times of nodes on asynchronous providers are those of launching: the wait "
-            "shows in the copy behind them."
+            "On an asynchronous provider the time of a node is that of its launch: the wait is "
+            "part of the copy after it."
         ),
         recommendation=said(
             "Give the second provider larger pieces: fewer unsupported operators, a "

@@ -21,13 +21,13 @@ def _straggler(found: Finding) -> Words:
             late=given["late_ns"],
         ),
         caveat=said(
-            "Without it the rank before it is the last: the gain is at most what it is late by. "
-            "Ranks that were not recorded may be later still."
+            "Were it on time, the second latest rank would be the last: the gain is at most the "
+            "time by which it is late. Ranks that were not recorded may be later still."
         ),
         recommendation=said(
-            "Look at what this rank does more than others (imbalance between ranks), and at its "
-            "clocks, its neighbours on the machine and its input pipeline; give each rank as much "
-            "work."
+            "Find what this rank does beyond the others (imbalance between ranks). Check its "
+            "clocks, its neighbours on the machine and its input pipeline. Give all ranks the "
+            "same amount of work."
         ),
     )
 

@@ -13,13 +13,13 @@ def _recomputed(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "{submodule} computes the same again: {part} of the run",
+            "{submodule} recomputes what does not change: {part} of the run",
             submodule=given["submodule"],
             part=given["saved_share"],
         ),
         caveat=said(
-            "Rules about names, classes and shapes decide, not values: hold the outputs of two "
-            "steps against each other before hoisting them."
+            "This is inferred from names, classes and shapes, not from values: compare the "
+            "outputs of two steps before hoisting."
         ),
         recommendation=said(
             "Compute it once before the loop and pass it in (projected text, rotary tables, keys "
@@ -33,14 +33,15 @@ def _known_ahead(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "{submodule} projects each timestep in its step, all are known before: at most {part} "
-            "of the run",
+            "{submodule} projects each timestep in its own step, although all are known before "
+            "the loop: at most {part} of the run",
             submodule=given["submodule"],
             part=given["saved_share"],
         ),
         caveat=said(
-            "An upper bound: one batch of all steps takes longer than one step. The tables take "
-            "memory, and hold for one schedule, and pooled text where it is added."
+            "The saving is an upper bound: one batch of all steps takes longer than one step. The "
+            "tables take memory and are valid for one schedule, and for one prompt where pooled "
+            "text is added."
         ),
         recommendation=said(
             "Compute shift, scale and gate of all steps as one batch before the loop, and index "

@@ -13,17 +13,17 @@ def _launch_bound(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "{part} of the device time of {submodule} is bound by launching",
+            "{part} of the device time of {submodule} is launch-bound",
             part=given["device_time_share"],
             submodule=given["submodule"],
         ),
         caveat=said(
-            "The least time of a command is measured on an idle machine; recording "
-            "adds to short commands most."
+            "The minimum time of a command was measured on an idle machine. Recording lengthens "
+            "short commands most."
         ),
         recommendation=said(
-            "Fewer, larger commands: fuse, batch prompts and branches, larger images; "
-            "CUDA graphs help where the host is the limit, not here."
+            "Launch fewer, larger commands: fuse, batch prompts and branches, generate larger "
+            "images. CUDA graphs do not help here: they help where the host is the limit."
         ),
     )
 
@@ -39,8 +39,8 @@ def _slow_products(found: Finding) -> Words:
             device=given["device"],
         ),
         caveat=said(
-            "Published peaks are reached by nothing: half is good. Clocks fall under "
-            "load; small or odd sizes reach less whatever the kernel."
+            "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
+            "and small or odd sizes reach less with any kernel."
         ),
         recommendation=said(
             "Try another kernel (attention backend, GEMM tuning such as TunableOp or "

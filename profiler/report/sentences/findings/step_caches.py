@@ -15,9 +15,9 @@ def _step_cache(found: Finding) -> Words:
     return Words(
         title=joined("; ", _title(found)),
         caveat=said(
-            "Medians and steps of this submodule mix calls that skipped blocks with full ones: the "
-            "table of the cache's use has them apart. What the skipped blocks change in the result "
-            "no trace tells."
+            "Medians and steps of this submodule mix calls that skipped blocks with full ones: "
+            "the table of step caches separates them. No trace shows what skipping changes in the "
+            "result."
         ),
         recommendation=_advice(found),
     )

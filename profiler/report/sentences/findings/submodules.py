@@ -19,9 +19,9 @@ def _encoder_dominates(found: Finding) -> Words:
             steps=given["steps"],
         ),
         caveat=said(
-            "Kept embeddings save what prompts that come again take, which one run does not "
-            "tell. A cold first call is part of it, and with more steps its share falls by "
-            "itself. Dropping T5 (SD3 allows it) loses long prompts and text in images."
+            "What a cache saves depends on how often prompts repeat, which one run does not show. "
+            "The time includes a cold first call, and its share falls with more steps. Dropping "
+            "T5 (SD3 allows it) gives up long prompts and text in images."
         ),
         recommendation=said(
             "Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on an "
@@ -37,12 +37,12 @@ def _negative_prompt(found: Finding) -> Words:
             "Encoding the negative prompt takes {share} of the run", share=given["wall_share"]
         ),
         caveat=said(
-            "Kept embeddings hold for the same negative prompt, sequence length, encoders and "
-            "their LoRAs alone."
+            "Cached embeddings are valid only for the same negative prompt, sequence length, "
+            "encoders and LoRAs."
         ),
         recommendation=said(
-            "The negative prompt seldom changes: keep its embeddings (negative_prompt_embeds). "
-            "Else encode both prompts as one batch."
+            "The negative prompt seldom changes: cache its embeddings (negative_prompt_embeds), "
+            "or encode both prompts as one batch."
         ),
     )
 
@@ -51,8 +51,8 @@ def _separate_guidance(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "{submodule} is called twice a step for guidance, and {bound} of its "
-            "device time is not bound by computation",
+            "{submodule} is called twice a step for guidance, and {bound} of its device time is "
+            "not compute-bound",
             submodule=given["submodule"],
             bound=given["not_compute_bound_share"],
         ),

@@ -18,16 +18,16 @@ def _incomplete_trace(found: Finding) -> Words:
             title=said(
                 "Part of the trace is doubtful or not broken down: {kind} in {where}", **where
             ),
-            caveat=said("Its time is in all sums."),
+            caveat=said("All sums include its time."),
             recommendation=said("Read the drops at the top of the report."),
         )
     return Words(
         title=said("The trace lacks part of what ran: {kind} in {where}", **where),
         caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
         recommendation=said(
-            "Read the drops at the top of the report. Copy cut or missing files again, else "
-            "record again: fewer calls with operators, or fewer pipeline calls, where events "
-            "dropped."
+            "Read the drops at the top of the report. Copy truncated or missing files again. "
+            "Where events were dropped, record again with fewer pipeline calls, or with the "
+            "operators of fewer calls."
         ),
     )
 
@@ -39,8 +39,8 @@ def _graph_capture(found: Finding) -> Words:
             wall=texts(found)["wall_ns"],
         ),
         caveat=said(
-            "During a capture launches become nodes of a graph and run nothing, so calls have the "
-            "host's time and hardly any kernels. These are not the times of a replay."
+            "During a capture, launches become nodes of a graph and run nothing: calls have host "
+            "time and hardly any kernels. These are not the times of a replay."
         ),
         recommendation=said(
             "Record a replay: profile requests after the engine has captured its graphs."
@@ -51,13 +51,12 @@ def _graph_capture(found: Finding) -> Words:
 def _tracing_overhead(found: Finding) -> Words:
     given = texts(found)
     title = said(
-        "Tracing took {share} of the run: operator times are not to be trusted",
+        "Tracing took {share} of the run: do not trust operator times",
         share=given["overhead_share"],
     )
     if number(found, "overhead_share") >= 1:
         title = said(
-            "What tracing took is estimated at more than the run itself: operator times are not "
-            "to be trusted"
+            "The estimated cost of tracing exceeds the run itself: do not trust operator times"
         )
     return Words(
         title=title,
@@ -66,8 +65,9 @@ def _tracing_overhead(found: Finding) -> Words:
             "are, and a device may wait for a host that is busy recording."
         ),
         recommendation=said(
-            "Believe calls and steps before operators. Trace fewer calls (--ops every:4), "
-            "leave some untraced (--measure-overhead) and compare the untraced column."
+            "Trust the times of calls and steps more than those of operators. Trace fewer calls "
+            "(--ops every:4), or leave some untraced (--measure-overhead) and compare the "
+            "untraced column."
         ),
     )
 
@@ -79,8 +79,8 @@ def _unaccounted_time(found: Finding) -> Words:
             "{share} of the run is in no stage, or in several", share=given["residual_share"]
         ),
         caveat=said(
-            "Shares of stages are off by as much; work of the pipeline's own that no hook sees "
-            "hides in the gaps."
+            "Shares of stages are off by as much. The gaps may hold work of the pipeline that no "
+            "hook sees."
         ),
         recommendation=said(
             "Look at the timeline between the stages. Give own submodules and host work to "

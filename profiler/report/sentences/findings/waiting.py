@@ -10,7 +10,7 @@ from profiler.messages import Said, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 from profiler.report.units import count
 
-__all__ = ["WORDS"]
+__all__ = ["WORDS", "waits_longer_than_launches"]
 
 
 _SLOWER = said(
@@ -49,15 +49,15 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
         "post-processing; or let other requests fill the gaps."
     ),
     WaitCause.OTHER_DEVICE: said(
-        "Give it work meanwhile: independent calls at the same time, several requests at once; "
+        "Give it other work in the meantime: independent calls, several requests at once. "
         "profile-sd3 predict compares placements."
     ),
     WaitCause.UNRECORDED: said(
-        "Record the host as well: its launches say whether it was late, or the device had nothing "
-        "to do."
+        "Record the host as well, with every launch: launches say whether it was late, or the "
+        "device had nothing to do."
     ),
     WaitCause.DATA: said(
-        "Copy ahead of need from pinned memory on a stream of its own, and keep weights resident."
+        "Prefetch from pinned memory on a separate stream, and keep weights resident."
     ),
 }
 
@@ -65,11 +65,11 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
 def _host_bound(found: Finding) -> Words:
     given = texts(found)
     title = said(
-        "{device} waits for the host in its calls for {share} of the time",
+        "{device} waits for the host to launch work for {share} of the time",
         device=given["device"],
         share=given["host_wait_share"],
     )
-    if "most_of_step_ns" in found.evidence:
+    if found.evidence.get("most_of_step_ns"):
         title = said(
             "{what}: {low} to {high} of each step, of which {least} to {most} before the first "
             "kernel",
@@ -88,28 +88,53 @@ def _host_bound(found: Finding) -> Words:
 
 def _less_waiting(found: Finding) -> Said:
     """What to do by how long the device waits for each command: fewer launches help where it is
-    about what a launch takes; what takes longer is other work of the host."""
-    commands = number(found, "commands") if "commands" in found.evidence else 0
-    if commands and number(found, "host_wait_ns") / commands > _LAUNCH_NS:
+    about what a launch takes."""
+    if waits_longer_than_launches(found):
         return _RECOMMENDATIONS[WaitCause.LAUNCH]
     return _LAUNCH_LESS_AND_LOOK if "gaps" in found.evidence else _LAUNCH_LESS
 
 
+def waits_longer_than_launches(found: Finding) -> bool:
+    """Whether a device waits for the host longer for each command than a launch takes: then it is
+    other work of the host, and fewer launches do not help."""
+    commands = number(found, "commands") if "commands" in found.evidence else 0
+    return bool(commands) and number(found, "host_wait_ns") / commands > _LAUNCH_NS
+
+
 def _idle_gaps(found: Finding) -> Words:
     given = texts(found)
-    return Words(
-        title=said(
-            "{device} is idle for over 100 µs {times}, {share} of its time: it waits most for "
-            "{most}",
-            device=given["device"],
-            times=_times(round(number(found, "gaps"))),
-            share=given["gap_share"],
+    known = {
+        "device": given["device"],
+        "times": _times(round(number(found, "gaps"))),
+        "share": given["gap_share"],
+    }
+    if found.evidence["cause"] == WaitCause.UNRECORDED:
+        title = said(
+            "{device} is idle for more than 100 µs {times}, {share} of its time in all; the cause "
+            "of {unrecorded} of its waiting was not recorded",
+            **known,
+            unrecorded=given["unrecorded_share"],
+        )
+        caveat = said(
+            "Of its {commands} commands, {missing} were recorded without their launch. A gap that "
+            "other requests fill costs nothing.",
+            commands=count(round(number(found, "commands"))),
+            missing=count(round(number(found, "unrecorded_launches"))),
+        )
+    else:
+        title = said(
+            "{device} is idle for more than 100 µs {times}, {share} of its time in all; it mainly "
+            "waits for {most}",
+            **known,
             most=given["cause"],
-        ),
-        caveat=said(
-            "What it waits most for is of all its waiting, shorter gaps included. A "
-            "gap that other requests fill costs nothing."
-        ),
+        )
+        caveat = said(
+            "The cause is that of all its waiting, shorter gaps included. A gap that other "
+            "requests fill costs nothing."
+        )
+    return Words(
+        title=title,
+        caveat=caveat,
         recommendation=_RECOMMENDATIONS[found.evidence["cause"]],
     )
 
@@ -123,13 +148,12 @@ def _transfers_exposed(found: Finding) -> Words:
             share=given["data_wait_share"],
         ),
         caveat=said(
-            "Transfers ahead of need take memory for a second buffer; from pageable "
-            "memory they do not overlap at all."
+            "Prefetching needs memory for a second buffer. Copies from pageable memory do not "
+            "overlap at all."
         ),
         recommendation=said(
-            "Pin host memory and copy on a stream of its own ahead of need; keep "
-            "weights resident instead of offloading; leave tensors on the device "
-            "between submodules."
+            "Pin host memory and prefetch on a separate stream; keep weights resident instead of "
+            "offloading; leave tensors on the device between submodules."
         ),
     )
 
@@ -145,12 +169,12 @@ def _idle_device(found: Finding) -> Words:
             share_2=given["busy_device_share"],
         ),
         caveat=said(
-            "A placement that was chosen for memory is no mistake; work that is divided over "
-            "devices pays for transfers."
+            "A placement made for lack of memory is no mistake. Dividing work over devices costs "
+            "transfers."
         ),
         recommendation=said(
-            "Run the branches of guidance or several requests on both devices, or encode the "
-            "next request there meanwhile; profile-sd3 predict compares placements."
+            "Run the branches of guidance or several requests on both devices, or encode the next "
+            "request on the idle one. profile-sd3 predict compares placements."
         ),
     )
 

@@ -1,6 +1,6 @@
 """Title, caveat and recommendation of findings.
 
-    words(finding).title  == "cuda:0 waits for the host in its calls for 36 % of the time"
+    words(finding).title  == "cuda:0 waits for the host to launch work for 36 % of the time"
 
 Each module of this package has those of some rules in `WORDS`; it is found by being here.
 """

@@ -1,0 +1,105 @@
+"""What an expert who knows a sample would see at once, held against figures of the raw file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.waiting.codes import WaitCause
+from profiler.report.build import build_report
+from profiler.report.extent import extent
+from profiler.report.model import ReportInput
+from profiler.report.sentences.findings.changes import change
+from profiler.report.sentences.findings.words import words
+from profiler.sources.load import load
+from tests.corpus import CORPUS, needs_corpus
+
+_RECOMMENDER = CORPUS / "torch_multirank" / "trace_filter"
+_DECODE = CORPUS / "rocprofv3" / "ruv_decode"
+_RESNET = CORPUS / "torch_kineto_tb" / "resnet50_num_workers_4"
+
+
+def _rows(name):
+    with gzip.open(_DECODE / name, "rt") as file:
+        return [*csv.DictReader(file)]
+
+
+@needs_corpus
+def test_launches_that_were_left_out_are_nobody_s_fault():
+    """Of 144 dispatches the API trace of this recording holds 27, by the two CSV files joined
+    by correlation id. The finding gives both and the share of waiting, and blames nobody."""
+    called = {row["Correlation_Id"] for row in _rows("decode_hip_api_trace.csv.gz")}
+    dispatched = [row["Correlation_Id"] for row in _rows("decode_kernel_trace.csv.gz")]
+    missing = sum(one not in called for one in dispatched)
+    analysis = analyze(load(_DECODE))
+    rules = {finding.rule: finding for finding in analysis.findings}
+    assert "host_bound" not in rules
+    found = rules["idle_gaps"]
+    assert found.evidence["cause"] == WaitCause.UNRECORDED
+    assert (found.evidence["commands"], found.evidence["unrecorded_launches"]) == (
+        len(dispatched),
+        missing,
+    )
+    assert (len(dispatched), missing) == (144, 117)
+    (row,) = analysis.idle.rows(named=True)
+    waited = row["launch_ns"] + row["unknown_cause_ns"] + row["queue_ns"]
+    assert found.evidence["unrecorded_share"] == pytest.approx(row["unknown_cause_ns"] / waited)
+    assert "the cause was not recorded" in words(found).title
+    assert "117" in words(found).caveat
+    assert change(found).startswith("Record every launch")
+
+
+@needs_corpus
+def test_a_recommender_has_no_attention():
+    """Features are multiplied with each other in batches (bmm); the one softmax is of two numbers.
+    FBGEMM's kernels look embeddings up, and update them in the backward pass."""
+    analysis = analyze(load(_RECOMMENDER))
+    commands = analysis.commands.with_columns(
+        pl.col("op_type", "kernel", "role").cast(pl.String),
+    ).filter(~pl.col("category").is_in(["host", "sync"]))
+    products = commands.filter(pl.col("op_type").is_in(["aten::bmm", "aten::mm", "aten::addmm"]))
+    computed = products.filter(
+        ~pl.col("kernel").str.contains("(?i)memset|splitKreduce|elementwise")
+    )
+    assert set(computed["role"]) == {"matmul"}
+    tables = commands.filter(pl.col("kernel").str.contains("split_embedding"))
+    assert set(tables["role"]) == {"embedding"}
+    time = commands["duration_ns"].sum()
+    assert (
+        commands.filter(pl.col("role") == "other")["duration_ns"].sum() < 0.025 * time
+    )  # sorts of indices
+
+
+@needs_corpus
+def test_a_training_step_updates_its_weights():
+    """SGD adds gradients to weights of their size, and a ResNet-50's 161 weights are no residuals;
+    its forward pass has 16 of these a step. What old traces say of memory are changes alone."""
+    run = load(_RESNET)
+    analysis = analyze(run)
+    place = analysis.commands["layer"].cast(pl.String).str.split("/").list.first()
+    commands = analysis.commands.with_columns(place=place, role=pl.col("role").cast(pl.String))
+    residuals = commands.filter(pl.col("role") == "residual")
+    counted = dict(residuals.group_by("place").len().iter_rows())
+    assert counted.get("forward") == 16 * 6
+    assert "optimizer" not in counted
+    updates = commands.filter(
+        pl.col("place") == "optimizer", pl.col("op_type").cast(pl.String) == "aten::add_"
+    )
+    assert set(updates["role"]) == {"optimizer"}
+    report = build_report(ReportInput(analysis, *extent(run)))
+    memory = next(one for one in report.sections if one.key == "memory")
+    notes = [note for part in memory.parts for note in part.notes]
+    assert any("cuda:0 held when the recording began is not known" in note for note in notes)
+
+
+@needs_corpus
+def test_fewer_launches_do_not_help_two_kernels():
+    """Two kernels in 40 ms, whose launches load modules: look at what the host does."""
+    analysis = analyze(load(CORPUS / "nsys" / "mock.sqlite"))
+    (found,) = [one for one in analysis.findings if one.rule == "host_bound"]
+    assert "loading" in change(found)
+    assert "Launch less" not in words(found).recommendation

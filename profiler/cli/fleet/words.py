@@ -66,8 +66,8 @@ def apart_line(apart: Apart) -> Said:
         )
     if apart.without:
         return said(
-            "left out: {runs}, such as {example}, of which nobody recorded {field}: compare them by "
-            "another field (--by)",
+            "left out: {runs}, such as {example}, of which nobody recorded {field}: compare them "
+            "by another field (--by)",
             runs=runs,
             example=example,
             field=apart.without,

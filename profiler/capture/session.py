@@ -157,6 +157,7 @@ class Session:
                 self._files.describe()
             elif is_executed(value):
                 self._of_parts = self.attach(self._parts)
+                self._of_parts.facts.seen = True
 
     def pass_over(self, found: Mapping[str, Any]) -> None:
         """State in coverage what of these is called, which is too small to be recorded, once

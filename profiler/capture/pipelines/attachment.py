@@ -121,6 +121,7 @@ class Attachment:
         """The pipeline holds something new, which no call of it will show: hook that as well."""
         known = self.facts
         self.facts = pipeline_facts(pipeline, self._options)
+        self.facts.seen = known.seen
         self.facts.submodules = {**known.submodules, **self.facts.submodules}
         self.facts.devices = {**known.devices, **self.facts.devices}
         self.facts.settings = {**known.settings, **self.facts.settings}

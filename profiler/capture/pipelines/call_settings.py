@@ -68,7 +68,7 @@ def block_defaults(pipeline: Any) -> dict[str, Setting]:
             return {}
         if blocks in _DEFAULTS:
             return _DEFAULTS[blocks]
-        inputs = getattr(blocks, "inputs", None)
+        inputs: Any = getattr(blocks, "inputs", None)
         found = {one.name: one.default for one in inputs if isinstance(one.name, str)}
         return _DEFAULTS.setdefault(blocks, _plain(found))
     except Exception as error:  # noqa: BLE001 - settings are not worth a drop

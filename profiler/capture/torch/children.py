@@ -1,4 +1,4 @@
-"""What a module holds itself, of TorchScript's too, whose dicts of children and tensors are none."""
+"""What a module holds itself, also where its children and tensors are in no dict (TorchScript)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["child", "own_tensors"]
 
 def child(module: Any, name: str) -> Any:
     """The child of that name; None where there is none."""
-    children = getattr(module, "_modules", ())
-    return children[name] if name in children else None
+    children: Any = getattr(module, "_modules", {})
+    return children[name] if name in children else None  # noqa: SIM401 - it may have no `get`
 
 
 def own_tensors(module: Any) -> Iterator[Any]:

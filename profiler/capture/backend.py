@@ -120,8 +120,9 @@ class Watching(Protocol):
         """The script uses these objects, which it may hold in a pipeline or not, from a call in
         the frame `caller`: those that no pipeline holds are recorded from now on."""
 
-    def pass_over(self, names: list[str]) -> None:
-        """The script executes something that is too small for a submodule."""
+    def pass_over(self, parts: list[Any], caller: FrameType) -> None:
+        """The script uses these objects, which are too small for submodules, as `use_parts` has
+        it: what they execute is stated in coverage."""
 
 
 class Watcher(Protocol):

@@ -21,6 +21,7 @@ from typing import Any
 from profiler.capture.backend import StandalonePart
 from profiler.capture.notices import notice
 from profiler.capture.options import Options, parse_config
+from profiler.capture.pipelines.components import Together
 from profiler.capture.pipelines.discovery import NewPipelines
 from profiler.capture.process_end import ProcessEnd
 from profiler.capture.settings import Settings
@@ -49,6 +50,7 @@ class SwitchedOn:
         self._open_session = open_session
         self._session: Any = None
         self._steps_said = False
+        self._passed = Together()  # what was called and is no submodule
         self._opened = False  # whether `_session` is settled for what belongs to no pipeline
         self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
@@ -211,11 +213,22 @@ class SwitchedOn:
             for name, part in names_of(own, caller).items():
                 session.add_part(name, part)
             look_for_schedulers(session, caller)
+            session.pass_over(self._passed.alive())
 
-    def pass_over(self, names: list[str]) -> None:
-        """Say what is executed and not recorded, where nothing else is."""
-        if self.settings is not None:
-            _tell(self.settings, uncaptured=names)
+    def pass_over(self, parts: list[Any], caller: FrameType) -> None:
+        """Have coverage state what is executed and not recorded, once something is; where nothing
+        is, the journal names it."""
+        from profiler.capture.pipelines.variables import names_of
+
+        own = [part for part in parts if not self._pipelines.holds(part)]
+        if self.settings is None or not own:
+            return
+        kinds = dict.fromkeys(type(part).__name__ for part in own)
+        _tell(self.settings, uncaptured=list(kinds))
+        for name, part in names_of(own, caller).items():
+            self._passed.add(name, part)
+        if self._session is not None:
+            self._session.pass_over(self._passed.alive())
 
     def _noticed(self) -> bool:
         """A library that is watched has been imported: whether anybody still wants to know."""

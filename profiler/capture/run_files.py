@@ -24,7 +24,7 @@ from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import OperatorTrace
 from profiler.capture.recorder import Recorder
 from profiler.capture.run_drops import NOT_ENDED
-from profiler.capture.run_info import PipelineFacts, run_info
+from profiler.capture.run_info import PipelineFacts, only_called, run_info
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
 from profiler.events import NO_STEP
@@ -132,9 +132,10 @@ class RunFiles:
         writer.write_rest(self._recorder.finished())
         writer.write_host(self._recorder.spans())
         shutil.rmtree(bundle.directory / WORK_NAME, ignore_errors=True)
+        called = {invocation.submodule for invocation in self._recorder.invocations}
         info = run_info(
             self._recorder,
-            self._attached.facts(),
+            [only_called(facts, called) for facts in self._attached.facts()],
             self._attached.summaries(),
             self._attached.weights,
             warmup=warmup,

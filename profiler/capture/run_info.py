@@ -6,8 +6,8 @@ What concerns a pipeline is taken while it is attached, so that nothing here hol
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from profiler.trace.manifest_settings import SubmoduleSettings
 __all__ = [
     "PipelineFacts",
     "add_known",
+    "only_called",
     "part_facts",
     "pipeline_facts",
     "run_info",
@@ -54,7 +55,8 @@ __all__ = [
 @dataclass(slots=True)
 class PipelineFacts:
     """What the manifest says of one pipeline. `devices` and `submodules` are by name; `parts` are
-    its parts with their weights, `settings` those of its submodules as they were found."""
+    its parts with their weights, `settings` those of its submodules as they were found. `seen`:
+    nobody has asked for these submodules, they were there."""
 
     name: str
     model: str
@@ -62,6 +64,22 @@ class PipelineFacts:
     submodules: dict[str, Submodule] = field(default_factory=dict)
     parts: list[LoadedPart] = field(default_factory=list, compare=False)
     settings: dict[str, SubmoduleSettings] = field(default_factory=dict)
+    seen: bool = False
+
+
+def only_called(facts: PipelineFacts, called: Container[str]) -> PipelineFacts:
+    """What the manifest of a run that has ended says: of what was only `seen`, that which was
+    called. Libraries keep modules of their own, such as transformers its activations."""
+    if not facts.seen:
+        return facts
+    submodules = {name: known for name, known in facts.submodules.items() if name in called}
+    used = {known.device for known in submodules.values()}
+    return replace(
+        facts,
+        submodules=submodules,
+        settings={name: known for name, known in facts.settings.items() if name in called},
+        devices={name: known for name, known in facts.devices.items() if name in used},
+    )
 
 
 def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:

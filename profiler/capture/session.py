@@ -12,7 +12,7 @@ import gc
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,14 @@ class Session:
                 self._files.describe()
             elif is_executed(value):
                 self._of_parts = self.attach(self._parts)
+                self._of_parts.facts.seen = True
+
+    def pass_over(self, found: Mapping[str, Any]) -> None:
+        """State in coverage what of these is called, which is too small to be recorded, once
+        something that no pipeline holds is."""
+        with self._lock:
+            if not self._files.closed and self._of_parts is not None:
+                self._of_parts.measure(found)
 
     def add_source(
         self, source: OperatorSource, submodule: str, gone: Callable[[], bool] | None = None

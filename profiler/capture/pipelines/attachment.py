@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +121,15 @@ class Attachment:
         """The pipeline holds something new, which no call of it will show: hook that as well."""
         known = self.facts
         self.facts = pipeline_facts(pipeline, self._options)
+        self.facts.seen = known.seen
         self.facts.submodules = {**known.submodules, **self.facts.submodules}
         self.facts.devices = {**known.devices, **self.facts.devices}
         self.facts.settings = {**known.settings, **self.facts.settings}
         self._hooks.renew()
+
+    def measure(self, found: Mapping[str, Any]) -> None:
+        """State in coverage what of these is called by itself."""
+        self._hooks.measure(found)
 
     def covers(self, owner: Any) -> bool:
         """Whether a submodule of the pipeline is `owner`."""

@@ -15,7 +15,8 @@ from profiler.trace.manifest_settings import Generation, Parameters, Scheduler
 __all__ = ["generation"]
 
 _RESULTS = ("images", "frames", "videos")
-_COLOURS = (1, 3, 4)  # channels of an image; latents have others
+_COLOURS = (1, 3, 4)  # channels of an image where they are last
+_COLOURS_AHEAD = (1, 3)  # and where they are ahead: four are latents'
 
 
 def generation(pipeline: Any, scheduler: Any, call: PipelineCall, result: Any) -> Generation:
@@ -72,9 +73,14 @@ def _guidance(pipeline: Any, given: Mapping[str, Setting]) -> float | None:
 def _made(result: Any) -> dict[str, int]:
     """Width, height, frames and number of the images or videos of a result, as far as it tells:
     latents do not."""
-    found = next((getattr(result, name) for name in _RESULTS if hasattr(result, name)), None)
-    if found is None and isinstance(result, (tuple, list)) and result:
-        found = result[0]
+    values = getattr(result, "values", None)  # of the state that a modular pipeline returns
+    by_name = values if isinstance(values, Mapping) else result
+    if isinstance(by_name, Mapping):
+        found = next((by_name[name] for name in _RESULTS if name in by_name), None)
+    else:
+        found = next((getattr(result, name) for name in _RESULTS if hasattr(result, name)), result)
+    if isinstance(found, tuple) and found:
+        found = found[0]
     if isinstance(found, list) and found:
         first = found[0]
         if isinstance(first, list) and first:
@@ -103,7 +109,7 @@ def _of_array(array: Any) -> dict[str, int]:
     found = {"batch": shape[0]}
     if shape[-1] in _COLOURS:
         found |= {"height": shape[-3], "width": shape[-2]}
-    elif shape[-3] in _COLOURS:
+    elif shape[-3] in _COLOURS_AHEAD:
         found |= {"height": shape[-2], "width": shape[-1]}
     else:
         return found

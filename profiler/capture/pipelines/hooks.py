@@ -8,7 +8,6 @@ user's call goes on.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,11 @@ from typing import Any
 
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
-from profiler.capture.pipelines.call_settings import submodule_settings
+from profiler.capture.pipelines.call_settings import (
+    block_defaults,
+    call_numbers,
+    submodule_settings,
+)
 from profiler.capture.pipelines.components import Together, schedulers, title
 from profiler.capture.pipelines.generation import generation
 from profiler.capture.pipelines.guidance import GuiderHook, guiders
@@ -49,8 +52,6 @@ from profiler.capture.registry import backend_of
 from profiler.capture.scopes import Scope, enter
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.wraps import Around, Wraps, weakly
-from profiler.interruptions import let_pass
-from profiler.trace.manifest_fields import Setting, setting
 from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["PipelineHooks"]
@@ -150,6 +151,12 @@ class PipelineHooks:
             if not self.detached:
                 self._hook(present)
                 self._measure_pieces(PieceCoverage.begin)
+
+    def measure(self, found: Mapping[str, Any]) -> None:
+        """State in coverage what of these is called by itself, where no pipeline holds the rest."""
+        with self._lock:
+            if not self.detached:
+                self._measure_pieces(lambda pieces: pieces.begin(found))
 
     def _measure_pieces(self, what: Callable[[PieceCoverage], None]) -> None:
         if self._pieces is not None:
@@ -258,7 +265,9 @@ class PipelineHooks:
                 self.recorder.attempt(self._name, labels.stages.finish)
 
     def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
-        settings = _numbers(original, args, kwargs) if self.recorder.recording else {}
+        settings = {}
+        if self.recorder.recording:
+            settings = block_defaults(self.pipeline()) | call_numbers(original, args, kwargs)
         labels = self.new_labels()
         pipeline = self.recorder.begin_pipeline(self._name)
         try:
@@ -364,15 +373,3 @@ def _named(context: AbstractContextManager[Any], name: str) -> Iterator[Any]:
             yield value
     finally:
         CACHE_CONTEXT.reset(token)
-
-
-def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Setting]:
-    """The numbers and switches among a call's arguments, defaults included; no text of the user."""
-    try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
-    except (TypeError, ValueError) as error:
-        let_pass(error)
-        return {}
-    bound.apply_defaults()
-    given = bound.arguments.items()
-    return {k: setting(v) for k, v in given if isinstance(v, (bool, int, float))}

@@ -11,7 +11,13 @@ from typing import Any
 from profiler.capture.pipelines.components import held, is_scheduler
 from profiler.capture.registry import backend_of
 
-__all__ = ["look_for_schedulers", "names_of", "schedulers_around", "values_around"]
+__all__ = [
+    "held_around",
+    "look_for_schedulers",
+    "names_of",
+    "schedulers_around",
+    "values_around",
+]
 
 _OWN = "profiler."
 _SHOWS_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
@@ -22,26 +28,36 @@ _MOST_LOOKS = 1_000  # 50 µs each
 def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]:
     """Each object under its attribute (or key), else its variable, else as its backend calls it;
     with a number where an earlier one has the name."""
-    frames = list(_frames(caller))
-    attributes: dict[int, str] = {}
-    variables: dict[int, str] = {}
-    for name, value in _variables(frames):
-        variables.setdefault(id(value), name)
-        if _may_hold(value):
-            for one in held(value):
-                attributes.setdefault(id(one.value), one.name)
-        elif isinstance(value, dict):
-            attributes.update({id(v): str(k) for k, v in value.items() if id(v) not in attributes})
+    known = _names(caller)
     found: dict[str, Any] = {}
     for value in objects:
-        own = attributes.get(id(value)) or variables.get(id(value))
-        name = own or backend_of(value).title(value)
+        name = known.get(id(value)) or backend_of(value).title(value)
         number, free = 1, name
         while free in found:
             number += 1
             free = f"{name}_{number}"
         found[free] = value
     return found
+
+
+def held_around(objects: Iterable[Any], caller: FrameType | None) -> list[Any]:
+    """Those of the objects that an attribute or variable of the script's frames holds."""
+    known = _names(caller)
+    return [value for value in objects if id(value) in known]
+
+
+def _names(caller: FrameType | None) -> dict[int, str]:
+    """By identity: what an object's attribute or key is called, else its variable."""
+    attributes: dict[int, str] = {}
+    variables: dict[int, str] = {}
+    for name, value in _variables(list(_frames(caller))):
+        variables.setdefault(id(value), name)
+        if _may_hold(value):
+            for one in held(value):
+                attributes.setdefault(id(one.value), one.name)
+        elif isinstance(value, dict):
+            attributes.update({id(v): str(k) for k, v in value.items() if id(v) not in attributes})
+    return variables | attributes
 
 
 def values_around(caller: FrameType | None) -> list[Any]:

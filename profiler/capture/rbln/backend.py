@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend
-from profiler.capture.rbln.configuration import own_configuration
+from profiler.capture.rbln.configuration import configuration_of, own_configuration
 from profiler.capture.rbln.runtimes import rbln_device, slots_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Rbln(Backend):
     order = 2
 
     def owns(self, part: Any, owner: Any = None) -> bool:
-        return getattr(owner, "rbln_config", None) is not None or bool(slots_of(part))
+        return configuration_of(owner) is not None or bool(slots_of(part))
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
         """None where the part's runtimes are elsewhere. Calls of runtimes that are not to be traced

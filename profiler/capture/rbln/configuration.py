@@ -10,9 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["configured_device", "device_number", "own_configuration", "said_to_profile"]
+__all__ = [
+    "configuration_of",
+    "configured_device",
+    "device_number",
+    "own_configuration",
+    "said_to_profile",
+    "several",
+]
 
 _WHOLE_MODEL = "compiled_model"  # the only name in most submodules' `device_map`
+
+
+def several(owner: Any) -> list[Any]:
+    """The submodules of which `owner` is a list, as of several ControlNets; none of any other."""
+    nets = getattr(owner, "nets", None)
+    if not isinstance(nets, list) or getattr(owner, "rbln_config", None) is not None:
+        return []
+    return nets if all(getattr(net, "rbln_config", None) is not None for net in nets) else []
+
+
+def configuration_of(owner: Any) -> Any:
+    """The `rbln_config` of a submodule; of a list of several, which were configured as one, the
+    first's. None of what is none of optimum-rbln's."""
+    return getattr(next(iter(several(owner)), owner), "rbln_config", None)
 
 
 def own_configuration(pipeline: Any, submodule: str, part: str) -> dict[str, Any]:
@@ -24,7 +45,7 @@ def own_configuration(pipeline: Any, submodule: str, part: str) -> dict[str, Any
     """
     around = getattr(pipeline, "rbln_config", None)
     levels = (
-        getattr(getattr(pipeline, submodule, None), "rbln_config", None),
+        configuration_of(getattr(pipeline, submodule, None)),
         _field(around, submodule),
         around,
     )

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from profiler.capture.torch.children import child
 from profiler.capture.torch.modules import is_one_piece
 from profiler.interruptions import let_pass
 
@@ -133,10 +134,10 @@ def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> boo
         return any(_calls_child(module, last, depth + 1, base) for base in bases)
     owner = module
     for name in owners:
-        owner = getattr(owner, "_modules", {}).get(name)
+        owner = child(owner, name)
         if owner is None:
             return False
-    if owner._modules.get(last) is not None:  # noqa: SLF001 - a child, which is called
+    if child(owner, last) is not None:  # which is called
         return True
     if owner is module:
         return last not in ("forward", caller) and _calls_child(owner, last, depth + 1)

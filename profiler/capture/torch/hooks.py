@@ -48,15 +48,24 @@ def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Aro
     failed has ended with its exception being handled. torch tells nothing of the end where that is
     no `Exception`, as KeyboardInterrupt: `caller` is the frame that has then ended, too.
 
-    `around(original, args, kwargs)` stands for both where the module is compiled. Undone with
-    `wraps`.
+    `around(original, args, kwargs)` stands for both where the module is compiled, or TorchScript.
+    Undone with `wraps`.
     """
     if is_compiled(module):
         wraps.around(module, "_compiled_call_impl", around)
         return
+    if _is_script(module):  # which refuses hooks, and calls what its instance has
+        wraps.around(module, "forward", around)
+        return
     before, after = _Before(module, begin), _After(module, end)
     wraps.on_undo(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True).remove)
     wraps.on_undo(module.register_forward_hook(after, always_call=True).remove)
+
+
+def _is_script(module: Any) -> bool:
+    """Whether TorchScript made the module."""
+    script = getattr(sys.modules.get("torch.jit"), "ScriptModule", None)
+    return script is not None and isinstance(module, script)
 
 
 class _Hook:

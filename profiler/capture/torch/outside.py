@@ -20,6 +20,7 @@ __all__ = ["outside"]
 
 _DEPTH = 2  # of pieces below a captured module
 _COMPILERS = ("torch.fx.", "torch._")
+_GRAPHS = "torch.fx.graph_module"
 
 
 def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
@@ -36,7 +37,10 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
             yield from (one for one in _pieces(name, owner, _DEPTH) if one[2] is not entered)
     modules = [one for one in alive if issubclass(type(one), torch.nn.Module)]
     for module in outermost(modules):
-        own = type(module).__module__.startswith(_COMPILERS) and not is_one_piece(module)
+        where = type(module).__module__
+        own = where.startswith(_COMPILERS) and not is_one_piece(module)
+        if where == _GRAPHS and not compiled:
+            own = False  # the script's: nothing else makes any
         if own or any(id(below) in inside for below in module.modules()):
             continue
         if is_one_piece(module) if compiled else True:

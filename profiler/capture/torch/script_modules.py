@@ -18,6 +18,7 @@ from typing import Any
 
 from profiler.capture.backend import Watching
 from profiler.capture.notices import notice
+from profiler.capture.pipelines.variables import held_around
 from profiler.interruptions import let_pass
 
 __all__ = ["ScriptModules", "is_whole", "outermost"]
@@ -25,9 +26,10 @@ __all__ = ["ScriptModules", "is_whole", "outermost"]
 _MODULE = "torch.nn.modules.module"  # where Module is defined
 _OWN = "profiler."
 _FRAMEWORK = "torch.nn."
-_COMPILERS = ("torch.fx.", "torch._", "torch.onnx.")
+_COMPILERS = ("torch.fx.", "torch._", "torch.onnx.", "torch.export.")
 _EXPORTED = "ONNXTracedModule"  # what torch.onnx.export calls, of torch.jit._trace
 _COMPILED = "torch._dynamo.eval_frame"  # where what torch.compile returns is defined
+_GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a compiler
 _FEWEST_CHILDREN = 2  # with parameters: a container of torch's that is a model
 _MOST_LOOKS = 200  # at new modules: a script that makes some in every step is left alone then
 
@@ -61,7 +63,7 @@ class ScriptModules:
         @functools.wraps(made)
         def __init__(new: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             made(new, *args, **kwargs)
-            if _is_compilers(new):
+            if _is_compilers(new) and not _may_be_scripts(new):
                 return  # in the middle of a call
             self._new.append(weakref.ref(new))
             if not self._armed:
@@ -99,7 +101,7 @@ class ScriptModules:
             import torch  # it is whole by now
 
             traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
-            if not (traces or _is_compilers(called)):
+            if not (traces or (_is_compilers(called) and not _is_graph(called))):
                 self._look(sys._getframe(1))  # noqa: SLF001 - inspect's, without a check
             return original(called, *args, **kwargs)
 
@@ -123,20 +125,41 @@ class ScriptModules:
                 notice(f"modules outside pipelines are not recorded: {error}")
 
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:
+        graphs = [module for module in new if _is_graph(module)]
+        if graphs:
+            scripts = {id(module) for module in held_around(graphs, caller)}
+            new = [module for module in new if not _is_graph(module) or id(module) in scripts]
         held = {id(below) for module in self._known for below in module.modules()}
         roots = [module for module in outermost(new) if id(module) not in held]
         self._known.update(roots)
         found = [module for root in roots for module in _whole_modules(root)]
+        small = [module for root in roots for module in _small_modules(root)]
         if found:
             self._process.use_parts(found, caller)
-        elif roots:
-            self._process.pass_over(list(dict.fromkeys(type(root).__name__ for root in roots)))
+        if small:
+            self._process.pass_over(small, caller)
 
 
 def _is_compilers(module: Any) -> bool:
     """Whether a module is one that torch.compile, a tracer or an export makes around the user's."""
     where, name = type(module).__module__, type(module).__name__
     return (where.startswith(_COMPILERS) and where != _COMPILED) or name == _EXPORTED
+
+
+def _is_graph(module: Any) -> bool:
+    """Whether a module is a traced graph: what `torch.export` and `torch.fx` give a script, and
+    what torch.compile makes for itself."""
+    return type(module).__module__ == _GRAPHS
+
+
+def _may_be_scripts(module: Any) -> bool:
+    """Whether a graph that has just been made may be the script's: nothing is being compiled or
+    exported, which ends before the script gets one."""
+    import torch
+    from torch._guards import CompileContext, TracingContext
+
+    busy = torch.compiler.is_compiling() or CompileContext.try_get() or TracingContext.try_get()
+    return _is_graph(module) and not busy
 
 
 def outermost(modules: Iterable[Any]) -> list[Any]:
@@ -160,6 +183,17 @@ def _whole_modules(module: Any) -> Iterator[Any]:
         for child in module._modules.values():  # noqa: SLF001
             if child is not None:
                 yield from _whole_modules(child)
+
+
+def _small_modules(module: Any) -> Iterator[Any]:
+    """What of the module is executed beside the modules in it that are captured: itself where
+    there is none of these."""
+    if not any(True for _ in _whole_modules(module)):
+        yield module
+    elif not is_whole(module):
+        for child in module._modules.values():  # noqa: SLF001
+            if child is not None:
+                yield from _small_modules(child)
 
 
 def is_whole(module: Any) -> bool:

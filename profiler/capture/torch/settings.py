@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from profiler.capture.devices import device_name
+from profiler.capture.torch.children import child
 from profiler.capture.torch.compile_settings import compiled
 from profiler.capture.torch.step_cache_settings import plain_parameters, step_cache
 from profiler.capture.torch.stored_weights import stored_bytes
@@ -38,7 +39,7 @@ _GROUPED = "group_offloading"  # the hook's name in diffusers' registries
 def module_settings(root: Any) -> SubmoduleSettings:
     """The settings of the submodule `root`."""
     modules = list(root.modules())
-    own = vars(root)["_modules"].get("_orig_mod", root)  # what torch.compile has wrapped
+    own = child(root, "_orig_mod") or root  # what torch.compile has wrapped
     return SubmoduleSettings(
         weights=_weights(modules),
         attention=_attention(modules),
@@ -63,7 +64,7 @@ def _attention(modules: Sequence[Any]) -> Attention | None:
     seen: set[int] = set()
     for module in modules:
         own = module.__dict__
-        processor = own.get("processor") or own["_modules"].get("processor")
+        processor = own.get("processor") or child(module, "processor")
         name = "" if processor is None else type(processor).__name__
         if "Processor" in name and "Attn" in name:
             processors[name] = processors.get(name, 0) + 1

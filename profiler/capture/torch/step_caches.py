@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from profiler.capture.backend import Skipped
+from profiler.capture.torch.children import child
 from profiler.capture.torch.step_cache_settings import CACHE_OF_HOOK
 
 __all__ = ["StepCaches"]
@@ -43,7 +44,7 @@ class StepCaches:
     def begin(self, module: Any, pipeline: int) -> Callable[[], Skipped | None] | None:
         """A call of `module` begins, in the pipeline call of that number. Returns what tells of it
         at its end; None where no cache is on."""
-        own = module.__dict__["_modules"].get("_orig_mod", module)
+        own = child(module, "_orig_mod") or module
         known = (pipeline, id(own.__dict__.get("_cache_config")))
         if known != self._known:
             self.close()

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from profiler.capture.torch.children import child, own_tensors
+
 __all__ = ["packed_shapes", "stored_bytes"]
 
 _PLAIN = ("Tensor", "Parameter", "Buffer")
@@ -26,10 +28,7 @@ def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
     tensors: dict[int, Any] = {}
     sizes: dict[str, int] = {}
     for module in modules:
-        own = module.__dict__
-        for tensor in (*own["_parameters"].values(), *own["_buffers"].values()):
-            if tensor is not None:
-                tensors[id(tensor)] = tensor
+        tensors.update({id(tensor): tensor for tensor in own_tensors(module)})
         for name, size in _packed_bytes(module):
             sizes[name] = sizes.get(name, 0) + size
     by_type: dict[tuple[type, Any], int] = {}
@@ -84,7 +83,7 @@ def _nbytes(tensor: Any) -> int:
 def _packed(module: Any) -> tuple[str, int, int, bool] | None:
     """Type, rows, columns of a packed weight, and whether there is a bias: nothing is unpacked."""
     own = module.__dict__
-    packed = own["_modules"].get(_PACKED)
+    packed = child(module, _PACKED)
     rows, columns = own.get("out_features"), own.get("in_features")
     if packed is None or not isinstance(rows, int) or not isinstance(columns, int):
         return None

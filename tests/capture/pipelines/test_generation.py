@@ -23,7 +23,12 @@ from profiler.trace.manifest_settings import Generation, Scheduler
         (SimpleNamespace(frames=np.zeros((1, 5, 8, 16, 3))), (1, 5, 16, 8)),
         (SimpleNamespace(frames=np.zeros((1, 5, 3, 8, 16))), (1, 5, 16, 8)),
         (SimpleNamespace(frames=[[SimpleNamespace(width=16, height=8)] * 5]), (1, 5, 16, 8)),
+        (SimpleNamespace(images=np.zeros((2, 4, 8, 16))), (2, None, None, None)),
         (([SimpleNamespace(width=16, height=8)],), (1, None, 16, 8)),
+        ([SimpleNamespace(width=16, height=8)] * 2, (2, None, 16, 8)),
+        (np.zeros((1, 5, 8, 16, 3)), (1, 5, 16, 8)),
+        ({"videos": np.zeros((1, 5, 8, 16, 3)), "latents": None}, (1, 5, 16, 8)),
+        (SimpleNamespace(values={"images": np.zeros((2, 8, 16, 3))}), (2, None, 16, 8)),
         (SimpleNamespace(audios=np.zeros(5)), (None, None, None, None)),
         (None, (None, None, None, None)),
     ],
@@ -33,6 +38,41 @@ def test_size_of_results(result, expected):
     and what is neither tells nothing."""
     found = generation(SimpleNamespace(), None, PipelineCall("pipe", 0), result)
     assert (found.batch, found.frames, found.width, found.height) == expected
+
+
+class Blocks:
+    def __init__(self, inputs):
+        self.inputs = inputs
+
+
+class Modular:
+    """A pipeline whose call takes whatever its blocks do."""
+
+    def __init__(self):
+        inputs = [
+            SimpleNamespace(name=name, default=default)
+            for name, default in (("height", 8), ("steps", 50), (None, None), ("latents", None))
+        ]
+        self._blocks = Blocks(inputs)
+        self.transformer = Net()
+
+    def __call__(self, state=None, **kwargs):
+        return self.transformer(state)
+
+
+class Net:
+    def forward(self, x):
+        return x
+
+    __call__ = forward
+
+
+def test_arguments_of_a_modular_pipeline(tmp_path):
+    """What it was given, and for the rest what its blocks take by default; numbers alone."""
+    pipeline = Modular()
+    with profiler.profile(pipeline, out=tmp_path, ops="none") as run:
+        pipeline(None, steps=3, prompt="a cat")
+    assert profiler.load(run.path).info.settings == {"height": 8, "steps": 3}
 
 
 class Stepper:

@@ -26,7 +26,12 @@ import numpy as np
 from profiler.testing import FakeClock
 from tests.importers.rbln.generator import STEM, Command, runtime_call, trace_bytes
 
-__all__ = ["FakeRebel", "RBLNStableDiffusion3Pipeline", "Runtime"]
+__all__ = [
+    "FakeRebel",
+    "RBLNKandinskyV22ControlnetPipeline",
+    "RBLNStableDiffusion3Pipeline",
+    "Runtime",
+]
 
 HOST_US, DEVICE_US = 20, 70  # of each runtime call, which takes 100 µs
 RUNTIME_NS = 100_000
@@ -217,3 +222,40 @@ class RBLNStableDiffusion3Pipeline:
             self.transformer(hidden_states=latents)  # type: ignore[attr-defined]
             latents = self.scheduler.step(latents)
         return self.vae.decode(latents)
+
+
+class RBLNMultiControlNetModel:
+    """Several ControlNets as one: calls each, and knows neither runtimes nor configuration."""
+
+    def __init__(self, nets: Sequence[RBLNModel]) -> None:
+        self.nets = list(nets)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def forward(self, sample: Any, timestep: Any) -> Any:
+        return [net(sample=sample, timestep=timestep) for net in self.nets][-1]
+
+
+class RBLNKandinskyV22ControlnetPipeline:
+    """Embeddings to image: two ControlNets and a UNet a step, and a VQ model called `movq`, whose
+    calls go past its list of runtimes."""
+
+    def __init__(
+        self, rebel: FakeRebel, rbln_config: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        config = rbln_config or {}
+        nets = [RBLNModel(rebel, f"net_{n}", config.get("controlnet", {})) for n in range(2)]
+        self.controlnet = RBLNMultiControlNetModel(nets)
+        self.unet = RBLNModel(rebel, "unet", config.get("unet", {}))
+        self.movq = RBLNAutoencoderKL(rebel, "movq", config.get("movq", {}))
+        self.scheduler = _Scheduler()
+
+    def __call__(self, num_inference_steps: int = 2) -> Any:
+        self.scheduler.set_timesteps(num_inference_steps)
+        latents = np.zeros((2, 16, 4, 4), dtype=np.float32)
+        for step in range(num_inference_steps):
+            self.controlnet(latents, step)
+            self.unet(sample=latents, timestep=step)
+            latents = self.scheduler.step(latents)
+        return self.movq.decode(latents)

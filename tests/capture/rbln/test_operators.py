@@ -12,7 +12,12 @@ from profiler.capture.rbln.runtimes import rbln_device
 from profiler.errors import InputError
 from profiler.testing import FakeClock
 
-from .fake_rebel import FakeRebel, RBLNStableDiffusion3Pipeline, Runtime
+from .fake_rebel import (
+    FakeRebel,
+    RBLNKandinskyV22ControlnetPipeline,
+    RBLNStableDiffusion3Pipeline,
+    Runtime,
+)
 
 START = 1_790_000_000_000_000_000
 ON_ONE = {"text_encoder_3": {"device": 1}}
@@ -121,6 +126,33 @@ def test_runtimes_are_what_they_were(rebel, tmp_path):
     assert pipeline.transformer.model[0] is runtime
     assert pipeline.vae.decoder.runtime is decoder
     assert "forward" not in vars(pipeline.transformer)
+
+
+def test_components_of_other_names_and_shapes(rebel, tmp_path):
+    """Of a VQ model called `movq`, and of two ControlNets in one: operators, the device and the
+    numbers of runtime calls, under the runtime that was called."""
+    config = {"controlnet": {"device": 1}, "movq": {"activate_profiler": False}}
+    pipeline = RBLNKandinskyV22ControlnetPipeline(rebel, config)
+    kept = [net.model[0] for net in pipeline.controlnet.nets] + [pipeline.movq.decoder.runtime]
+    run = record(pipeline, rebel, tmp_path, config={"movq": {"activate_profiler": True}})
+    assert run.calls.select("submodule", "stage", "step", "device", "ops_traced").rows() == [
+        ("controlnet", "denoise", 0, "rbln:1", True),
+        ("unet", "denoise", 0, "rbln:0", True),
+        ("movq", "decode", -1, "rbln:0", True),
+    ]
+    layers = run.commands.filter(run.commands["track"] == "Device Workload")["layer"]
+    assert layers.to_list() == [
+        "nets[0].model[0]",
+        "nets[1].model[0]",
+        "model[0]",
+        "decoder.runtime",
+    ]
+    known = run.info.submodules
+    assert [len(known[name].runtime_calls) for name in ("controlnet", "unet", "movq")] == [2, 1, 1]
+    assert [known[name].writes_shards for name in ("controlnet", "movq")] == [True, False]
+    assert run.drops == ()
+    now = [net.model[0] for net in pipeline.controlnet.nets] + [pipeline.movq.decoder.runtime]
+    assert all(one is before for one, before in zip(now, kept, strict=True))
 
 
 def test_a_shared_submodule_is_given_back_in_any_order(rebel, tmp_path):

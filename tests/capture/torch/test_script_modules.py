@@ -65,8 +65,8 @@ class Process:
     def use_parts(self, parts, caller):
         self.used.append(names_of(parts, caller))
 
-    def pass_over(self, names):
-        self.small += names
+    def pass_over(self, parts, caller):
+        self.small += names_of(parts, caller)
 
 
 @pytest.fixture
@@ -77,6 +77,7 @@ def process():
     watcher.watch(torch.nn.modules.module)
     torch.nn.ReLU()(torch.ones(1))  # what other tests have left
     process.used.clear()
+    process.small.clear()
     yield process
     watcher.undo()
     assert before == (vars(torch.nn.Module)["__init__"], vars(torch.nn.Module)["__call__"])
@@ -116,7 +117,7 @@ def test_what_is_too_small_is_not_handed_over(process):
     layer, holder = torch.nn.Linear(4, 4), torch.nn.Sequential(Net(), torch.nn.ReLU())
     holder(layer(torch.ones(1, 4)))
     torch.nn.Tanh()(torch.ones(1))
-    assert process.small[-1:] == ["Tanh"]
+    assert process.small == ["Linear", "ReLU", "Tanh"]
     assert [list(found) for found in process.used] == [["Net"]]
     assert process.used[0]["Net"] is holder[0]
     assert is_whole(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)))
@@ -193,6 +194,47 @@ def test_a_loop_of_ones_own(tmp_path):
         ("vae", "decode", -1),
     ]
     assert recorded.drops == ()
+
+
+def test_what_is_too_small_is_stated_in_coverage(tmp_path):
+    """A layer that the script holds beside a transformer, before and after that: with its calls,
+    under its name; nothing is captured of it."""
+    script = """
+        class Engine:
+            def __init__(self):
+                self.proj_in, self.act = torch.nn.Linear(4, 4), torch.nn.SiLU()
+                self.transformer = Net()
+
+            def generate(self, x):
+                return self.act(self.transformer(self.proj_in(x)))
+
+        engine = Engine()
+        for _ in range(3):
+            engine.generate(torch.ones(1, 4))
+    """
+    _, recorded = run(tmp_path, script, "--ops", "none")
+    assert recorded.calls["submodule"].to_list() == ["transformer"] * 3
+    measured = recorded.info.coverage
+    assert {one.name: one.calls for one in measured.uncaptured} == {"proj_in": 3, "act": 3}
+    assert measured.captured_ns == recorded.calls["duration_ns"].sum()
+
+
+def test_graphs_of_a_scripts_own(tmp_path):
+    """What torch.export, torch.fx and torch.jit have made of a model is a submodule as the model
+    was; what torch.compile makes for itself is none."""
+    script = """
+        x = torch.ones(1, 4)
+        exported = torch.export.export(Net().eval(), (x,)).module()
+        traced, scripted = torch.fx.symbolic_trace(Net()), torch.jit.script(Net())
+        compiled = torch.compile(Net(), backend="aot_eager")
+        for _ in range(2):
+            for called in (exported, traced, scripted, compiled):
+                called(x)
+    """
+    _, recorded = run(tmp_path, script, "--ops", "none")
+    names = ["exported", "traced", "scripted", "compiled"]
+    assert recorded.calls["submodule"].to_list() == names * 2
+    assert set(recorded.info.submodules) == set(names)
 
 
 def test_compiled_modules_are_compiled_once(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import sys
@@ -27,17 +28,21 @@ def folder(tmp_path_factory):
     return parent / "runs"
 
 
-def test_the_protocols_client_gets_answers(folder):
+def test_the_protocols_client_gets_answers(folder, tmp_path):
     """Every tool over stdio: runs of the folder alone, SQL with rows and limits, refusals as
     errors in a sentence."""
     mcp = pytest.importorskip("mcp")
     pytest.importorskip("duckdb")
 
+    from mcp.client.stdio import stdio_client
+
     async def asked():
-        server = mcp.StdioServerParameters(
+        parameters = mcp.StdioServerParameters(
             command=sys.executable, args=["-m", "profiler", "mcp", str(folder)]
         )
-        async with mcp.Client(server) as client:
+        # Its own default is what stderr was when it was imported, which may have been a test's.
+        errors = stack.enter_context((tmp_path / "stderr").open("w"))
+        async with mcp.Client(stdio_client(parameters, errlog=errors)) as client:
             tools = (await client.list_tools()).tools
 
             async def call(name, **given):
@@ -56,7 +61,8 @@ def test_the_protocols_client_gets_answers(folder):
                 await call("summary", run="../outside/secret"),
             ]
 
-    tools, answers = asyncio.run(asked())
+    with contextlib.ExitStack() as stack:
+        tools, answers = asyncio.run(asked())
     names = {"list_runs", "summary", "findings", "tables", "sql", "diff"}
     assert {tool.name for tool in tools} == names
     assert all(tool.annotations.read_only_hint for tool in tools)

@@ -48,7 +48,7 @@ def test_launches_that_were_left_out_are_nobody_s_fault():
     (row,) = analysis.idle.rows(named=True)
     waited = row["launch_ns"] + row["unknown_cause_ns"] + row["queue_ns"]
     assert found.evidence["unrecorded_share"] == pytest.approx(row["unknown_cause_ns"] / waited)
-    assert "the cause was not recorded" in words(found).title
+    assert "of its waiting was not recorded" in words(found).title
     assert "117" in words(found).caveat
     assert change(found).startswith("Record every launch")
 

@@ -115,6 +115,7 @@ def node_table(
             "op_type": [row.op_type for row in rows],
             "category": [row.category for row in rows],
             "shapes": [row.shapes or None for row in rows],
+            "kernel": [None] * len(rows),
             "duration_ns": [0] * len(rows),
         },
         COMMANDS,

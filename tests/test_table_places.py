@@ -38,6 +38,7 @@ def _modules() -> list[Path]:
     return sorted(_PACKAGE.rglob("*.py"))
 
 
+@cache
 def _home(table: str) -> Path:
     """The folder that declares a table."""
     for path in sorted(_ANALYSIS.glob("*/tables.py")):

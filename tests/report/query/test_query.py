@@ -42,6 +42,13 @@ def database(runs: dict[str, Run]) -> Iterator[Database]:
         yield database
 
 
+@pytest.fixture(scope="module")
+def kept(runs: dict[str, Run]) -> Iterator[Database]:
+    """One for tests that only ask: it analyzes the samples once."""
+    with Database(runs) as database:
+        yield database
+
+
 def _asked(database: Database, sql: str) -> pl.DataFrame:
     return pl.concat(database.ask(sql).batches())
 
@@ -72,9 +79,9 @@ def test_nothing_is_drawn_into_an_answer(database: Database) -> None:
 
 
 @pytest.mark.parametrize("name", tables_of_sql())
-def test_every_table_is_as_it_is_declared(database: Database, name: str) -> None:
+def test_every_table_is_as_it_is_declared(kept: Database, name: str) -> None:
     """Each table that is listed is there, with the declared columns in their order."""
-    found = _asked(database, f"SELECT * FROM {name} LIMIT 3")
+    found = _asked(kept, f"SELECT * FROM {name} LIMIT 3")
     assert found.columns == [column.name for column in tables_of_sql()[name].columns]
 
 
@@ -162,9 +169,9 @@ def test_errors_are_one_sentence(database: Database, sql: str, sentence: str) ->
 
 
 @pytest.mark.parametrize("sql", _READY, ids=range(len(_READY)))
-def test_the_ready_queries_of_the_docs(database: Database, sql: str) -> None:
+def test_the_ready_queries_of_the_docs(kept: Database, sql: str) -> None:
     """Each query of docs/query.md has an answer on the samples."""
-    assert len(_asked(database, sql))
+    assert len(_asked(kept, sql))
 
 
 def test_formats_hold_the_same(database: Database, tmp_path: Path) -> None:

@@ -120,6 +120,10 @@ class Watching(Protocol):
         """The script uses these objects, which it may hold in a pipeline or not, from a call in
         the frame `caller`: those that no pipeline holds are recorded from now on."""
 
+    def held(self, parts: list[Any], caller: FrameType) -> list[Any]:
+        """Those of these objects that the script's variables hold, or attributes of what these
+        do."""
+
     def pass_over(self, parts: list[Any], caller: FrameType) -> None:
         """The script uses these objects, which are too small for submodules, as `use_parts` has
         it: what they execute is stated in coverage."""

@@ -215,6 +215,13 @@ class SwitchedOn:
             look_for_schedulers(session, caller)
             session.pass_over(self._passed.alive())
 
+    def held(self, parts: list[Any], caller: FrameType) -> list[Any]:
+        """Those of these objects that the script's variables hold, or attributes of what these
+        do."""
+        from profiler.capture.pipelines.variables import held_around
+
+        return held_around(parts, caller)
+
     def pass_over(self, parts: list[Any], caller: FrameType) -> None:
         """Have coverage state what is executed and not recorded, once something is; where nothing
         is, the journal names it."""

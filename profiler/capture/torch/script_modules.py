@@ -18,7 +18,6 @@ from typing import Any
 
 from profiler.capture.backend import Watching
 from profiler.capture.notices import notice
-from profiler.capture.pipelines.variables import held_around
 from profiler.interruptions import let_pass
 
 __all__ = ["ScriptModules", "is_whole", "outermost"]
@@ -127,7 +126,7 @@ class ScriptModules:
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:
         graphs = [module for module in new if _is_graph(module)]
         if graphs:
-            scripts = {id(module) for module in held_around(graphs, caller)}
+            scripts = {id(module) for module in self._process.held(graphs, caller)}
             new = [module for module in new if not _is_graph(module) or id(module) in scripts]
         held = {id(below) for module in self._known for below in module.modules()}
         roots = [module for module in outermost(new) if id(module) not in held]

@@ -13,7 +13,7 @@ import profiler
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.pipelines.variables import names_of  # noqa: E402
+from profiler.capture.pipelines.variables import held_around, names_of  # noqa: E402
 from profiler.capture.torch.script_modules import ScriptModules, is_whole  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -64,6 +64,9 @@ class Process:
 
     def use_parts(self, parts, caller):
         self.used.append(names_of(parts, caller))
+
+    def held(self, parts, caller):
+        return held_around(parts, caller)
 
     def pass_over(self, parts, caller):
         self.small += names_of(parts, caller)

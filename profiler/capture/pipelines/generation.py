@@ -101,7 +101,7 @@ def _of_array(array: Any) -> dict[str, int]:
     """Of an array [batch, (frames,) height, width, colours], or a tensor with colours ahead."""
     try:
         shape = tuple(int(size) for size in array.shape)
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:  # of nested tensors
         let_pass(error)
         return {}
     if len(shape) not in (4, 5):

@@ -76,4 +76,4 @@ def test_copying_commands_leaves_out_prompts_and_output(visit: Any, site: Path) 
           return code.innerText.trim();
         }"""
     )
-    assert copied == "profile-sd3 analyze traces/ --section time | sed -n '/^Stages/,/^$/p'"
+    assert copied == "profile-sd3 analyze traces/ --section time | sed -n '/^Stages:/,/^$/p'"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -77,7 +78,8 @@ class Database:
                 "temp_directory": "",
             },
         )
-        self._connection.execute("SET enable_progress_bar = false")  # it draws on stdout
+        with suppress(self._duckdb.InvalidInputException):  # a notebook that has none refuses it
+            self._connection.execute("SET enable_progress_bar = false")  # it draws on stdout
         self._connection.execute("CREATE SCHEMA analysis")
         for name, frame in frames.items():
             self._register(name, frame)

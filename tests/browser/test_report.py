@@ -259,8 +259,10 @@ def test_sorting_by_a_column(report):
     """A click on a heading sorts by it, a second one turns the order round."""
     heading = report.page.locator('[data-table=operators] button[data-column="commands"]')
     cells = []
-    for _ in range(2):
+    for order in ("descending", "ascending"):
         heading.click()
+        sorted_by = f"[data-table=operators] th[aria-sort={order}] [data-column=commands]"
+        report.page.locator(sorted_by).wait_for()
         column = 1 + report.page.evaluate(
             """() => [...document.querySelectorAll("[data-table=operators] th button")]
               .findIndex((button) => button.dataset.column === "commands")"""

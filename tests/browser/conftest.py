@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,28 @@ def chromium() -> Iterator[Any]:
     executable = next(filter(None, map(shutil.which, _NAMES)), None)
     if executable is None:
         pytest.skip(f"no Chromium: install one of {', '.join(_NAMES)}")
-    with playwright.sync_playwright() as driver:
+    with playwright.sync_playwright() as driver, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            playwright.Locator, "click", _seen(playwright.Locator.click, playwright.Error)
+        )
         browser = driver.chromium.launch(executable_path=executable, args=_ARGUMENTS)
         yield browser
         browser.close()
+
+
+def _seen(click: Any, error: type[Exception]) -> Any:
+    """`Locator.click` that returns once the page has seen the click: on a busy machine it came back
+    before. Only pages of `report_page.opened` count clicks."""
+
+    def clicked(locator: Any, **options: Any) -> None:
+        before = locator.page.evaluate("() => window.clicksSeen ?? -1")
+        click(locator, **options)
+        if before < 0:
+            return
+        with suppress(error):  # the page has gone elsewhere, or another took the click
+            locator.page.wait_for_function("n => window.clicksSeen > n", arg=before, timeout=5000)
+
+    return clicked
 
 
 @pytest.fixture(scope="package")

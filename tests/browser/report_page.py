@@ -94,6 +94,9 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
         **options,
     }
     context = browser.new_context(**given)
+    context.add_init_script(
+        "window.clicksSeen = 0; addEventListener('click', () => (window.clicksSeen += 1), true);"
+    )
     report = ReportPage(context.new_page())
     report.page.on("console", lambda message: report.said.append(message.text))
     report.page.on("pageerror", lambda error: report.said.append(str(error)))

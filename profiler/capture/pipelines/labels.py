@@ -131,15 +131,19 @@ class Steps:
     """
 
     def __init__(self, scheduler: Callable[[], Any]) -> None:
+        """`scheduler` finds the one that counts until one is used, each time by a search."""
         self._scheduler = scheduler
+        self._found = False
         self._ended = 0
 
     def use(self, scheduler: Any) -> bool:
         """A scheduler is being used; whether it is another one than before."""
-        if self._scheduler() is scheduler:
-            return False
-        self._scheduler, self._ended = weakly(scheduler), 0
-        return True
+        same = self._scheduler() is scheduler
+        if not (same and self._found):
+            self._scheduler, self._found = weakly(scheduler), True
+        if not same:
+            self._ended = 0
+        return not same
 
     def now(self) -> int:
         """The step that the scheduler's next `step` closes."""

@@ -66,6 +66,22 @@ def test_the_step_is_the_schedulers(scheduler, step):
     assert Steps(lambda: scheduler).now() == step
 
 
+def test_a_scheduler_in_use_is_searched_for_no_more() -> None:
+    """Searching looks through all that a pipeline holds: too much for each call of each step."""
+    used, searches = SimpleNamespace(step_index=3, timesteps=[9, 6, 3, 0]), []
+
+    def search() -> SimpleNamespace:
+        searches.append(1)
+        return used
+
+    steps = Steps(search)
+    assert not steps.use(used)
+    for _ in range(3):
+        assert not steps.use(used)
+        assert (steps.now(), steps.last()) == (3, 3)
+    assert len(searches) == 1
+
+
 def test_a_scheduler_without_index_is_followed():
     """Each `scheduler.step` that returns closes a step; a new schedule begins at 0 again."""
     steps = Steps(SimpleNamespace)

@@ -225,9 +225,9 @@ def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFr
 
 
 def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame, alone: int) -> pl.DataFrame:
-    """The commands of all `frames`, which are given up: a column becomes one piece and its pieces
-    are freed before the next one's. One that is the same value throughout takes no memory. `alone`
-    is the rank of all, where the run is of one rank of a job."""
+    """The commands of all `frames`, which are given up: as many columns as there are cores become
+    one piece at a time, and their pieces are freed. One that is the same value throughout takes no
+    memory. `alone` is the rank of all, where the run is of one rank of a job."""
     names = schema(COMMANDS).names()
     for place, frame in enumerate(frames):
         if alone != NO_RANK:
@@ -235,9 +235,11 @@ def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame, alone: int) -> pl
         frames[place] = _with_call_columns(frame, calls)[names]
     found = _joined(frames, COMMANDS)
     frames.clear()
-    for place, pieces in enumerate(found.n_chunks("all")):
-        if pieces > 1:
-            found.replace_column(place, found.to_series(place).rechunk())
+    places = [place for place, pieces in enumerate(found.n_chunks("all")) if pieces > 1]
+    with ThreadPoolExecutor(_cores()) as pool:
+        whole = pool.map(lambda place: found.to_series(place).rechunk(), places)
+        for place, column in zip(places, whole, strict=True):
+            found.replace_column(place, column)
     return found
 
 

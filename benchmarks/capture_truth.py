@@ -15,7 +15,8 @@ stretches without us, whose mean is its truth. A call that nobody counts precede
 First calls of a process are in none of it.
 
 What a call took is what its caller sees: `time.perf_counter` around `pipe()`, with `--processor`
-(for busy machines) `time.process_time`. The true share is 1 - untraced / traced of the same round,
+(for busy machines, where the stated share is of wall time all the same) `time.process_time`. The
+true share is 1 - untraced / traced of the same round,
 the stated one is `overhead.share`, and the interval of `untraced_ns`, as shares, contains the true
 one or not. `--peer` adds torch.profiler around each call, with our options, as a kind of its own.
 torch runs on one thread. What is printed is the table of docs/capture-ops.md, in Markdown.

@@ -129,6 +129,7 @@ def test_own_sessions_are_not_kept():
     """A session that has run is forgotten once the program lets go of it."""
     from profiler.capture.onnxruntime import new_sessions
 
+    gc.collect()  # those of other tests
     before = len(new_sessions._have_run)
     own = Session()
     one = FirstCalls(own)

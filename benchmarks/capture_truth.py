@@ -1,6 +1,7 @@
 """What a run says that tracing cost, against a stop watch: traced and untraced processes in turn.
 
     python benchmarks/capture_truth.py [--rounds 3] [--calls 4] [--steps 4] [--runtime torch]
+    python benchmarks/capture_truth.py --within [--turns 4] [...]
 
 Each round starts processes one after the other, in an order that turns with the round: one that
 runs `pipe()` without us, and one for each level (`--ops none`: calls; `all`: operators) that
@@ -8,8 +9,14 @@ profiles its first call in a run and the following ones in another. Processes, b
 is first once a process, and because what torch and ONNX Runtime keep (allocators, kernels chosen,
 threads) would carry over from one kind to the other.
 
+With `--within` a process of each level runs without us and with us in turn, `--calls` calls each,
+so that how processes differ by themselves is in no figure: each run of ours stands between two
+stretches without us, whose mean is its truth. A call that nobody counts precedes each stretch.
+First calls of a process are in none of it.
+
 What a call took is what its caller sees: `time.perf_counter` around `pipe()`, with `--processor`
-(for busy machines) `time.process_time`. The true share is 1 - untraced / traced of the same round,
+(for busy machines, where the stated share is of wall time all the same) `time.process_time`. The
+true share is 1 - untraced / traced of the same round,
 the stated one is `overhead.share`, and the interval of `untraced_ns`, as shares, contains the true
 one or not. `--peer` adds torch.profiler around each call, with our options, as a kind of its own.
 torch runs on one thread. What is printed is the table of docs/capture-ops.md, in Markdown.
@@ -18,6 +25,7 @@ torch runs on one thread. What is printed is the table of docs/capture-ops.md, i
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import subprocess
@@ -78,45 +86,71 @@ def around_each_call(kind: str) -> Callable[[], AbstractContextManager[Any]]:
     return lambda: torch.profiler.profile(activities=cpu, record_shapes=True, profile_memory=True)
 
 
-def child(options: argparse.Namespace) -> None:
-    """One process: prints the seconds of its calls, and what its manifest says of the cost.
-    Its kind is "untraced", "peer" or a level."""
-    calls = options.calls
-    pipeline, call = PIPELINES[options.runtime](options.steps)
-    level = options.child
-    around = around_each_call(level)
-    now = time.process_time if options.processor else time.perf_counter
-    seconds: list[float] = []
+class Child:
+    """One process of a kind ("untraced", "peer" or a level), and what it runs."""
 
-    def run(count: int) -> None:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.level = options.child
+        self.calls = options.calls
+        self.turns = options.turns
+        self.pipeline, self.call = PIPELINES[options.runtime](options.steps)
+        self._around = around_each_call(self.level)
+        self._now = time.process_time if options.processor else time.perf_counter
+
+    def plain(self, count: int) -> list[float]:
+        """The seconds of each of so many calls."""
+        seconds = []
         for _ in range(count):
-            begin = now()
-            with around():
-                call()
-            seconds.append(now() - begin)
+            begin = self._now()
+            with self._around():
+                self.call()
+            seconds.append(self._now() - begin)
+        return seconds
 
-    if level not in LEVELS:
-        run(1 + calls)
-        print(json.dumps({"seconds": seconds}))
-        return
-    found: dict[str, Any] = {}
-    for which, count in (("first", 1), ("steady", calls)):
-        seconds.clear()
+    def traced(self, count: int) -> dict[str, Any]:
+        """The same in a run of ours, and what its manifest says of the cost."""
         with tempfile.TemporaryDirectory() as folder:
-            with profiler.profile(pipeline, ops=LEVELS[level], out=folder) as recording:
-                run(count)
-                closing = now()
-            closing = now() - closing
+            with profiler.profile(self.pipeline, ops=LEVELS[self.level], out=folder) as recording:
+                seconds = self.plain(count)
+                closing = self._now()
+            closing = self._now() - closing
             overhead = dict(stated(profiler.load(recording.path).info.overhead))
-        found[which] = {"seconds": [*seconds], "overhead": overhead, "closing": closing}
-    print(json.dumps(found, default=str))
+        return {"seconds": seconds, "overhead": overhead, "closing": closing}
+
+    def in_turn(self) -> dict[str, Any]:
+        """Stretches without us, one more than runs of ours, which stand between them."""
+        self.plain(1)
+        self.traced(1)
+        plain, traced = [], []
+        for _ in range(self.turns):
+            self.plain(1)
+            plain.append(self.plain(self.calls))
+            self.plain(1)
+            traced.append(self.traced(self.calls))
+        self.plain(1)
+        plain.append(self.plain(self.calls))
+        return {"plain": plain, "traced": traced}
+
+    def found(self) -> dict[str, Any]:
+        """First and steady calls."""
+        if self.level not in LEVELS:
+            return {"seconds": self.plain(1 + self.calls)}
+        return {"first": self.traced(1), "steady": self.traced(self.calls)}
+
+
+def child(options: argparse.Namespace) -> None:
+    """One process: prints what it found."""
+    own = Child(options)
+    print(json.dumps(own.in_turn() if options.within else own.found(), default=str))
 
 
 def ran(runtime: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a process of its own found."""
     command = [sys.executable, __file__, "--child", kind, "--runtime", runtime]
     command += ["--calls", str(options.calls), "--steps", str(options.steps)]
+    command += ["--turns", str(options.turns)]
     command += ["--processor"] if options.processor else []
+    command += ["--within"] if options.within else []
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -160,6 +194,20 @@ def compare(runtime: str, options: argparse.Namespace) -> None:
         ours = [statistics.mean(one["operators"]["steady"]["seconds"]) for one in rounds]
         ratios = [a / b for a, b in zip(ours, peer, strict=True)]
         print(f"\ntorch.profiler around each call, s: {spread(peer)}; ours ÷ it {spread(ratios)}")
+
+
+def compare_within(runtime: str, options: argparse.Namespace) -> None:
+    """Print the rows of a runtime, of processes that run without us and with us in turn."""
+    for level in LEVELS:
+        runs, untraced = [], []
+        for _ in range(options.rounds):
+            found = ran(runtime, level, options)
+            print(json.dumps({runtime: {level: found}}), file=sys.stderr, flush=True)
+            runs += found["traced"]
+            means = [*map(statistics.mean, found["plain"])]
+            untraced += [(before + after) / 2 for before, after in itertools.pairwise(means)]
+        row = cells(runs, untraced)
+        print(f"| {' | '.join((f'{runtime}, {level}', *row))} |", flush=True)
 
 
 def cells(found: list[dict[str, Any]], untraced: list[float]) -> list[str]:
@@ -213,6 +261,8 @@ def main() -> None:
     parser.add_argument("--runtime", choices=PIPELINES)
     parser.add_argument("--peer", action="store_true")
     parser.add_argument("--processor", action="store_true")
+    parser.add_argument("--within", action="store_true")
+    parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--child", default="")
     options = parser.parse_args()
     if options.child:
@@ -221,7 +271,7 @@ def main() -> None:
     print(f"{options.rounds} rounds, {options.calls} steady calls of {options.steps} steps\n")
     print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
     for runtime in [options.runtime] if options.runtime else PIPELINES:
-        compare(runtime, options)
+        (compare_within if options.within else compare)(runtime, options)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@
 
 A round calls the pipeline once each way, in an order of its own: without us, `ops="none"` (calls),
 `ops="first,last"`, `ops="all"` (operators), and on torch under torch.profiler with our options,
-each after a call of one step. Ratios are to the call without us of the same round, of wall time
-and of processor time of all threads, median (least to greatest): they hold on a busy machine,
-too, as long as it is as busy for all ways. What is converted after the run stands apart. torch
-runs on one thread. What is printed is the table of docs/capture-ops.md, in Markdown.
+each after a call of one step and a second in which what that recorded is converted. Ratios are to
+the call without us of the same round, of wall time and of processor time of all threads, median
+(least to greatest): they hold on a busy machine, too, as long as it is as busy for all ways. What
+is converted after the run stands apart. torch runs on one thread. What is printed is the table of
+docs/capture-ops.md, in Markdown.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -28,6 +30,7 @@ import profiler
 
 LEVELS = {"calls": "none", "first and last step": "first,last", "all operators": "all"}
 PLAIN, PEER = "without us", "torch.profiler"
+_REST_S = 1.0
 
 
 def measured(way: str, pipeline: Any, call: Callable[..., Any], steps: int) -> tuple[Moment, float]:
@@ -39,6 +42,7 @@ def measured(way: str, pipeline: Any, call: Callable[..., Any], steps: int) -> t
         around = around_each_call("peer" if way == PEER else way)
         with recording:
             call(num_inference_steps=1)
+            time.sleep(_REST_S)
             begin = Moment.now()
             with around():
                 call(num_inference_steps=steps)

@@ -31,7 +31,7 @@ from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.event_cost import EventCost
-    from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.trace.manifest_compilations import Compilation
     from profiler.trace.manifest_settings import SubmoduleSettings
 
@@ -189,10 +189,9 @@ class Backend:
         traced. A selection that traces nothing is told as well. Raises InputError."""
         return None
 
-    def event_cost(self, touched: Mapping[int, int]) -> EventCost | None:  # noqa: ARG002
+    def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
         """What one recorded event costs on average, measured now; None where that is not known.
-        `touched` counts by n the events that went through less than 2**n bytes of memory, as far as
-        sources know."""
+        `gaps` are those between the events, as far as sources know."""
         return None
 
     @property

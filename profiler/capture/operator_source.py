@@ -20,6 +20,7 @@ from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = [
+    "Gaps",
     "NewSessions",
     "OperatorSource",
     "OperatorTrace",
@@ -65,13 +66,29 @@ class NewSessions:
 
 
 @dataclass(frozen=True, slots=True)
+class Gaps:
+    """How many events were begun once another had ended, and how many ns later, together."""
+
+    count: int = 0
+    total_ns: float = 0.0
+
+    def __add__(self, other: Gaps) -> Gaps:
+        return Gaps(self.count + other.count, self.total_ns + other.total_ns)
+
+    @property
+    def mean_ns(self) -> float | None:
+        """None where there are none."""
+        return self.total_ns / self.count if self.count else None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSummary:
     """What a source did in the whole run.
 
-    `events` counts operator events, each of which cost time, and `touched` by n those of which it
-    knows that they went through less than 2**n bytes of memory, and at least half of that;
-    `new_sessions` is what first calls took longer; `attributed_ns` of `total_ns`
-    operator time found a module path; `sessions` counts profiled sessions. `host_events` are those
+    `events` counts operator events, each of which cost time, and `gaps` are those between them,
+    where recording lies; `new_sessions` is what first calls took longer; `attributed_ns` of
+    `total_ns` operator time found a module path; `sessions` counts profiled sessions. `host_events`
+    are those
     of host work that it recorded between calls. `backend` names whose cost per event holds
     (`overhead`). `timed` holds
     the calls in order of their begin, where calls of both kinds were asked for. `known` is what
@@ -79,7 +96,7 @@ class SourceSummary:
     """
 
     events: int = 0
-    touched: Mapping[int, int] = field(default_factory=dict)
+    gaps: Gaps = Gaps()
     new_sessions: NewSessions = NewSessions()
     attributed_ns: int = 0
     total_ns: int = 0

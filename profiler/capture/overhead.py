@@ -6,8 +6,9 @@ of the same input shapes alone, at least three of either kind.
 
 Estimated: the profiler of a runtime builds a record of each executed operator. What
 that takes is measured on a chain of operators, run with and without profiling in turn; the
-median difference per record times the events of a run estimates what tracing added to it. Where
-that is not known either, or says that tracing took longer than all that ran, no sum is stated.
+median difference per record times the events of a run estimates what tracing added to it; where a
+backend knows how far the run's own events lie apart, compared with those of the chain. Where that
+is not known either, or says that tracing took longer than all that ran, no sum is stated.
 
 By the run's own calls: what the first call on a session that was opened for profiling took longer
 than later ones, where the program's own session had run before.
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,7 @@ from msgspec import structs
 
 from profiler.capture.call_costs import CallCost, too_few
 from profiler.capture.event_cost import EventCost
-from profiler.capture.operator_source import NewSessions, SourceSummary
+from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named
 from profiler.trace.manifest_fields import (
@@ -166,16 +166,16 @@ def _not_measured(
         if count:
             known = events.setdefault(summary.backend, _Events())
             known.count += count
-            known.touched.update({} if measured else summary.touched)
+            known.gaps += Gaps() if measured else summary.gaps
     return events
 
 
 @dataclass(slots=True)
 class _Events:
-    """How many, and how many of these went through less than 2**n bytes, by n."""
+    """How many, and the gaps between them."""
 
     count: int = 0
-    touched: Counter[int] = field(default_factory=Counter)
+    gaps: Gaps = field(default_factory=Gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _estimate(events: Mapping[str, _Events], total_ns: int) -> _Estimate:
     """`total_ns` is all that ran, 0 where nobody knows: tracing cannot have taken longer."""
     backends, unknown, known = [], [], []
     for backend, recorded in events.items():
-        cost = event_cost(backend, recorded.touched)
+        cost = event_cost(backend, recorded.gaps)
         if cost is None:
             measurable = backend_named(backend).measures_events
             why = WhyUnknown.TOO_BUSY if measurable else WhyUnknown.NOT_MEASURED
@@ -219,10 +219,10 @@ def _estimate(events: Mapping[str, _Events], total_ns: int) -> _Estimate:
     return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), (low, high), spread, noisy)
 
 
-def event_cost(backend: str, touched: Mapping[int, int]) -> EventCost | None:
-    """What one recorded event costs, measured now, of events that went through so much memory; None
+def event_cost(backend: str, gaps: Gaps) -> EventCost | None:
+    """What one recorded event costs, measured now, of events with such gaps between them; None
     where that is not known."""
-    return backend_named(backend).event_cost(touched)
+    return backend_named(backend).event_cost(gaps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ submodule.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -75,7 +74,7 @@ def _joined(first: SourceSummary, second: SourceSummary) -> SourceSummary:
     return replace(
         second,
         events=first.events + second.events,
-        touched=Counter(first.touched) + Counter(second.touched),
+        gaps=first.gaps + second.gaps,
         new_sessions=first.new_sessions + second.new_sessions,
         attributed_ns=first.attributed_ns + second.attributed_ns,
         total_ns=first.total_ns + second.total_ns,

@@ -23,10 +23,10 @@ _WHOLES = {
 }
 _ESTIMATED = {
     "onnxruntime": said(
-        "estimated: ONNX Runtime's cost per recorded node, measured on this machine on chains of "
-        "elementwise nodes of several sizes, with and without profiling in turn (median and "
-        "quartiles of pairs), weighted by how much memory the run's nodes went through, times the "
-        "operator events"
+        "estimated: the gaps between the run's own nodes, times how much more recording a node "
+        "cost ONNX Runtime than the gap it left, measured on this machine on a chain of "
+        "elementwise nodes, with and without profiling in turn (median and quartiles of pairs), "
+        "times the operator events"
     ),
     "torch": said(
         "estimated: torch.profiler's cost per recorded event, with our hooks, measured on this "
@@ -75,9 +75,9 @@ def method(overhead: Overhead) -> Said:
     if overhead.new_sessions_ns:
         parts.append(
             said(
-                "new sessions: how much longer the first call on a session opened for profiling "
-                "took than later calls of the same input shapes, where the program's own session "
-                "had run before"
+                "new sessions: how much longer the first two calls on a session opened for "
+                "profiling took than later calls of the same input shapes, where the program's own "
+                "session had run before"
             )
         )
     if overhead.hooks_ns is not None:

@@ -13,6 +13,7 @@ import pytest
 
 import profiler
 from profiler.capture.backend import Backend
+from profiler.capture.operator_source import Gaps
 from profiler.capture.registry import backend_named, backend_of, backends, built_in
 from profiler.errors import InputError
 from profiler.testing import FakeClock
@@ -108,7 +109,7 @@ def test_a_torch_module_is_torchs_whatever_it_calls_its_parts():
 
 def test_an_unknown_backend_knows_nothing():
     """Bundles may come from packages that are not installed here."""
-    assert backend_named("of another machine").event_cost({}) is None
+    assert backend_named("of another machine").event_cost(Gaps()) is None
 
 
 def test_what_nobody_claims_is_named(tmp_path):

@@ -126,7 +126,7 @@ class Toy(Backend):
     def open(self, request):
         return None if request.selection.nothing else ToyOperators(request)
 
-    def event_cost(self, touched):  # noqa: ARG002
+    def event_cost(self, gaps):  # noqa: ARG002
         from profiler.capture.event_cost import EventCost
 
         return EventCost(1.0)

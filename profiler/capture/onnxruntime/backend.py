@@ -24,7 +24,7 @@ from profiler.interruptions import let_pass
 if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
     from profiler.capture.onnxruntime.sessions import OnnxSessions
-    from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["BACKEND", "OnnxRuntime"]
@@ -80,10 +80,10 @@ class OnnxRuntime(Backend):
 
         return ProfiledPart(replace(request, part=standing_in(request.part)))
 
-    def event_cost(self, touched: Mapping[int, int]) -> EventCost | None:
+    def event_cost(self, gaps: Gaps) -> EventCost | None:
         from profiler.capture.onnxruntime import cost
 
-        return cost.onnx_event_cost(touched)
+        return cost.onnx_event_cost(gaps)
 
     def weight_bytes(self, part: Any) -> int | None:
         """Of its model's initializers, which are read from the graph."""

@@ -1,63 +1,66 @@
-"""What recording a node of ONNX Runtime costs: measured on chains of nodes of several sizes.
+"""What recording a node of ONNX Runtime costs, by the gaps between a run's own nodes.
 
-Recording costs a node the more, the more memory the node itself went through: what recording needs
-(code, arguments of events, the allocator's lists) has then left the processor's caches. It is 5 to
-8 µs for a node that stays within them and 10 to 19 µs for one that goes through 3 MiB, on one
-thread as on several.
+How much it is depends on what else runs: 5 to 8 µs in a session of small nodes on an idle machine,
+twice as much where nodes push what recording needs out of the processor's caches, and more where
+cores are shared. About a third of it lies between the nodes, in the profile itself (the rest
+lies within them: sizes and shapes are noted before an event ends). That share is a property of ONNX
+Runtime's code: it is measured on a chain of nodes, and the gaps of the run tell the rest.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime.node_gaps import gaps_between
 from profiler.capture.onnxruntime.small_models import chain, small_model
+from profiler.capture.operator_source import Gaps
+from profiler.ort_profiles.profile import read_profile
 
 __all__ = ["onnx_event_cost"]
 
-_SIDES = (16, 256, 362, 512)  # of square tensors of float32
-_TENSORS, _ITEM = 3, 4  # a node reads one tensor and the constant, and writes one
-_NODES, _PAIRS, _RUNS = 20, 9, 5  # short runs: some of them find the cores of a busy machine free
-_LONGEST_S = 0.4  # of one chain, after which no further pair is begun
+_SIDE = 16  # of square tensors of float32
+_NODES, _PAIRS, _RUNS = 20, 25, 5  # short runs: some of them find the cores of a busy machine free
+_LONGEST_S = 0.8  # after which no further pair is begun
 
 
-def onnx_event_cost(touched: Mapping[int, int]) -> EventCost | None:
-    """What recording a node costs on average, where `touched` says by n how many nodes went through
-    less than 2**n bytes, at least half of that; None where noise exceeds it.
+class _Pair(NamedTuple):
+    """A run with profiling and one without: by how many s the former took longer, and the ns from
+    one of its nodes to the next."""
 
-    Between the sizes that were measured it is interpolated, beyond them it is as at the nearest.
-    """
-    sizes = np.log2([_TENSORS * _ITEM * side**2 for side in _SIDES])
-    powers = np.array(list(touched) or [0])
-    places = np.clip(powers - 0.5, sizes[0], sizes[-1])
-    weights = np.array(list(touched.values()) or [1])
-    needed = int(np.searchsorted(sizes, places.max())) + 1
-    curves = [list(_pairs(side)) for side in _SIDES[:needed]]
+    longer_s: float
+    gap_ns: float
+
+
+def onnx_event_cost(gaps: Gaps) -> EventCost | None:
+    """What recording a node costs on average in a run whose nodes lie so far apart; as on the chain
+    where that is not known. None where noise exceeds it."""
+    own = gaps.mean_ns
     pairs = [
-        float(np.average(np.interp(places, sizes[:needed], curve), weights=weights))
-        for curve in zip(*curves, strict=False)  # a busy machine left time for fewer of some
+        pair.longer_s if own is None else pair.longer_s * own / pair.gap_ns
+        for pair in _pairs()
+        if pair.gap_ns > 0
     ]
     if len(pairs) > 1:
         return EventCost.of_pairs(pairs, _NODES)
-    return EventCost(pairs[0] * 1e9 / _NODES) if pairs[0] > 0 else None
+    return EventCost(pairs[0] * 1e9 / _NODES) if pairs and pairs[0] > 0 else None
 
 
-def _pairs(side: int) -> Iterator[float]:
-    """Differences in s of runs with and without profiling of a chain of square tensors, at least
-    one.
+def _pairs() -> list[_Pair]:
+    """At least one, of a chain of small nodes.
 
     Processor time would count threads that wait for work, so wall time it is: of a few runs of
     either kind, in turn, the fastest.
     """
     import onnxruntime
 
-    shape = [side, side]
+    shape = [_SIDE, _SIDE]
     model = small_model(chain(_NODES), shape, np.ones(shape, np.float32))
     feeds = {"x": np.zeros(shape, dtype=np.float32)}
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
@@ -75,14 +78,21 @@ def _pairs(side: int) -> Iterator[float]:
             )
         plain, traced = sessions
         _seconds(plain, feeds), _seconds(traced, feeds)  # the first runs allocate
-        begin = time.perf_counter()
-        for _ in range(_PAIRS):
-            runs = [(_seconds(plain, feeds), _seconds(traced, feeds)) for _ in range(_RUNS)]
-            without, with_ = map(min, zip(*runs, strict=True))
-            yield with_ - without
-            if time.perf_counter() > begin + _LONGEST_S:
-                break
-        traced.end_profiling()
+        timed = list(_timed(plain, traced, feeds))
+        runs = [gaps_between(run.nodes) for run in read_profile(Path(traced.end_profiling()))]
+    return [_Pair(longer_s, runs[1 + run].mean_ns or 0.0) for longer_s, run in timed]
+
+
+def _timed(plain: Any, traced: Any, feeds: dict[str, Any]) -> Iterator[tuple[float, int]]:
+    """By how many s the fastest of a few traced runs took longer than the fastest of as many plain
+    ones, and which traced run that was, from 0."""
+    begin = time.perf_counter()
+    for pair in range(_PAIRS):
+        runs = [(_seconds(plain, feeds), _seconds(traced, feeds)) for _ in range(_RUNS)]
+        without, with_ = zip(*runs, strict=True)
+        yield min(with_) - min(without), pair * _RUNS + with_.index(min(with_))
+        if time.perf_counter() > begin + _LONGEST_S:
+            break
 
 
 def _seconds(session: Any, feeds: dict[str, Any]) -> float:

@@ -1,9 +1,10 @@
 """What first calls on sessions that were opened for profiling took longer than later ones.
 
-A new session allocates its arena and packs weights in its first call. Without us the call had run
-on the part's own session: warm, where that had run before, as we know of earlier runs of ours in
-this process and of sessions that were renewed within one. Where nobody knows, the own session may
-have been as new as ours.
+A new session allocates its arena in its first call, and anew in its second, when ONNX Runtime knows
+what the shapes take and allocates that at once. Without us these calls had run on the part's own
+session: warm, where that had run before, as we know of earlier runs of ours in this process and of
+sessions that were renewed within one. Where nobody knows, the own session may have been as new as
+ours.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from profiler.interruptions import let_pass
 
 __all__ = ["FirstCalls"]
 
-_FEWEST, _MOST = 3, 200  # later calls of the same input shapes
+_NEW = 2  # calls on a new session that take longer
+_FEWEST, _MOST = 2, 200  # later calls of the same input shapes
 
 _have_run: weakref.WeakSet[Any] = weakref.WeakSet()  # own sessions, or parts that open theirs
 
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """A first call; `warm` says whether it would have run on a session that had run before."""
+    """A call on a new session; `warm` says whether it would have run on one that had run before."""
 
     shapes: frozenset[tuple[str, str]]
     duration_ns: int
@@ -42,13 +44,13 @@ class FirstCalls:
         self._firsts: list[_First] = []
         self._later: dict[frozenset[tuple[str, str]], list[int]] = {}
 
-    def add(self, invocation: Invocation, duration_ns: int, *, first: bool, renewed: bool) -> None:
-        """A call has returned from one of our sessions: the `first` on it or a later one; `renewed`
+    def add(self, invocation: Invocation, duration_ns: int, *, ran: int, renewed: bool) -> None:
+        """A call has returned from one of our sessions, which `ran` so often before; `renewed`
         tells that others had run before it in place of the own one."""
         if invocation.failed:
             return
         shapes = frozenset(invocation.input_shapes.items())
-        if not first:
+        if ran >= _NEW:
             later = self._later.setdefault(shapes, [])
             if len(later) < _MOST:
                 later.append(duration_ns)
@@ -62,18 +64,19 @@ class FirstCalls:
             _have_run.add(own)
 
     def cost(self) -> NewSessions:
-        """Of those calls that can be compared with three later ones of the same input shapes."""
-        return sum(map(self._of, self._firsts), start=NewSessions())
+        """Of those calls that can be compared with two later ones of the same input shapes."""
+        found = sum(map(self._of, self._firsts), start=NewSessions())
+        return NewSessions(max(found.ns, 0.0), max(found.least_ns, 0.0), max(found.most_ns, 0.0))
 
     def _of(self, first: _First) -> NewSessions:
         later = self._later.get(first.shapes, [])
         if len(later) < _FEWEST:
             return NewSessions()
-        more = max(0.0, first.duration_ns - statistics.median(later))
-        most = max(0.0, first.duration_ns - min(later))
+        most = float(first.duration_ns - min(later))
         if not first.warm:
             return NewSessions(most_ns=most)
-        return NewSessions(more, max(0.0, first.duration_ns - max(later)), most)
+        more = first.duration_ns - statistics.median(later)
+        return NewSessions(more, float(first.duration_ns - max(later)), most)
 
 
 def _has_run(own: Any) -> bool:

@@ -144,10 +144,10 @@ class ProfiledPart:
             self._first_calls.add(
                 invocation,
                 call.end_ns - call.begin_ns,
-                first=segment.new,
+                ran=segment.ran,
                 renewed=segment is not self._segments[0],
             )
-            segment.new = False
+            segment.ran += 1
             segment.open -= 1
             self._converter.ended(invocation)
             if segment is not self._segments[-1] and not segment.open and self._lending:

@@ -20,10 +20,10 @@ from profiler.capture.invocations import Invocation
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnxruntime.commands import Attributed, Commands, Placement, arena_counters
 from profiler.capture.onnxruntime.layers import ExportedModel, LayerMap, build_layer_map
+from profiler.capture.onnxruntime.node_gaps import gaps_between
 from profiler.capture.onnxruntime.runs import place_runs
 from profiler.capture.onnxruntime.segments import EVENTS_BESIDE_NODES, Segment
-from profiler.capture.onnxruntime.touched_bytes import TouchedBytes
-from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.operator_source import Gaps, OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.recorder import Recorder
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
@@ -77,7 +77,7 @@ class ProfileConverter:
         self._calls = 0
         self._attributed = Attributed()
         self._events = 0
-        self._touched = TouchedBytes()
+        self._gaps = Gaps()
         self._running: set[Invocation] = set()
         self._rest = time.monotonic()  # when the last call of the part ended
         self._traces: deque[OperatorTrace] = deque()  # from the thread that converts
@@ -122,7 +122,7 @@ class ProfileConverter:
         """Events, attribution and drops of what has been converted, of so many sessions."""
         return SourceSummary(
             events=self._events,
-            touched=self._touched.counts,
+            gaps=self._gaps,
             attributed_ns=self._attributed.attributed_ns,
             total_ns=self._attributed.total_ns,
             sessions=sessions,
@@ -177,7 +177,7 @@ class ProfileConverter:
                 layers = layers.knowing(run.nodes.each())
             nodes = call.nodes
             self._events += len(nodes) + EVENTS_BESIDE_NODES * len(call.runs)
-            self._touched.add(nodes)
+            self._gaps = sum(map(gaps_between, (run.nodes for run in call.runs)), start=self._gaps)
             origin_ns = call.begin_run_ns - call.begin_ns
             if known is None or known.layers is not layers:
                 known = Commands(self._placement, layers, nodes)

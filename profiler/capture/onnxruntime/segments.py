@@ -29,8 +29,8 @@ _SHARE = 8  # of the weights: one part of so many
 @dataclass(slots=True, eq=False)
 class Segment:
     """One profiled session: when its profile began, on the clock `now_ns`, whose runs it may hold,
-    how many were traced, and how many of those are under way; `new` until one has returned. `file`
-    is set once profiling has ended, `converted` once somebody has begun to read it."""
+    how many were traced, how many of those are under way, and how many have returned (`ran`).
+    `file` is set once profiling has ended, `converted` once somebody has begun to read it."""
 
     session: Any
     start_ns: int
@@ -38,7 +38,7 @@ class Segment:
     noted: list[NotedCall] = field(default_factory=list)
     traced: int = 0
     open: int = 0
-    new: bool = True
+    ran: int = 0
     file: Path | None = None
     converted: bool = False
 

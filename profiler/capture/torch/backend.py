@@ -25,7 +25,7 @@ from profiler.capture.wraps import Around, Wraps
 
 if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
-    from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["BACKEND", "Torch"]
@@ -59,7 +59,7 @@ class Torch(Backend):
             return TorchPause(request.recorder)
         return TorchOperators.of(request)
 
-    def event_cost(self, touched: Mapping[int, int]) -> EventCost | None:  # noqa: ARG002
+    def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
         from profiler.capture.torch.cost import torch_event_cost
 
         return torch_event_cost()

@@ -1,5 +1,5 @@
-"""What recording nodes of ONNX Runtime costs, by how much memory they go through, and what first
-calls on new sessions take longer."""
+"""What recording nodes of ONNX Runtime costs, by how far they lie apart, and what first calls on
+new sessions take longer."""
 
 from __future__ import annotations
 
@@ -11,60 +11,73 @@ import pytest
 from profiler.capture.invocations import Invocation
 from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.new_sessions import FirstCalls
-from profiler.capture.onnxruntime.touched_bytes import TouchedBytes
-from profiler.capture.operator_source import NewSessions
+from profiler.capture.onnxruntime.node_gaps import gaps_between
+from profiler.capture.operator_source import Gaps, NewSessions
 from profiler.ort_profiles.nodes import NodeColumns, NodeKind
 
-KIB, MIB = 1 << 10, 1 << 20
+
+def nodes(*begins_and_ends_us):
+    """Executed nodes, in order of completion."""
+    begins, ends = np.array(begins_and_ends_us, dtype=np.int64).reshape(-1, 2).T * 1_000
+    zeros = np.zeros(len(begins), dtype=np.int64)
+    kind = np.zeros(len(begins), dtype=np.int32)
+    return NodeColumns([NodeKind("n", "Add", "CPU")], kind, zeros, begins, ends - begins, zeros)
 
 
-def nodes(*sizes_and_times):
-    """Executed nodes: bytes read, bytes written, ns."""
-    kinds = [NodeKind("n", "Add", "CPU", read, wrote) for read, wrote, _ in sizes_and_times]
-    durations = np.array([time for *_, time in sizes_and_times], dtype=np.int64)
-    zeros = np.zeros(len(kinds), dtype=np.int64)
-    return NodeColumns(kinds, np.arange(len(kinds), dtype=np.int32), zeros, zeros, durations, zeros)
+def test_gaps_lie_between_one_node_and_the_next():
+    """Three gaps of 4, 6 and 5 µs, each half a µs shorter than it looks, for durations are cut to
+    whole µs; one node has none, nor has no node."""
+    assert gaps_between(nodes((0, 2), (6, 10), (16, 20), (25, 30))) == Gaps(3, 13_500)
+    assert gaps_between(nodes((3, 9))) == gaps_between(nodes()) == Gaps()
 
 
-def test_nodes_are_counted_by_the_memory_they_went_through():
-    """What is read and written counts, but no more than 50 bytes a ns: a Reshape that says 8 MiB
-    and takes a µs went through 100 kB at most. Unknown sizes are none."""
-    touched = TouchedBytes()
-    both = nodes((3 * KIB, KIB, 2_000), (4 * MIB, 4 * MIB, 1_000), (MIB, MIB, 90_000))
-    touched.add(both)
-    touched.add(both)
-    touched.add(nodes((-1, -1, 5_000)))
-    assert touched.counts == {13: 2, 17: 2, 22: 2, 0: 1}  # 4 KiB, 100 kB, 2 MiB
+def test_nodes_within_others_and_beside_them_have_no_gap():
+    """A loop's own nodes end before it does; two nodes that overlap ran on two threads."""
+    assert gaps_between(nodes((1, 4), (5, 9), (0, 10), (14, 15))) == Gaps(1, 3_500)
+    assert gaps_between(nodes((0, 5), (3, 9), (11, 12))) == Gaps(1, 1_500)
 
 
-def test_the_cost_is_weighted_by_what_nodes_go_through(monkeypatch):
-    """Chains of known cost, by the side of their tensors: small nodes cost what the smallest chain
-    says, large ones what the largest does, half of each the mean; the largest is measured only
-    where a node is as large."""
-    measured = []
+def test_a_single_long_gap_counts_as_eight_times_the_median():
+    """Another thread had the core for 10 ms: it counts as 8 times 4 µs."""
+    found = gaps_between(nodes((0, 1), (5, 6), (10, 11), (10_011, 10_012)))
+    assert found == Gaps(3, 4_000 + 4_000 + 32_000 - 1_500)
 
-    def pairs(side):
-        measured.append(side)
-        return [20 * 1e-6 * {16: 5, 256: 8, 362: 12, 512: 14}[side]] * 3
 
-    monkeypatch.setattr(cost, "_pairs", pairs)
-    assert cost.onnx_event_cost({3: 7}).ns == pytest.approx(5_000)
-    assert cost.onnx_event_cost({}).ns == pytest.approx(5_000)
-    assert set(measured) == {16}
-    assert cost.onnx_event_cost({30: 1}).ns == pytest.approx(14_000)
-    assert cost.onnx_event_cost({30: 2, 3: 2}).ns == pytest.approx(9_500)
-    between = cost.onnx_event_cost({19: 1})  # 384 KiB, between 3 and 768
-    assert 5_000 < between.ns < 8_000
+def test_gaps_add_up():
+    """The mean of two calls weighs their gaps; of none it is not known."""
+    assert (Gaps(2, 6_000) + Gaps(1, 6_000)).mean_ns == 4_000
+    assert Gaps().mean_ns is None
+
+
+def chain_costs(monkeypatch, *pairs):
+    """Pairs of runs of a chain of 20 nodes: µs that recording one took, and µs between two."""
+    told = [cost._Pair(20e-6 * each, 1_000 * gap) for each, gap in pairs]
+    monkeypatch.setattr(cost, "_pairs", lambda: told)
+
+
+def test_the_cost_is_as_many_gaps_as_on_the_chain(monkeypatch):
+    """On the chain recording takes 9 µs where nodes lie 3 µs apart, three times as much: 21 µs in a
+    run whose nodes lie 7 µs apart. It is the chain's own where nobody knows the run's."""
+    chain_costs(monkeypatch, (9, 3), (9, 3), (9, 3))
+    assert cost.onnx_event_cost(Gaps(4, 28_000)).ns == pytest.approx(21_000)
+    assert cost.onnx_event_cost(Gaps()).ns == pytest.approx(9_000)
+
+
+def test_a_machine_that_is_slower_meanwhile_changes_nothing(monkeypatch):
+    """Pairs that other work made twice as slow have gaps twice as long: the cost in the run is the
+    same, without spread."""
+    chain_costs(monkeypatch, (9, 3), (18, 6), (6, 2))
+    found = cost.onnx_event_cost(Gaps(4, 28_000))
+    assert (found.low_ns, found.ns, found.high_ns) == pytest.approx((21_000, 21_000, 21_000))
 
 
 def test_one_pair_is_an_estimate_without_quartiles(monkeypatch):
-    """A busy machine left time for one pair of one chain: no quartiles; noise above the cost is no
-    estimate."""
-    monkeypatch.setattr(cost, "_pairs", lambda side: [20e-6] * (1 if side > 16 else 9))
-    found = cost.onnx_event_cost({20: 1})
+    """A busy machine left time for one pair: no quartiles; noise above the cost is no estimate."""
+    chain_costs(monkeypatch, (1, 4))
+    found = cost.onnx_event_cost(Gaps(1, 4_000))
     assert (round(found.ns), found.low_ns) == (1_000, None)
-    monkeypatch.setattr(cost, "_pairs", lambda _: [-1e-6])
-    assert cost.onnx_event_cost({20: 1}) is None
+    chain_costs(monkeypatch, (-1, 4))
+    assert cost.onnx_event_cost(Gaps(1, 4_000)) is None
 
 
 class Session:
@@ -72,42 +85,51 @@ class Session:
 
 
 def ran(first_calls, *durations, renewed=False, **shapes):
-    """A first call on a session of ours and later ones."""
+    """Calls on a new session of ours."""
     for number, duration in enumerate(durations):
         invocation = Invocation("unet", "denoise", "", 0, "cpu:0", shapes)
-        first_calls.add(invocation, duration, first=not number, renewed=renewed)
+        first_calls.add(invocation, duration, ran=number, renewed=renewed)
 
 
 def test_first_calls_on_new_sessions_are_our_cost_where_the_own_one_was_warm():
-    """A first call of 100 ns before later ones of 50 to 60: nobody knows in a program's first run
-    whether its own session had run; in the next run it has, and cost 45 longer (40 to 50)."""
+    """Two calls of 100 and 70 ns before later ones of 50 to 60: nobody knows in a program's first
+    run whether its own session had run; in the next run it has, and they cost 60 longer (50 to
+    70)."""
     own = Session()
     one = FirstCalls(own)
-    ran(one, 100, 50, 55, 60, x="float32[1]")
-    assert one.cost() == NewSessions(0.0, 0.0, 50)
+    ran(one, 100, 70, 50, 55, 60, x="float32[1]")
+    assert one.cost() == NewSessions(0.0, 0.0, 70)
     one.close()
     two = FirstCalls(own)
-    ran(two, 100, 50, 55, 60, x="float32[1]")
-    assert two.cost() == NewSessions(45, 40, 50)
+    ran(two, 100, 70, 50, 55, 60, x="float32[1]")
+    assert two.cost() == NewSessions(60, 50, 70)
     other = FirstCalls(Session())
-    ran(other, 100, 50, 55, 60, x="float32[1]")
+    ran(other, 100, 70, 50, 55, 60, x="float32[1]")
     assert other.cost().ns == 0
 
 
 def test_renewed_sessions_are_our_cost():
-    """Others of ours had run before it; calls of other shapes, and fewer than three, tell
-    nothing; a first call that was no longer costs nothing."""
+    """Others of ours had run before it; of other shapes a single later call tells nothing."""
     first_calls = FirstCalls(Session())
-    ran(first_calls, 100, 50, 55, 60, renewed=True, x="a")
-    ran(first_calls, 100, 50, 55, renewed=True, x="b")
-    ran(first_calls, 40, renewed=True, x="a")
-    assert first_calls.cost() == NewSessions(45, 40, 50)
+    ran(first_calls, 100, 70, 50, 55, 60, renewed=True, x="a")
+    ran(first_calls, 100, 90, 50, renewed=True, x="b")
+    assert first_calls.cost() == NewSessions(60, 50, 70)
+
+
+def test_a_new_session_that_took_no_longer_costs_nothing():
+    """Noise in one of the two calls is not added up: 40 and 60 ns beside 50 are no cost, nor is
+    less."""
+    same, less = FirstCalls(Session()), FirstCalls(Session())
+    ran(same, 40, 60, 50, 50, renewed=True, x="a")
+    ran(less, 40, 45, 50, 50, renewed=True, x="a")
+    assert same.cost() == less.cost() == NewSessions(0, 0, 0)
 
 
 def test_own_sessions_are_not_kept():
     """A session that has run is forgotten once the program lets go of it."""
     from profiler.capture.onnxruntime import new_sessions
 
+    gc.collect()  # those of other tests
     before = len(new_sessions._have_run)
     own = Session()
     one = FirstCalls(own)

@@ -12,6 +12,7 @@ import pytest
 import profiler
 from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
+from profiler.capture.operator_source import Gaps
 from profiler.errors import InputError
 from profiler.ort_profiles.profile import read_profile
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
@@ -244,7 +245,7 @@ def test_the_cost_of_an_event_is_measured(monkeypatch):
     """The cost per recorded node is a real measurement: some microseconds, between its quartiles,
     and none where noise exceeds it."""
     monkeypatch.undo()
-    found = cost.onnx_event_cost({12: 3, 21: 1})
+    found = cost.onnx_event_cost(Gaps(3, 12_000))
     assert found is None or 0 < found.ns < 1_000_000
     assert found is None or found.low_ns <= found.ns <= found.high_ns
 

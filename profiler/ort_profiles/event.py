@@ -1,6 +1,7 @@
 """An event of ONNX Runtime's profiles, as JSON has it, and what GPUs executed.
 
-`trace/core/profile_nodes.cpp` reads most nodes without making such an event of them, by the same rules.
+`trace/core/profile_nodes.cpp` reads most nodes without making such an event of them, by the same
+rules.
 """
 
 from __future__ import annotations

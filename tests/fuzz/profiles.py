@@ -40,7 +40,10 @@ AWKWARD = tuple(
         *("", "[", "]", "[]", "[ ]", ",", "[,]", "{}", "[[]]", "null", "\ufeff[]", "[]]"),
         *(f"[{_RUN},]", f"[{_RUN}", f"{_RUN}]", f"{_RUN},", f"{_RUN} {_RUN}", f"{_RUN},,{_RUN}"),
         *(_NAMED % name for name in ('"\\u00e4_kernel_time"', '"\\ud83d\\ude00_kernel_time"')),
-        *(_NAMED % name for name in ('"\\ud83d_kernel_time"', '"\\x_kernel_time"', '"ä_kernel_time"')),
+        *(
+            _NAMED % name
+            for name in ('"\\ud83d_kernel_time"', '"\\x_kernel_time"', '"ä_kernel_time"')
+        ),
         *(_NAMED % name for name in ('"\t_kernel_time"', '"\ud800_kernel_time"', '"_kernel_time')),
         *(_NAMED % name for name in ("null", "7", '"\\"\\\\\\/\\b\\f\\n\\r\\t_kernel_time"')),
         *(_NODE.replace(":40", f":{time}") for time in (1 << 50, -(1 << 50), "4.0", "4e1", "04")),

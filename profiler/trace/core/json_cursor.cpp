@@ -1,36 +1,8 @@
 #include "json_cursor.hpp"
 
-#include <array>
-
 namespace profiler::trace {
 
 namespace {
-
-constexpr uint64_t kEach = 0x0101010101010101u;
-
-// The bytes of strings that need a look: quotes, escapes, control characters, all but ASCII.
-constexpr std::array<bool, 256> special_bytes() {
-  std::array<bool, 256> special{};
-  for (size_t byte = 0; byte < 256; ++byte) {
-    special[byte] = byte < 0x20 || byte >= 0x80 || byte == '"' || byte == '\\';
-  }
-  return special;
-}
-constexpr std::array<bool, 256> kSpecial = special_bytes();
-
-// The first of these bytes, `end` where there is none.
-const char* find_special(const char* at, const char* end) {
-  for (; end - at >= 8; at += 8) {
-    uint64_t word;
-    std::memcpy(&word, at, 8);
-    // A byte's highest bit is set where it is special, and perhaps in bytes behind such a one.
-    const uint64_t found = ((word ^ kEach * '"') - kEach) | ((word ^ kEach * '\\') - kEach) |
-                           (word - kEach * 0x20) | word;
-    if (found & kEach * 0x80) break;
-  }
-  while (at < end && !kSpecial[static_cast<uint8_t>(*at)]) ++at;
-  return at;
-}
 
 // The end of the character at `at`, whose first byte is none of ASCII; null where it is no UTF-8.
 const char* utf8_character(const char* at, const char* end) {
@@ -64,16 +36,106 @@ void append_utf8(uint32_t code, std::string& text) {
   add(0x80 | (code & 63));
 }
 
+constexpr int kMostNesting = 64;  // bits of a word
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// What follows passes over JSON: from where something begins to behind it, null where it is none.
+// Most of a profile is passed over, and a place that is no member stays in a register.
+
+const char* behind_space(const char* at, const char* end) {
+  if (at < end && *at > ' ') return at;
+  while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r')) ++at;
+  return at;
+}
+
+const char* skip_awkward_string(const char* at, const char* end) {
+  JsonCursor rest(std::string_view(at, static_cast<size_t>(end - at)));
+  std::string_view text;
+  std::string unescaped;
+  return rest.string(text, unescaped) ? rest.at() : nullptr;
+}
+
+const char* skip_string(const char* at, const char* end) {
+  if (at == end || *at != '"') return nullptr;
+  const char* found = find_special(at + 1, end);
+  return found < end && *found == '"' ? found + 1 : skip_awkward_string(at, end);
+}
+
+// A member's name and the colon.
+const char* skip_name(const char* at, const char* end) {
+  at = skip_string(behind_space(at, end), end);
+  if (at == nullptr) return nullptr;
+  at = behind_space(at, end);
+  return at < end && *at == ':' ? at + 1 : nullptr;
+}
+
+const char* skip_word(const char* at, const char* end, std::string_view word) {
+  if (static_cast<size_t>(end - at) < word.size()) return nullptr;
+  return std::memcmp(at, word.data(), word.size()) == 0 ? at + word.size() : nullptr;
+}
+
+const char* skip_digits(const char* at, const char* end) {
+  const char* from = at;
+  while (at < end && is_digit(*at)) ++at;
+  return at > from ? at : nullptr;
+}
+
+const char* skip_number(const char* at, const char* end) {
+  if (at < end && *at == '-') ++at;
+  const char* from = at;
+  at = skip_digits(at, end);
+  if (at == nullptr || (*from == '0' && at - from > 1)) return nullptr;
+  if (at < end && *at == '.') at = skip_digits(at + 1, end);
+  if (at == nullptr || at == end || (*at != 'e' && *at != 'E')) return at;
+  ++at;
+  if (at < end && (*at == '+' || *at == '-')) ++at;
+  return skip_digits(at, end);
+}
+
+const char* skip_value(const char* at, const char* end) {
+  uint64_t arrays = 0;  // a bit for each array or object around, 1 for arrays, the innermost last
+  for (int depth = 0;;) {
+    at = behind_space(at, end);
+    if (at == end) return nullptr;
+    const char first = *at;
+    switch (first) {
+      case '"': at = skip_string(at, end); break;
+      case 't': at = skip_word(at, end, "true"); break;
+      case 'f': at = skip_word(at, end, "false"); break;
+      case 'n': at = skip_word(at, end, "null"); break;
+      case '{':
+      case '[':
+        at = behind_space(at + 1, end);
+        if (at < end && *at == first + 2) {  // it is empty: ] and } are two behind [ and {
+          ++at;
+          break;
+        }
+        if (++depth > kMostNesting) return nullptr;
+        arrays = arrays << 1 | (first == '[');
+        if (first == '{' && (at = skip_name(at, end)) == nullptr) return nullptr;
+        continue;
+      default: at = skip_number(at, end);
+    }
+    if (at == nullptr) return nullptr;
+    for (;; ++at, --depth, arrays >>= 1) {  // what ends here
+      if (depth == 0) return at;
+      at = behind_space(at, end);
+      if (at == end) return nullptr;
+      if (*at == ',') break;
+      if (*at != (arrays & 1 ? ']' : '}')) return nullptr;
+    }
+    ++at;
+    if (!(arrays & 1) && (at = skip_name(at, end)) == nullptr) return nullptr;
+  }
+}
 
 }  // namespace
 
-bool JsonCursor::string(std::string_view& text, std::string& unescaped) {
-  if (!take('"')) return false;
-  const char* from = at_;
+// The rest of a string that began at `from`, whose first byte that is special is at `at_`.
+bool JsonCursor::awkward_string(const char* from, std::string_view& text, std::string& unescaped) {
   bool escaped = false;
-  for (;;) {
-    at_ = find_special(at_, end_);
+  for (;; at_ = find_special(at_, end_)) {
     if (at_ == end_) return false;
     if (*at_ == '"') break;
     if (*at_ == '\\') {
@@ -89,8 +151,8 @@ bool JsonCursor::string(std::string_view& text, std::string& unescaped) {
     }
   }
   if (escaped) unescaped.append(from, at_);
-  const auto size = static_cast<size_t>(at_ - from);
-  text = escaped ? std::string_view(unescaped) : std::string_view(from, size);
+  text = escaped ? std::string_view(unescaped)
+                 : std::string_view(from, static_cast<size_t>(at_ - from));
   ++at_;
   return true;
 }
@@ -153,58 +215,10 @@ bool JsonCursor::integer(int64_t& value) {
   return true;
 }
 
-bool JsonCursor::skip(int depth) {
-  if (depth > kMaxNesting) return false;
-  std::string_view text;
-  switch (peek()) {
-    case '"': return string(text, skipped_);
-    case '{': return skip_object(depth);
-    case '[': return skip_array(depth);
-    case 't': return word("true");
-    case 'f': return word("false");
-    case 'n': return word("null");
-    default: return skip_number();
-  }
-}
-
-bool JsonCursor::skip_object(int depth) {
-  ++at_;
-  if (take('}')) return true;
-  std::string_view name;
-  do {
-    if (!string(name, skipped_) || !take(':') || !skip(depth + 1)) return false;
-  } while (take(','));
-  return take('}');
-}
-
-bool JsonCursor::skip_array(int depth) {
-  ++at_;
-  if (take(']')) return true;
-  do {
-    if (!skip(depth + 1)) return false;
-  } while (take(','));
-  return take(']');
-}
-
-bool JsonCursor::digits() {
-  const char* from = at_;
-  while (at_ < end_ && is_digit(*at_)) ++at_;
-  return at_ > from;
-}
-
-bool JsonCursor::skip_number() {
-  if (at_ < end_ && *at_ == '-') ++at_;
-  const char* from = at_;
-  if (!digits() || (*from == '0' && at_ - from > 1)) return false;
-  if (at_ < end_ && *at_ == '.') {
-    ++at_;
-    if (!digits()) return false;
-  }
-  if (at_ < end_ && (*at_ == 'e' || *at_ == 'E')) {
-    ++at_;
-    if (at_ < end_ && (*at_ == '+' || *at_ == '-')) ++at_;
-    if (!digits()) return false;
-  }
+bool JsonCursor::skip() {
+  const char* end = skip_value(at_, end_);
+  if (end == nullptr) return false;
+  at_ = end;
   return true;
 }
 

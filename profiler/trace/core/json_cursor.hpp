@@ -2,12 +2,44 @@
 // passed over. `json.hpp` reads JSON as trace_processor does.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
 
+#if defined(__SSE2__) && defined(__GNUC__)
+#include <emmintrin.h>
+#endif
+
 namespace profiler::trace {
+
+// The bytes of strings that need a look: quotes, escapes, control characters, all but ASCII.
+constexpr std::array<bool, 256> special_bytes() {
+  std::array<bool, 256> special{};
+  for (size_t byte = 0; byte < 256; ++byte) {
+    special[byte] = byte < 0x20 || byte >= 0x80 || byte == '"' || byte == '\\';
+  }
+  return special;
+}
+inline constexpr std::array<bool, 256> kSpecial = special_bytes();
+
+// The first of these bytes, `end` where there is none.
+inline const char* find_special(const char* at, const char* end) {
+#if defined(__SSE2__) && defined(__GNUC__)
+  for (; end - at >= 16; at += 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+    const __m128i ends = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+                                      _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+    // Bytes have a sign here: all but ASCII are below 0.
+    const __m128i special = _mm_or_si128(ends, _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20)));
+    const int found = _mm_movemask_epi8(special);
+    if (found) return at + __builtin_ctz(static_cast<unsigned>(found));
+  }
+#endif
+  while (at < end && !kSpecial[static_cast<uint8_t>(*at)]) ++at;
+  return at;
+}
 
 class JsonCursor {
  public:
@@ -37,31 +69,33 @@ class JsonCursor {
   }
 
   // A string; `text` is a part of the input, or `unescaped` where that has escapes.
-  bool string(std::string_view& text, std::string& unescaped);
+  bool string(std::string_view& text, std::string& unescaped) {
+    if (!take('"')) return false;
+    const char* from = at_;
+    at_ = find_special(at_, end_);
+    if (at_ == end_ || *at_ != '"') return awkward_string(from, text, unescaped);
+    text = {from, static_cast<size_t>(at_ - from)};
+    ++at_;
+    return true;
+  }
 
   // An integer without fraction and exponent that fits.
   bool integer(int64_t& value);
 
-  // Any value.
-  bool skip() { return skip(0); }
+  // Any value, in which at most 64 arrays and objects are open at once.
+  bool skip();
 
  private:
-  static constexpr int kMaxNesting = 64;
-
   void skip_space() {
+    if (at_ < end_ && *at_ > ' ') return;
     while (at_ < end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\t' || *at_ == '\r')) ++at_;
   }
-  bool skip(int depth);
-  bool skip_object(int depth);
-  bool skip_array(int depth);
-  bool skip_number();
-  bool digits();
+  bool awkward_string(const char* from, std::string_view& text, std::string& unescaped);
   bool escape(std::string& text);
   bool hex(uint32_t& code);
 
   const char* at_;
   const char* end_;
-  std::string skipped_;
 };
 
 }  // namespace profiler::trace

@@ -24,14 +24,24 @@ enum Argument : size_t {
   kArgOutputs,
   kArguments
 };
-constexpr std::string_view kNames[kArguments] = {
-    "op_name",          "provider",    "parameter_size",   "activation_size",  "output_size",
-    "mem_bytes_in_use", "parent_name", "input_type_shape", "output_type_shape"};
 
+// By length first, which tells all but two apart.
 Argument argument(std::string_view name) {
-  size_t found = 0;
-  while (found < kArguments && kNames[found] != name) ++found;
-  return static_cast<Argument>(found);
+  const auto one = [name](std::string_view wanted, Argument found) {
+    return name == wanted ? found : kArguments;
+  };
+  switch (name.size()) {
+    case 7: return one("op_name", kArgOpName);
+    case 8: return one("provider", kArgProvider);
+    case 11: return name[0] == 'p' ? one("parent_name", kArgParent)
+                                   : one("output_size", kArgOutputSize);
+    case 14: return one("parameter_size", kArgParameterSize);
+    case 15: return one("activation_size", kArgActivationSize);
+    case 16: return name[0] == 'm' ? one("mem_bytes_in_use", kArgInUse)
+                                   : one("input_type_shape", kArgInputs);
+    case 17: return one("output_type_shape", kArgOutputs);
+    default: return kArguments;
+  }
 }
 
 bool ends_with(std::string_view text, std::string_view end) {

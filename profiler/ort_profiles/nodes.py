@@ -111,10 +111,18 @@ class NodeRows:
         if args is None or event.cat != "Node" or not event.name.endswith(_KERNEL_SUFFIX):
             return False
         self._table.add(
-            *(event.name, args.op_name, args.provider),
-            *(args.parameter_size, args.activation_size, args.output_size),
-            *(bytes(args.input_type_shape), bytes(args.output_type_shape)),
-            *(event.tid, event.ts, event.dur, args.mem_bytes_in_use),
+            name=event.name,
+            op_name=args.op_name,
+            provider=args.provider,
+            parameter_size=args.parameter_size,
+            activation_size=args.activation_size,
+            output_size=args.output_size,
+            inputs=bytes(args.input_type_shape),
+            outputs=bytes(args.output_type_shape),
+            thread=event.tid,
+            start=event.ts,
+            duration=event.dur,
+            in_use=args.mem_bytes_in_use,
         )
         return True
 

@@ -19,6 +19,7 @@ from profiler.trace.columns import CommandColumns, Int32s, Int64s, numbered
 __all__ = ["CommandTable", "Placed"]
 
 _TEXTS = ("layer", "op_type", "shapes", "module", "kernel")
+_NO_FLOWS: Int64s = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,19 @@ class Placed:
     kernel: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sequence:
+    """What commands of these kinds, in this order, are, whenever they ran."""
+
+    kind: Int32s
+    strings: tuple[str, ...]
+    text: dict[str, Int32s]
+    command_index: Int32s
+
+
 class CommandTable:
-    """The commands of nodes of some `kinds`, as `of_kind` places them."""
+    """The commands of nodes of some `kinds`, as `of_kind` places them. Runs that execute the same
+    nodes in the same order, as nearly all do, share the columns that do not tell of time."""
 
     def __init__(self, kinds: Sequence[NodeKind], of_kind: Callable[[NodeKind], Placed]) -> None:
         self._kinds, self._of_kind = kinds, of_kind
@@ -42,6 +54,7 @@ class CommandTable:
         self._tracks: dict[Track, int] = {}
         self._codes = np.full((len(kinds), len(_TEXTS)), -1, dtype=np.int64)
         self._numbers = np.zeros((len(kinds), 4), dtype=np.int64)
+        self._last: _Sequence | None = None
 
     def commands(
         self, nodes: NodeColumns, origin_ns: int, flows: Int64s | None = None
@@ -51,18 +64,16 @@ class CommandTable:
         self._know(nodes.kind)
         tracks, track = self._threads(self._numbers[nodes.kind, 0], nodes.thread)
         order = np.argsort(nodes.start_ns, kind="stable")
-        kind = nodes.kind[order]
-        strings, codes = self._texts(self._codes[kind])
-        text = dict(zip(_TEXTS, codes, strict=True))
+        said = self._said(nodes.kind[order])
+        kind, text = said.kind, said.text
         none: Int32s = np.zeros(len(kind), dtype=np.int32)
         module = text["module"] if text["module"].any() else None
-        place = np.argsort(order)
         return CommandColumns(
             tracks=tracks,
-            strings=strings,
+            strings=said.strings,
             track=track[order],
             layer=text["layer"],
-            command_index=numbered(text["layer"], self._numbers[kind, 1].astype(np.int32)),
+            command_index=said.command_index,
             op_type=text["op_type"],
             role=none,
             shapes=text["shapes"],
@@ -73,11 +84,20 @@ class CommandTable:
             bytes_read=self._numbers[kind, 2],
             bytes_written=self._numbers[kind, 3],
             flops=np.full(len(kind), UNKNOWN, dtype=np.int64),
-            flows=np.zeros((0, 2), dtype=np.int64) if flows is None else place[flows],
+            flows=_NO_FLOWS if flows is None or not len(flows) else np.argsort(order)[flows],
             kernel=text["kernel"] if text["kernel"].any() else None,
             module=module,
             name=module,
         )
+
+    def _said(self, kind: Int32s) -> _Sequence:
+        """What these commands are; that of the last run where it had the same."""
+        if self._last is None or not np.array_equal(self._last.kind, kind):
+            strings, codes = self._texts(self._codes[kind])
+            text = dict(zip(_TEXTS, codes, strict=True))
+            index = numbered(text["layer"], self._numbers[kind, 1].astype(np.int32))
+            self._last = _Sequence(kind, strings, text, index)
+        return self._last
 
     def _know(self, kind: Int32s) -> None:
         """Place those kinds that are new."""
@@ -98,10 +118,12 @@ class CommandTable:
 
     def _threads(self, lane: Int64s, thread: Int64s) -> tuple[tuple[Track, ...], Int32s]:
         """The track of each node: its lane, apart by thread, which count in order of the nodes."""
+        lanes = list(self._tracks)
+        if len(lane) and (lane == lane[0]).all() and (thread == thread[0]).all():
+            return (lanes[int(lane[0])],), np.zeros(len(lane), dtype=np.int32)
         threads, of_thread = np.unique(thread, return_inverse=True)
         pair = lane * len(threads) + of_thread.reshape(-1)
         found, first, place = np.unique(pair, return_index=True, return_inverse=True)
-        lanes = list(self._tracks)
         seen: dict[Track, int] = {}
         tracks: list[Track] = []
         code = np.zeros(len(found), dtype=np.int32)

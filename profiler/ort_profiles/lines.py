@@ -1,117 +1,58 @@
-"""The events in a profile of ONNX Runtime: blocks of lines at once, one by one where a block has
-a line that is none."""
+"""The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one where a
+block has a line that is none."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import takewhile
-from operator import attrgetter
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
 from profiler.errors import InputError
+from profiler.ort_profiles.event import Event, Unread
+from profiler.ort_profiles.nodes import NodeRows
 from profiler.trace.unpack import may_unpack_to, too_small
 
-__all__ = ["Args", "Event", "KernelEvent", "Unread", "read_events"]
+__all__ = ["Others", "read_events"]
+
+Others = Iterator[tuple[int, Event]]
+"""Events that are no nodes, each with how many nodes lie ahead of it."""
 
 _GZIP = b"\x1f\x8b"
-_MARGIN = 64  # bytes in which an array may begin or end
 _PIECE = 1 << 18  # bytes read at once
-_Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
-_Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
-
-
-class Args(msgspec.Struct, gc=False):
-    """What is read of an event's arguments."""
-
-    op_name: str = ""
-    provider: str = ""
-    input_type_shape: msgspec.Raw = msgspec.Raw(b"[]")
-    output_type_shape: msgspec.Raw = msgspec.Raw(b"[]")
-    parameter_size: str = ""
-    activation_size: str = ""
-    output_size: str = ""
-    mem_bytes_in_use: str = ""
-    dropped_event_count: msgspec.Raw = msgspec.Raw(b"")
-    stream: msgspec.Raw = msgspec.Raw(b"")
-    parent_name: str = ""
-
-
-class Event(msgspec.Struct, gc=False):
-    """An event; times are µs since the profile's begin."""
-
-    name: str
-    cat: str = ""
-    ts: _Microseconds = 0
-    dur: _Microseconds = 0
-    tid: _Number = 0
-    args: Args | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KernelEvent:
-    """What a GPU executed, in ns since the profile's begin. `parent` is the node that launched it,
-    by begin and name, None where the file does not tell. ONNX Runtime up to 1.9 gave its end as
-    its begin."""
-
-    name: str
-    op_type: str
-    stream: str
-    start_ns: int
-    duration_ns: int
-    parent: tuple[int, str] | None
-
-
-@dataclass(slots=True)
-class Unread:
-    """What of a profile is in no run: `lines` that are no events, and what GPUs executed; and how
-    many `events` ONNX Runtime recorded itself, of which it records `EVENT_CAP` at most."""
-
-    lines: int = 0
-    events: int = 0
-    kernels: list[KernelEvent] = field(default_factory=list)
-
-
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT, _ARRAY = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
-_LENGTH = attrgetter("dur")
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def read_events(path: Path, unread: Unread | None) -> Iterator[list[Event]]:
-    """The events of a file in order, some at a time. Raises InputError where a line is no event,
-    once all events ahead of it are given, unless `unread` is there to count it."""
+def read_events(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
+    """The events of a file in order: nodes are appended to `nodes`, others that matter are given.
+    Raises InputError where a line is no event, once all events ahead of it are read, unless
+    `unread` is there to count it."""
     try:
         for begin, block in _blocks(path):
-            events = _at_once(block)
-            if events is not None:
-                yield events
+            others = nodes.scan(block)
+            if others is not None:
+                yield from _decoded(block, others)
             elif begin == 0 and _spread(block):
-                yield from _of_document(path, unread)
+                yield from _of_document(path, nodes, unread)
                 return
             else:
-                yield from _one_by_one(path, block, begin, unread)
+                yield from _one_by_one(path, block, begin, nodes, unread)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         if unread is None:
             raise InputError(f"{path} is damaged ({error}): copy it again") from error
         unread.lines += 1
 
 
-def _at_once(block: bytes) -> list[Event] | None:
-    """The events of some lines, None where one of them is none."""
-    head, tail = block[:_MARGIN].lstrip(), block[-_MARGIN:].rstrip()
-    first = len(block[:_MARGIN]) - len(head) + head.startswith(b"[")
-    last = len(block) - len(block[-_MARGIN:]) + len(tail.removesuffix(b"]").rstrip().rstrip(b","))
-    try:
-        events = _ARRAY.decode(b"".join((b"[", memoryview(block)[first:last], b"]")))
-    except _BROKEN:
-        return None
-    return events if min(map(_LENGTH, events), default=0) >= 0 else None
+def _decoded(block: bytes, others: list[tuple[int, int, int]]) -> Others:
+    """The events of a block that are no nodes."""
+    texts = b",".join([block[begin:end] for _, begin, end in others])
+    events = _ARRAY.decode(b"[%b]" % texts)
+    return zip((ahead for ahead, *_ in others), events, strict=True)
 
 
 def _spread(block: bytes) -> bool:
@@ -125,48 +66,53 @@ def _spread(block: bytes) -> bool:
     return True
 
 
-def _of_document(path: Path, unread: Unread | None) -> Iterator[list[Event]]:
+def _of_document(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
     """The events of a whole file, wherever its lines end."""
     block = b"".join(piece for _, piece in _blocks(path))
-    events = _at_once(block)
-    if events is not None:
-        yield events
+    others = nodes.scan(block)
+    if others is not None:
+        yield from _decoded(block, others)
         return
     try:
         elements = _ELEMENTS.decode(block)
     except _BROKEN:
-        yield from _one_by_one(path, block, 0, unread)
+        yield from _one_by_one(path, block, 0, nodes, unread)
         return
-    yield from _each(path, enumerate(elements, 1), unread, "event")
+    yield from _each(path, enumerate(elements, 1), "event", nodes, unread)
 
 
 def _one_by_one(
-    path: Path, block: bytes, begin: int, unread: Unread | None
-) -> Iterator[list[Event]]:
+    path: Path, block: bytes, begin: int, nodes: NodeRows, unread: Unread | None
+) -> Others:
     """The same line by line; a line may be a whole array. The block begins at this byte."""
     first = 1 if unread is not None or not begin else 1 + _lines_ahead(path, begin)
     lines = (line.strip().rstrip(b",") for line in block.split(b"\n"))
-    yield from _each(path, enumerate(lines, first), unread, "line")
+    yield from _each(path, enumerate(lines, first), "line", nodes, unread)
 
 
 def _each(
-    path: Path, texts: Iterable[tuple[int, bytes | msgspec.Raw]], unread: Unread | None, what: str
-) -> Iterator[list[Event]]:
+    path: Path,
+    texts: Iterable[tuple[int, bytes | msgspec.Raw]],
+    what: str,
+    nodes: NodeRows,
+    unread: Unread | None,
+) -> Others:
     """The events in numbered texts, without those that hold none. Raises InputError for the first
     of these where nobody counts them."""
-    found: list[Event] = []
     for number, text in texts:
         try:
-            found += _of_line(bytes(text))
+            events = _of_line(bytes(text))
         except _BROKEN as error:
             if unread is None:
-                yield found
                 advice = "the profile was cut or is not ONNX Runtime's: run again"
                 raise InputError(
                     f"{path} {what} {number} is no profile event ({error}): {advice}"
                 ) from error
             unread.lines += 1
-    yield found
+            continue
+        for event in events:
+            if not nodes.add(event):
+                yield len(nodes), event
 
 
 def _of_line(text: bytes) -> list[Event]:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import structs
 
 from profiler.events import UNKNOWN
-from profiler.ort_profiles.lines import Args, Event
+from profiler.ort_profiles.event import Event
+from profiler.trace import _core
 from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["NodeColumns", "NodeKind", "NodeRows", "node_name", "nodes_of"]
+__all__ = ["NodeColumns", "NodeKind", "NodeRows", "node_name"]
 
 _KERNEL_SUFFIX = "_kernel_time"
 _DIGITS = 18  # of a number of bytes
-_SIZES = 1 << 12  # texts of such numbers that are kept
-_IN_USE = attrgetter("args.mem_bytes_in_use")
-_NUMBERS = tuple(map(attrgetter, ("tid", "ts", "dur")))
 _Key = tuple[str, str, str, str, str, str, bytes, bytes]
 
 
@@ -87,48 +83,62 @@ class NodeColumns:
         )
 
 
-class _Kinds(dict[_Key, int]):
-    """The code of each kind; a new one gets the next."""
+class NodeRows:
+    """Collects the executed nodes of a profile, and counts the `events` that it saw."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.kinds: list[NodeKind] = []
+        self.events = 0
+        self._table = _core.ProfileNodes()
         self._shapes: dict[bytes, str] = {}
-        self._last: dict[str, tuple[Args, int]] = {}
 
-    def codes(self, events: Sequence[Event]) -> list[int]:
-        """The codes of some nodes' kinds. Most executions of a node are as its last one was, but
-        for the memory in use, and comparing them takes a tenth of what a key does that has to be
-        made first."""
-        last, found = self._last, []
-        for event in events:
-            args, known = event.args, last.get(event.name)
-            if known is not None and args is not None:
-                known[0].mem_bytes_in_use = args.mem_bytes_in_use
-                if args == known[0]:
-                    found.append(known[1])
-                    continue
-            last[event.name] = known = self._seen(event)
-            found.append(known[1])
-        return found
+    def __len__(self) -> int:
+        return len(self._table)
 
-    def _seen(self, event: Event) -> tuple[Args, int]:
-        """What is kept of a node's execution: its arguments, whose texts are no part of the file's
-        any more, and its code."""
-        args = event.args or Args()
-        inputs, outputs = args.input_type_shape.copy(), args.output_type_shape.copy()
-        key = (
-            *(event.name, args.op_name, args.provider),
-            *(args.parameter_size, args.activation_size, args.output_size),
-            *(bytes(inputs), bytes(outputs)),
+    def scan(self, text: bytes) -> list[tuple[int, int, int]] | None:
+        """Append the nodes of a text with events apart by commas. Returns, of each kernel, run and
+        mark of a full profile, how many nodes lie ahead and where its text begins and ends; None,
+        and nothing is appended, where the text must be read event by event."""
+        found = self._table.scan(text)
+        if found is None:
+            return None
+        self.events += found[0]
+        return found[1]
+
+    def add(self, event: Event) -> bool:
+        """Append one event, if it is an executed node. Returns whether it is."""
+        self.events += 1
+        args = event.args
+        if args is None or event.cat != "Node" or not event.name.endswith(_KERNEL_SUFFIX):
+            return False
+        self._table.add(
+            name=event.name,
+            op_name=args.op_name,
+            provider=args.provider,
+            parameter_size=args.parameter_size,
+            activation_size=args.activation_size,
+            output_size=args.output_size,
+            inputs=bytes(args.input_type_shape),
+            outputs=bytes(args.output_type_shape),
+            thread=event.tid,
+            start=event.ts,
+            duration=event.dur,
+            in_use=args.mem_bytes_in_use,
         )
-        kept = structs.replace(args, input_type_shape=inputs, output_type_shape=outputs)
-        return kept, self[key]
+        return True
 
-    def __missing__(self, key: _Key) -> int:
-        code = self[key] = len(self.kinds)
-        self.kinds.append(self._kind(key))
-        return code
+    def last(self, count: int) -> tuple[str, int] | None:
+        """Name, as events spell it, and begin in µs of the last of so many nodes."""
+        return self._table.node(count - 1) if count else None
+
+    def columns(self) -> NodeColumns:
+        """All of them, which are not here any more."""
+        kind, thread, start, duration, arena = self._table.columns()
+        keys = self._table.kinds()
+        used = np.bincount(kind, minlength=len(keys)) > 0  # not those of a text that was refused
+        kinds = [self._kind(keys[code]) for code in np.flatnonzero(used).tolist()]
+        if not used.all():
+            kind = (np.cumsum(used) - 1).astype(np.int32)[kind]
+        return NodeColumns(kinds, kind, thread, start * 1000, duration * 1000, arena)
 
     def _kind(self, key: _Key) -> NodeKind:
         name, op_type, provider, parameter_size, activation_size, output_size, inputs, outputs = key
@@ -139,7 +149,7 @@ class _Kinds(dict[_Key, int]):
         if text is None:
             text = self._shapes[shaped] = f"{_shapes(inputs)} -> {_shapes(outputs)}"
         return NodeKind(
-            name=name.removesuffix(_KERNEL_SUFFIX),
+            name=node_name(name),
             op_type=op_type,
             provider=provider,
             bytes_read=max(parameters, 0) + max(activations, 0) if known else UNKNOWN,
@@ -148,58 +158,9 @@ class _Kinds(dict[_Key, int]):
         )
 
 
-class _Sizes(dict[str, int]):
-    """Numbers of bytes by their text."""
-
-    def __missing__(self, text: str) -> int:
-        found = self[text] = _integer(text)
-        return found
-
-
-class NodeRows:
-    """Collects the nodes among events."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._kinds = _Kinds()
-        self._sizes = _Sizes()
-        self._parts: list[tuple[Int32s, Int64s]] = []
-
-    def add(self, events: Sequence[Event]) -> None:
-        """Append some events that are executed nodes."""
-        if not events:
-            return
-        if len(self._sizes) > _SIZES:
-            self._sizes.clear()
-        table = np.empty((4, len(events)), dtype=np.int64)
-        for row, values in zip(table[:3], _NUMBERS, strict=True):
-            row[:] = np.fromiter(map(values, events), dtype=np.int64, count=len(events))
-        sizes = map(self._sizes.__getitem__, map(_IN_USE, events))
-        table[3] = np.fromiter(sizes, dtype=np.int64, count=len(events))
-        self._parts.append((np.array(self._kinds.codes(events), dtype=np.int32), table))
-        self.count += len(events)
-
-    def columns(self) -> NodeColumns:
-        """All of them."""
-        if not self._parts:
-            return NodeColumns(self._kinds.kinds)
-        thread, start, duration, arena = np.concatenate([part for _, part in self._parts], axis=1)
-        kind = np.concatenate([part for part, _ in self._parts])
-        return NodeColumns(self._kinds.kinds, kind, thread, start * 1000, duration * 1000, arena)
-
-
-def node_name(event: Event) -> str:
-    """What the node is called of which this is the event."""
-    return event.name.removesuffix(_KERNEL_SUFFIX)
-
-
-def nodes_of(events: Sequence[Event]) -> list[Event]:
-    """Those events that are executed nodes."""
-    return [
-        event
-        for event in events
-        if event.cat == "Node" and event.name.endswith(_KERNEL_SUFFIX) and event.args is not None
-    ]
+def node_name(name: str) -> str:
+    """What the node is called of which an event has this name."""
+    return name.removesuffix(_KERNEL_SUFFIX)
 
 
 def _integer(text: str) -> int:

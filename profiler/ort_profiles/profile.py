@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from profiler.errors import InputError
 from profiler.events import UNKNOWN
-from profiler.ort_profiles.lines import Args, Event, KernelEvent, Unread, read_events
-from profiler.ort_profiles.nodes import NodeColumns, NodeRows, node_name, nodes_of
+from profiler.ort_profiles.event import Args, Event, KernelEvent, Unread
+from profiler.ort_profiles.lines import Others, read_events
+from profiler.ort_profiles.nodes import NodeColumns, NodeRows, node_name
 
 __all__ = ["EVENT_CAP", "ProfiledRun", "read_profile"]
 
@@ -62,48 +63,35 @@ class _Ended:
 
 
 class _Found:
-    """What a file holds, taken from its events one block after the other."""
+    """What a file holds beside its nodes."""
 
-    def __init__(self, unread: Unread) -> None:
-        self.nodes = NodeRows()
+    def __init__(self, nodes: NodeRows) -> None:
         self.runs: list[_Ended] = []
+        self.kernels: list[KernelEvent] = []
         self.dropped = 0
-        self._unread = unread
-        self._last: Event | None = None  # the last node
+        self._nodes = nodes
 
-    def add(self, events: Sequence[Event]) -> None:
-        nodes = nodes_of(events)
-        if len(nodes) != len(events):
-            self._add_others(events, set(map(id, nodes)))
-        self._unread.events += len(events)
-        self._last = nodes[-1] if nodes else self._last
-        self.nodes.add(nodes)
-
-    def _add_others(self, events: Sequence[Event], nodes: set[int]) -> None:
-        before, last = self.nodes.count, self._last
-        for event in events:
-            if id(event) in nodes:
-                before, last = before + 1, event
-            elif event.cat == "Kernel":
-                self._unread.kernels.append(_kernel(event, last))
-                self._unread.events -= 1  # they are added when recording has ended
+    def add(self, others: Others) -> None:
+        for ahead, event in others:
+            if event.cat == "Kernel":
+                self.kernels.append(_kernel(event, self._nodes.last(ahead)))
             elif event.name == _RUN:
-                self.runs.append(_Ended(event.ts, event.dur, event.tid, before))
+                self.runs.append(_Ended(event.ts, event.dur, event.tid, ahead))
             elif event.name == _TRUNCATED and event.args is not None:
                 self.dropped = _count(bytes(event.args.dropped_event_count))
 
 
-def _kernel(event: Event, last: Event | None) -> KernelEvent:
+def _kernel(event: Event, last: tuple[str, int] | None) -> KernelEvent:
     """A kernel; its node is the last one ahead of it in the file, if that has its parent's name."""
     args = event.args or Args()
-    launched = last is not None and last.name == args.parent_name
+    launched = last is not None and last[0] == args.parent_name
     return KernelEvent(
         name=event.name,
         op_type=args.op_name,
         stream=bytes(args.stream).strip(b'"').decode("utf-8", "replace"),
         start_ns=event.ts * 1000,
         duration_ns=event.dur * 1000,
-        parent=(last.ts * 1000, node_name(last)) if last is not None and launched else None,
+        parent=(last[1] * 1000, node_name(last[0])) if last is not None and launched else None,
     )
 
 
@@ -115,14 +103,17 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
     Nodes that belong to no run are left out, but for those after the last run: they, and a
     truncation marker, come as a last run whose `duration_ns` is -1.
     """
-    found = _Found(Unread() if unread is None else unread)
+    rows = NodeRows()
+    found = _Found(rows)
     failure: InputError | None = None
     try:
-        for events in read_events(path, unread):
-            found.add(events)
+        found.add(read_events(path, rows, unread))
     except InputError as error:
         failure = error
-    nodes = found.nodes.columns()
+    if unread is not None:
+        unread.kernels += found.kernels
+        unread.events += rows.events - len(found.kernels)  # added when recording has ended
+    nodes = rows.columns()
     begin, waiting = 0, np.zeros(0, dtype=np.intp)
     for run, threads in zip(found.runs, _threads_of_overlapping(found.runs), strict=True):
         waiting = np.concatenate((waiting, np.arange(begin, run.nodes)))

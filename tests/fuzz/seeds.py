@@ -1,8 +1,8 @@
-"""Seeds for the fuzz targets: small traces of all kinds, and a dictionary of field tags.
+"""Seeds for the fuzz targets: small traces and profiles of all kinds, and a dictionary.
 
     python -m tests.fuzz.seeds FOLDER
 
-writes FOLDER/decode, FOLDER/encode and FOLDER/trace.dict.
+writes FOLDER/decode, FOLDER/encode, FOLDER/profile and FOLDER/trace.dict.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from profiler.events import ROOT_DEVICE
 from profiler.trace.writer import encode_call, encode_host
 from tests.corpus import PERFETTO_TESTS
 from tests.fuzz.messages import field, varint
+from tests.fuzz.profiles import WORDS, profiles
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_calls, small_host
 from tests.trace.strategies import hostile_traces
@@ -191,8 +192,8 @@ def _dictionary() -> Iterator[str]:
             for number in numbers:
                 tag = "".join(f"\\x{byte:02x}" for byte in varint(number << 3 | kind))
                 yield f'{message}_{number}_{kind}="{tag}"'
-    for number, word in enumerate(_WORDS):
-        yield f'word_{number}="{word}"'
+    for number, word in enumerate((*_WORDS, *WORDS)):
+        yield f'word_{number}="{word.replace(chr(34), chr(92) + chr(34))}"'
     for bits in (31, 32, 63, 64):
         largest = "".join(f"\\x{byte:02x}" for byte in varint((1 << bits) - 1))
         yield f'largest_{bits}="{largest}"'
@@ -202,7 +203,8 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    for name, seeds in (("decode", _decode_seeds()), ("encode", _encode_seeds())):
+    targets = {"decode": _decode_seeds(), "encode": _encode_seeds(), "profile": profiles()}
+    for name, seeds in targets.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
         for data in seeds:
             (folder / name / hashlib.sha1(data).hexdigest()).write_bytes(data)

@@ -18,7 +18,7 @@ import numpy as np
 
 from profiler.events import UNKNOWN, Category, Track
 from profiler.kineto.names import kernel_name, queue
-from profiler.ort_profiles.lines import KernelEvent
+from profiler.ort_profiles.event import KernelEvent
 from profiler.ort_profiles.nodes import NodeColumns, NodeKind
 from profiler.ort_profiles.profile import ProfiledRun
 from profiler.trace.columns import Int64s

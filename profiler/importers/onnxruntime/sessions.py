@@ -21,7 +21,7 @@ from profiler.importers.components import component
 from profiler.importers.onnxruntime import profiles_in
 from profiler.importers.onnxruntime.devices import launching_device
 from profiler.importers.onnxruntime.kernels import Launched, add_kernels
-from profiler.ort_profiles.lines import Unread
+from profiler.ort_profiles.event import Unread
 from profiler.ort_profiles.nodes import NodeKind
 from profiler.ort_profiles.profile import EVENT_CAP, ProfiledRun, read_profile
 

@@ -1,9 +1,9 @@
 // Bytes → columns: what Python sees of the decoder.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <memory>
 
+#include "arrays.hpp"
 #include "core.hpp"
 #include "read_trace.hpp"
 
@@ -11,14 +11,6 @@ namespace nb = nanobind;
 
 namespace profiler::trace {
 namespace {
-
-template <typename T>
-nb::object array(Column<T>& column) {
-  const size_t size = column.size();
-  T* data = column.release();
-  nb::capsule owner(data, [](void* block) noexcept { std::free(block); });
-  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {size}, owner).cast();
-}
 
 nb::object text(std::string_view bytes) {
   PyObject* result =

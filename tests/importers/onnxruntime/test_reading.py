@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from profiler.errors import InputError
 from profiler.ort_profiles import lines
-from profiler.ort_profiles.lines import Unread
+from profiler.ort_profiles.event import Unread
 from profiler.ort_profiles.profile import read_profile
 from tests.corpus import CORPUS, needs_corpus
 from tests.examples import examples

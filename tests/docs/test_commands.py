@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -141,13 +142,9 @@ def test_commands_stand_in_console_blocks(name):
 @pytest.mark.parametrize("name", PAGES)
 def test_options_that_are_mentioned_exist(name):
     """Where the text says `profile-sd3 COMMAND --option`, there is such a command and option."""
-    from typer.main import get_command
-
-    from profiler.cli.main import command_line
-
     mentions = re.findall(r"`profile-sd3 ([^`]+)`", " ".join(PAGES[name].prose.split()))
     for words in (mention.partition(" -- ")[0].split() for mention in mentions):
-        command, where = get_command(command_line()), words.copy()
+        command, where = _all_commands(), words.copy()
         while where and hasattr(command, "commands") and where[0] in command.commands:
             command = command.commands[where.pop(0)]
         if where and where[0].endswith(":"):  # what the program says
@@ -156,6 +153,16 @@ def test_options_that_are_mentioned_exist(name):
         options = {o for each in command.params for o in (*each.opts, *each.secondary_opts)}
         used = {word.partition("=")[0] for word in where if word.startswith("--")}
         assert used <= options | {"--help"}, f"{name}: {words}"
+
+
+@cache
+def _all_commands():
+    """The command line with every subcommand, made once: it holds nothing that a test changes."""
+    from typer.main import get_command
+
+    from profiler.cli.main import command_line
+
+    return get_command(command_line())
 
 
 def test_what_is_declared_is_there():

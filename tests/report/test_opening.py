@@ -76,6 +76,41 @@ def test_checks_alert_only_where_something_is_wrong():
     assert [check.label for check in _opening(run).checks if check.alert] == ["Unaccounted"]
 
 
+@pytest.mark.parametrize(
+    ("share", "events", "told"),
+    [
+        (0.71, 5319, "distorts the figures (--ops none: times of calls alone)"),
+        (0.25, 0, "distorts the figures"),
+        (0.24, 5319, ""),
+    ],
+)
+def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
+    """Hooks alone, which no operator's time has in it, raise the alarm too: in the opening and
+    among the key figures, with what to do where operators were recorded."""
+    overhead = {"share": share, "operators_ns": 1, "untraced_ns": 1000, "operator_events": events}
+    info = structs.replace(TINY_INFO, overhead=make_info(overhead=overhead).overhead)
+    report = report_of(analyze(tiny_run(info=info)))
+    for facts in (report.opening.checks, report.summary.facts):
+        (cost,) = [fact for fact in facts if fact.label == "Cost of tracing"]
+        assert cost.alert == bool(told)
+        assert told in cost.note
+        assert ("distorts" in cost.note) == bool(told)
+        assert ("--ops none" in cost.note) == ("--ops none" in told)
+
+
+def test_rows_of_one_label_are_told_apart_once():
+    """The same operator in two submodules on two devices: either column stands there once."""
+    places = (("text_encoder", "rbln:0"), ("vae", "rbln:1"))
+    calls = [make_call(n, name, 0, 100, device=on) for n, (name, on) in enumerate(places)]
+    commands = [
+        Command(n, on, "Cluster", "compute", "Runtime", 0, 50) for n, (_, on) in enumerate(places)
+    ]
+    shapes = _opening(make_run(calls, commands)).shapes
+    names = [column.name for column in shapes.columns]
+    assert names[:3] == ["label", "submodule", "device"]
+    assert len(names) == len({*names})
+
+
 def test_the_largest_of_submodules_and_shapes(generated):
     """Three submodules, five shapes, and at most three findings; `top` limits them further."""
     opening = _opening(generated)

@@ -215,8 +215,8 @@ def _distorted(overhead: Overhead) -> Said:
     """What a cost that distorts the figures leaves to do: to record calls alone, where operators
     were recorded."""
     if overhead.operator_events:
-        return said("which distorts the figures (--ops none: times of calls alone)")
-    return said("which distorts the figures")
+        return said("which may distort the figures (--ops none: undistorted times of calls)")
+    return said("which may distort the figures")
 
 
 def _asynchronous(analysis: Analysis) -> Iterator[Fact]:

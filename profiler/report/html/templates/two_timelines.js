@@ -176,7 +176,7 @@ class TwoTimelines extends FirstCanvas {
 
   legend() {
     const roles = [...new Set(this.sides.flatMap(({ stretches }) => stretches.role))].map((code) => this.text(code));
-    return Object.entries(page.palette.roles).filter(([name]) => roles.includes(name)).map(([name, pair]) => [pair, say(name)]);
+    return Object.entries(page.palette.roles).filter(([name]) => roles.includes(name)).map(([name, pair]) => [pair, name]);
   }
 
   table() {

@@ -86,7 +86,7 @@ def _step_drift(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "Steps slow down: the last takes longer than the first by {share} of a median step",
+            "Steps slow down: from the first to the last by {share} of a median step",
             share=given["drift_share"],
         ),
         caveat=said("A short run looks faster than a service that runs for hours."),

@@ -42,8 +42,8 @@ __all__ = [
 ]
 
 _RESIDUAL_LIMIT = 0.01
-_DISTORTING = 0.25  # of what callers waited: a third more than the run alone, so that host work is
-# late and caches are cold in a way that taking the hooks' time out does not undo
+_DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
+# later host, which taking the hooks' time out does not undo. Data sets of runs have the same limit
 _MOST_UNCAPTURED = 3  # that are named
 
 

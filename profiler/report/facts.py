@@ -43,7 +43,7 @@ __all__ = [
 
 _RESIDUAL_LIMIT = 0.01
 _DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
-# later host, which taking the hooks' time out does not undo. Data sets of runs have the same limit
+# later host, which taking the hooks' time out does not undo
 _MOST_UNCAPTURED = 3  # that are named
 
 

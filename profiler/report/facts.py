@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from profiler.analysis.findings import trust
 from profiler.analysis.result import Analysis
 from profiler.events import GRAPH_CAPTURE, Drop
 from profiler.messages import Said, joined, said
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 _RESIDUAL_LIMIT = 0.01
+_DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
+# later host, which taking the hooks' time out does not undo
 _MOST_UNCAPTURED = 3  # that are named
 
 
@@ -54,7 +57,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         *_carried_over(analysis),
         *_steps(analysis),
         events_fact(analysis),
-        cost_fact(analysis.run.overhead),
+        cost_fact(analysis),
         *coverage_facts(analysis.run.coverage),
         *_attributed(analysis.run.attribution),
         *_asynchronous(analysis),
@@ -190,17 +193,30 @@ def _steps(analysis: Analysis) -> Iterator[Fact]:
         yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
 
 
-def cost_fact(overhead: Overhead) -> Fact:
-    """What tracing took of the run, and how that is known."""
+def cost_fact(analysis: Analysis) -> Fact:
+    """What tracing took of the run, how that is known, and whether figures are distorted by it."""
+    overhead = analysis.run.overhead
     share, name = overhead.share, said("Cost of tracing")
     if share is None:
         if overhead.hooks_ns is None:
             return Fact(name, said("not measured"), said("by the producer of this run"))
         return Fact(name, said("not known"), how_known(overhead, stated=False))
+    fired = {finding.rule for finding in analysis.findings}
+    alert = share >= _DISTORTING or trust.tracing_overhead.__name__ in fired
     event = overhead.operator_event_ns
-    notes = [said("of {whole}", whole=share_of(overhead)), how_known(overhead, brief=True)]
+    notes = [said("of {whole}", whole=share_of(overhead))]
+    notes += [_distorted(overhead)] if alert else []
+    notes += [how_known(overhead, brief=True)]
     notes += [said("{time} a recorded operator", time=duration(event))] if event else []
-    return Fact(name, percent(share), joined(", ", notes))
+    return Fact(name, percent(share), joined(", ", notes), alert=alert)
+
+
+def _distorted(overhead: Overhead) -> Said:
+    """What a cost that distorts the figures leaves to do: to record calls alone, where operators
+    were recorded."""
+    if overhead.operator_events:
+        return said("which may distort the figures (--ops none: undistorted times of calls)")
+    return said("which may distort the figures")
 
 
 def _asynchronous(analysis: Analysis) -> Iterator[Fact]:

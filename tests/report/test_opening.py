@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
 from profiler.analysis.waiting.codes import WaitCause
@@ -76,6 +77,41 @@ def test_checks_alert_only_where_something_is_wrong():
     assert [check.label for check in _opening(run).checks if check.alert] == ["Unaccounted"]
 
 
+@pytest.mark.parametrize(
+    ("share", "events", "told"),
+    [
+        (0.71, 5319, "may distort the figures (--ops none: undistorted times of calls)"),
+        (0.25, 0, "may distort the figures"),
+        (0.24, 5319, ""),
+    ],
+)
+def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
+    """Hooks alone, which no operator's time has in it, raise the alarm too: in the opening and
+    among the key figures, with what to do where operators were recorded."""
+    overhead = {"share": share, "operators_ns": 1, "untraced_ns": 1000, "operator_events": events}
+    info = structs.replace(TINY_INFO, overhead=make_info(overhead=overhead).overhead)
+    report = report_of(analyze(tiny_run(info=info)))
+    for facts in (report.opening.checks, report.summary.facts):
+        (cost,) = [fact for fact in facts if fact.label == "Cost of tracing"]
+        assert cost.alert == bool(told)
+        assert told in cost.note
+        assert ("distort" in cost.note) == bool(told)
+        assert ("--ops none" in cost.note) == ("--ops none" in told)
+
+
+def test_rows_of_one_label_are_told_apart_once():
+    """The same operator in two submodules on two devices: either column stands there once."""
+    places = (("text_encoder", "rbln:0"), ("vae", "rbln:1"))
+    calls = [make_call(n, name, 0, 100, device=on) for n, (name, on) in enumerate(places)]
+    commands = [
+        Command(n, on, "Cluster", "compute", "Runtime", 0, 50) for n, (_, on) in enumerate(places)
+    ]
+    shapes = _opening(make_run(calls, commands)).shapes
+    names = [column.name for column in shapes.columns]
+    assert names[:3] == ["label", "submodule", "device"]
+    assert len(names) == len({*names})
+
+
 def test_the_largest_of_submodules_and_shapes(generated):
     """Three submodules, five shapes, and at most three findings; `top` limits them further."""
     opening = _opening(generated)
@@ -101,7 +137,8 @@ def test_findings_with_a_known_gain_come_first(generated):
 
 def test_every_rule_has_a_change_of_one_line():
     """What to do about a finding fits beside its gain in 80 columns; causes say it for the rest."""
-    assert CHANGES.keys() | OTHERWISE.keys() | {"idle_gaps"} == RULES.keys()
+    by_cause = {"idle_gaps", "host_between_steps"}
+    assert CHANGES.keys() | OTHERWISE.keys() | by_cause == RULES.keys()
     for text in (*CHANGES.values(), *BY_CAUSE.values(), *OTHERWISE.values()):
         assert 0 < len(text) <= 72
 
@@ -110,6 +147,8 @@ def test_what_a_change_depends_on():
     """A cause has its own; a rule of somebody else's says its whole recommendation."""
     gaps = Finding("idle_gaps", {"cause": WaitCause.SYNC})
     assert change(gaps) == BY_CAUSE[WaitCause.SYNC]
+    between = Finding("host_between_steps", {"mostly": MostlyBetween.NOT_RECORDED})
+    assert change(between).startswith("Find what runs there")  # not what nobody recorded
     assert change(Finding("outlier_steps", {})) == OTHERWISE["outlier_steps"]
     assert change(Finding("somebody_elses", {})) == ""
 

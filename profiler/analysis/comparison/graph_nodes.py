@@ -8,7 +8,7 @@ Roles and formulas are those of commands (`roles`, `work`): a node is what its c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -106,20 +106,14 @@ def node_table(
 ) -> pl.DataFrame:
     """One row a node (`NODE`), in their order; `classes` is the class by module path."""
     rows = list(nodes)
-    calls = _typed({"call": [0], "submodule": [submodule]}, CALLS)
-    commands = _typed(
-        {
-            "call": [0] * len(rows),
-            "layer": [row.layer for row in rows],
-            "module": [None] * len(rows),
-            "op_type": [row.op_type for row in rows],
-            "category": [row.category for row in rows],
-            "shapes": [row.shapes or None for row in rows],
-            "kernel": [None] * len(rows),
-            "duration_ns": [0] * len(rows),
-        },
-        COMMANDS,
-    )
+    calls = _filled({"call": [0], "submodule": [submodule]}, CALLS)
+    told: dict[str, list[object]] = {
+        "layer": [row.layer for row in rows],
+        "op_type": [row.op_type for row in rows],
+        "category": [row.category for row in rows],
+        "shapes": [row.shapes or None for row in rows],
+    }
+    commands = _filled(told, COMMANDS)
     numbers = np.zeros(len(rows), dtype=np.int32)
     kinds = kinds_of(calls, commands, numbers, accelerated=False)
     known = {submodule: Submodule(modules=dict(classes))}
@@ -136,10 +130,21 @@ def node_table(
     )
 
 
-def _typed(columns: dict[str, list[object]], table: tuple[Column, ...]) -> pl.DataFrame:
-    """The columns as the table of a run has them."""
+def _filled(told: Mapping[str, Sequence[object]], table: tuple[Column, ...]) -> pl.DataFrame:
+    """A frame of the table of a run, of which these columns are told: in the others nothing, or 0
+    or "" where each row has a value."""
     dtypes = schema(table)
-    return pl.DataFrame(columns, schema={name: dtypes[name] for name in columns})
+    frame = pl.DataFrame(told, schema={name: dtypes[name] for name in told})
+    untold = (column for column in table if column.name not in told)
+    return frame.with_columns(
+        pl.lit(_absent(column)).cast(column.dtype).alias(column.name) for column in untold
+    ).select(*dtypes)
+
+
+def _absent(column: Column) -> int | str | None:
+    if column.nullable:
+        return None
+    return 0 if column.dtype.is_numeric() or column.dtype == pl.Boolean else ""
 
 
 def _flops(row: PlainNode) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.findings.finding import Effect, Finding
@@ -12,6 +13,7 @@ from profiler.analysis.findings.measures import (
     scaled,
     share,
 )
+from profiler.analysis.findings.over_time import cold_calls
 from profiler.analysis.result import Analysis
 from profiler.analysis.roles.operations import Sort, operation_of
 from profiler.analysis.roofline.codes import FusionKind
@@ -79,20 +81,17 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
     where not."""
     total = end_to_end_ns(analysis)
-    rows = (
-        _computing(analysis)
-        .group_by("submodule", maintain_order=True)
-        .agg(
-            pl.col("commands", "total_ns").filter(_MOVES).sum(),
-            share=pl.col("total_ns").filter(_MOVES).sum() / pl.col("total_ns").sum(),
-        )
+    kinds = _without_cold_calls(analysis)
+    rows = kinds.group_by("submodule", maintain_order=True).agg(
+        pl.col("commands", "total_ns").filter(_MOVES).sum(),
+        share=pl.col("total_ns").filter(_MOVES).sum() / pl.col("total_ns").sum(),
     )
     found = []
     rows = rows.filter(pl.col("share") >= _MOVED)
     for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
         if share(row["total_ns"], total) < _MOVED_OF_RUN:
             continue
-        types, layer = _movers(analysis, row["submodule"])
+        types, layer = _movers(kinds, row["submodule"])
         found.append(
             Finding(
                 rule="data_movement",
@@ -175,9 +174,39 @@ def _computing(analysis: Analysis) -> pl.DataFrame:
     return kinds.filter(computes & pl.col("submodule").is_not_null())
 
 
-def _movers(analysis: Analysis, submodule: str) -> tuple[str, str]:
+def _without_cold_calls(analysis: Analysis) -> pl.DataFrame:
+    """`_computing`; of a submodule whose first call is cold, what its later traced calls say, for
+    all of these calls: a first cast may load a library or start threads, which moves no data, and
+    `first_call` counts it."""
+    kinds, frame = _computing(analysis), analysis.inputs.frame
+    cold = cold_calls(analysis)
+    traced = analysis.inputs.calls.filter("ops_traced").select(
+        pl.col("submodule").cast(pl.String), cold=pl.col("call").is_in(cold.implode())
+    )
+    scale = traced.group_by("submodule").agg(scale=pl.len() / (~pl.col("cold")).sum())
+    scale = scale.filter(pl.col("scale").is_finite())  # some later call is traced
+    inside = np.flatnonzero(frame["call"].is_in(cold.implode()).to_numpy())
+    codes, duration = analysis.kinds.of_command[inside], frame["duration_ns"].to_numpy()[inside]
+    groups = len(analysis.kinds)
+    taken = np.bincount(codes, np.maximum(duration, 0), groups).astype(np.int64)
+    first = pl.DataFrame({"first": np.bincount(codes, minlength=groups), "first_ns": taken})
+    steady = pl.col("scale").is_not_null()
+    return (
+        pl.concat([kinds, first[kinds["kind"].to_numpy()]], how="horizontal")
+        .join(scale, on="submodule", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(steady)
+            .then((pl.col(name) - pl.col(part)) * pl.col("scale"))
+            .otherwise(name)
+            .alias(name)
+            for name, part in (("commands", "first"), ("total_ns", "first_ns"))
+        )
+    )
+
+
+def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
     """The op types that move most, and the layer that does it longest."""
-    rows = _computing(analysis).filter(_MOVES & (pl.col("submodule") == submodule))
+    rows = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
 
     def longest(name: str) -> list[str]:
         by = rows.drop_nulls(name).group_by(name).agg(pl.col("total_ns").sum())

@@ -19,7 +19,7 @@ from profiler.analysis.findings.measures import (
 from profiler.analysis.result import Analysis
 from profiler.notes import Value
 
-__all__ = ["first_call", "outlier_steps", "slow_start", "step_drift"]
+__all__ = ["cold_calls", "first_call", "outlier_steps", "slow_start", "step_drift"]
 
 _FIRST_RATIO = 2.0  # first call / median of the others: less is within what caches explain
 _FIRST_SHARE = 0.05  # of end to end
@@ -60,6 +60,12 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
+
+
+def cold_calls(analysis: Analysis) -> pl.Series:
+    """Numbers of the first calls that took several times as long as the later ones."""
+    cold = pl.col("first_ns") >= _FIRST_RATIO * pl.col("median_ns")
+    return _with_later_calls(analysis).filter(cold)["first"]
 
 
 def slow_start(analysis: Analysis) -> Finding | None:

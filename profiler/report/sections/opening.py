@@ -154,8 +154,7 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     """What the recording left out, added or did not tell, and whether that is bad news."""
     fired = {finding.rule for finding in analysis.findings}
     yield _dropped(analysis)
-    cost = cost_fact(analysis.run.overhead)
-    yield replace(cost, alert=trust.tracing_overhead.__name__ in fired)
+    yield cost_fact(analysis)
     yield residual_fact(analysis)
     for fact in coverage_facts(analysis.run.coverage):
         yield replace(fact, alert=trust.uncaptured_modules.__name__ in fired)
@@ -211,9 +210,6 @@ def _shapes(of: ReportInput) -> TableView | None:
     which = of_all(shown, len(rows))
     title = said("Costliest shapes, {which}", which=which)
     columns: list[str | Column] = [*_SHAPES]
-    first = rows.head(shown)
-    if first["label"].n_unique() < shown or 0 < first["submodule"].null_count() < shown:
-        columns.insert(1, "submodule")  # what else tells rows apart, or that one is of no call
     if not known:
         columns[0] = renamed(SHAPES, "label", label=said("operator"))
         title = said("Costliest operators, {which}: no shapes were recorded", which=which)
@@ -226,10 +222,12 @@ def _shapes(of: ReportInput) -> TableView | None:
 
 
 def _apart(rows: pl.DataFrame) -> list[str]:
-    """The columns that tell rows of one label apart: of what, and where."""
-    if rows["label"].n_unique() == len(rows):
-        return []
-    return [name for name in ("submodule", "device") if rows[name].n_unique() > 1]
+    """The columns that tell rows of one label apart: of what, and where. Where some rows are of no
+    call, the submodule says which."""
+    same = rows["label"].n_unique() < len(rows)
+    apart = [name for name in ("submodule", "device") if same and rows[name].n_unique() > 1]
+    some = 0 < rows["submodule"].null_count() < len(rows)
+    return ["submodule", *apart] if some and "submodule" not in apart else apart
 
 
 def _advised(findings: tuple[Finding, ...]) -> list[Finding]:

@@ -173,6 +173,30 @@ def transposes_in_a_short_submodule():
     return _transposed(19, 19)
 
 
+def _cast_in_two_calls(first, second):
+    """Two calls of a cast and 50 ns of work each; the cast takes this long in each."""
+    calls, commands, at = [], [], 0
+    for number, cast in enumerate((first, second)):
+        end = at + cast + 50
+        calls.append(gpu_call(number, at, end, branch="cond"))
+        commands.append(command(number, at, at + cast, op_type="Cast", layer="attn/Cast"))
+        commands.append(command(number, at + cast, end, op_type="Gemm", layer="ff"))
+        at = end
+    return analyzed(calls, commands, end=at)
+
+
+@misses("data_movement")
+def a_cast_that_loads_a_library():
+    """800 ns in the first call, 1 in the later one: `first_call` says so."""
+    return _cast_in_two_calls(800, 1)
+
+
+@triggers("data_movement", total_ns=40, compute_time_share=40 / 140, commands=2)
+def casts_of_each_call():
+    """800 ns in the first call and 20 in the later one: 20 in each, without the first's start."""
+    return _cast_in_two_calls(800, 20)
+
+
 @misses("data_movement")
 def transfers_beside_what_is_computed():
     """A dma track is busy all the time, a tenth of it alone: `transfers_exposed` is for that."""

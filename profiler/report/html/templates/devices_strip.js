@@ -74,7 +74,7 @@ class DevicesStrip extends FirstCanvas {
       context.fillStyle = this.inks.line;
       context.fillRect(x - 0.5, STRIP.ruler - 5, 1, this.height);
       context.fillStyle = this.inks.muted;
-      if (x < this.width - 40) context.fillText(text(time), x + 3, STRIP.ruler / 2);
+      if (x + 3 + context.measureText(text(time)).width <= this.width) context.fillText(text(time), x + 3, STRIP.ruler / 2);
     }
     const names = this.devices.map(({ device }, row) => [device, this.top + row * this.row + (this.row - STRIP.gap) / 2]);
     if (this.top > STRIP.ruler) names.unshift([say("Steps"), STRIP.ruler + STRIP.steps / 2 - 1]);

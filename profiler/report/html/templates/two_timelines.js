@@ -100,7 +100,7 @@ class TwoTimelines extends FirstCanvas {
       context.fillStyle = this.inks.line;
       context.fillRect(x - 0.5, TWO.ruler - 5, 1, this.height);
       context.fillStyle = this.inks.muted;
-      if (this.alignment === "begin" && x < this.width - 40) context.fillText(text(time), x + 3, TWO.ruler / 2);
+      if (this.alignment === "begin" && x + 3 + context.measureText(text(time)).width <= this.width) context.fillText(text(time), x + 3, TWO.ruler / 2);
     }
     context.fillStyle = this.inks.muted;
     if (this.alignment === "call") context.fillText(say("calls that are the same begin together"), this.left + 3, TWO.ruler / 2);
@@ -176,7 +176,7 @@ class TwoTimelines extends FirstCanvas {
 
   legend() {
     const roles = [...new Set(this.sides.flatMap(({ stretches }) => stretches.role))].map((code) => this.text(code));
-    return Object.entries(page.palette.roles).filter(([name]) => roles.includes(name)).map(([name, pair]) => [pair, say(name.replaceAll("_", " "))]);
+    return Object.entries(page.palette.roles).filter(([name]) => roles.includes(name)).map(([name, pair]) => [pair, name]);
   }
 
   table() {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from profiler.analysis.denoise.codes import OutlierCause
+from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
@@ -28,7 +29,6 @@ CHANGES: Mapping[str, Said] = {
     "encoder_dominates": said("Cache the embeddings of repeated prompts"),
     "first_call": said("Warm up with the same shapes, and keep the process alive"),
     "graph_capture": said("Record a replay: profile after the engine has captured its graphs"),
-    "host_between_steps": said("Keep latents, guidance and scheduler on the device"),
     "host_bound": said("Launch less: CUDA graphs, torch.compile, larger batches, fused nodes"),
     "idle_device": said("Run guidance's branches or several requests on both devices"),
     "incomplete_trace": said("Record again with fewer calls traced; copy truncated files again"),
@@ -63,6 +63,10 @@ BY_CAUSE: Mapping[object, Said] = {
     WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
     WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
     WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
+    MostlyBetween.HOST_WORK: said("Keep latents, guidance and scheduler on the device"),
+    MostlyBetween.NOT_RECORDED: said(
+        "Find what runs there: callbacks, progress bars, other threads"
+    ),
     OutlierCause.OVERLAP: said("Keep what overlaps off this device, or off these steps"),
     OutlierCause.HOST_WORK: said("Move the host work of this step out of the loop"),
     OutlierCause.IDLE: said("Look for garbage collection, I/O and other threads in this step"),
@@ -80,6 +84,6 @@ def change(finding: Finding) -> str:
     """What to do about it, in one line; of a rule that nobody wrote one for its recommendation."""
     if finding.rule == "host_bound" and waits_longer_than_launches(finding):
         return BY_CAUSE[WaitCause.LAUNCH]
-    cause = finding.evidence.get("cause")
+    cause = finding.evidence.get("cause", finding.evidence.get("mostly"))
     found = CHANGES.get(finding.rule) or BY_CAUSE.get(cause) or OTHERWISE.get(finding.rule)
     return found or words(finding).recommendation

@@ -45,8 +45,8 @@ def _first_call(found: Finding) -> Words:
     ratio = number(found, "first_ns") / number(found, "later_median_ns")
     return Words(
         title=said(
-            "The first call of {submodule} takes {ratio} times a later one, {share} of "
-            "the run more",
+            "The first call of {submodule} takes {ratio} times as long as a later one: {share} of "
+            "the run is that excess",
             submodule=given["submodule"],
             ratio=f"{ratio:.1f}",
             share=given["excess_share"],
@@ -86,7 +86,7 @@ def _step_drift(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "Steps slow down: the last takes longer than the first by {share} of a median step",
+            "Steps slow down: from the first to the last by {share} of a median step",
             share=given["drift_share"],
         ),
         caveat=said("A short run looks faster than a service that runs for hours."),

@@ -10,6 +10,7 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.events import NO_RANK, rank_of_device
+from profiler.table.batches import Codes, chosen
 from profiler.table.command_times import CommandTimes
 from profiler.table.tiles.device_axis import DeviceAxis
 from profiler.table.tiles.launches import Flags, Launches, device_work, launches_of
@@ -76,9 +77,16 @@ def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str
     for number, name in enumerate(times.devices):
         rows = _rows(works if alone else works & (times.device == number))
         if rows is not None:
-            start, end, call = times.start[rows], times.end[rows], times.call[rows]
+            start, end, call = (_of(each, rows) for each in (times.start, times.end, times.call))
             axes[name] = DeviceAxis.of(start, end, call, launches, rows)
     return axes
+
+
+def _of(values: Codes, rows: Flags | slice) -> Codes:
+    """The values in some rows."""
+    if isinstance(rows, slice):
+        return values[rows]
+    return chosen(values, rows, int(np.count_nonzero(rows)))
 
 
 def _rows(which: Flags) -> Flags | slice | None:

@@ -4,7 +4,7 @@ memory it takes does not grow with the run."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ __all__ = [
 
 Times = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
+_Values = TypeVar("_Values", bound=npt.NDArray[np.integer[Any]])
 
 _BATCH = 1 << 18  # rows
 
@@ -73,11 +74,12 @@ def choose(values: Codes, which: npt.NDArray[np.bool_], out: Codes) -> None:
         first += len(some)
 
 
-def chosen(values: Codes, which: npt.NDArray[np.bool_], count: int) -> Codes:
+def chosen(values: _Values, which: npt.NDArray[np.bool_], count: int) -> _Values:
     """The values that `which` chooses, of which there are `count`."""
-    found = np.empty(count, dtype=values.dtype)
+    found: Any = np.empty(count, dtype=values.dtype)
     choose(values, which, found)
-    return found
+    some: _Values = found
+    return some
 
 
 def counts(codes: Codes, groups: int) -> Times:

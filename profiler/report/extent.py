@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
+from profiler.table.batches import batches
 from profiler.table.run import Run
 
 __all__ = ["extent"]
@@ -14,10 +16,12 @@ def extent(run: Run) -> tuple[int, int]:
     starts, ends = [], []
     for frame in (run.spans, run.calls, run.commands):
         if len(frame):
-            end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
-            first, last = frame.select(pl.col("start_ns").min(), end.max().alias("end")).row(0)
-            starts.append(first)
-            ends.append(last)
+            start, duration = frame["start_ns"].to_numpy(), frame["duration_ns"].to_numpy()
+            starts.append(int(start.min()))
+            ends += [
+                int((start[rows] + np.maximum(duration[rows], 0)).max())
+                for rows in batches(len(frame))
+            ]
     if len(run.counters):
         first, last = run.counters.select(
             pl.col("time_ns").min(), pl.col("time_ns").max().alias("end")

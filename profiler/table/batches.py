@@ -4,15 +4,27 @@ memory it takes does not grow with the run."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-__all__ = ["Codes", "Times", "batches", "choose", "counts", "is_sorted", "order_by", "stretches"]
+__all__ = [
+    "Codes",
+    "Times",
+    "batches",
+    "choose",
+    "chosen",
+    "counts",
+    "is_sorted",
+    "order_by",
+    "stretches",
+]
 
 Times = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
+_Values = TypeVar("_Values", bound=npt.NDArray[np.integer[Any]])
 
 _BATCH = 1 << 18  # rows
 
@@ -50,14 +62,24 @@ def is_sorted(values: Codes) -> bool:
     return all(bool((part[:-1] <= part[1:]).all()) for part in parts)
 
 
-def choose(values: Times, which: npt.NDArray[np.bool_], out: Times) -> None:
-    """Write the values that `which` chooses into `out`, which has room for them and no more:
-    `np.compress` makes a row number of each in between."""
+def choose(values: Codes, which: npt.NDArray[np.bool_], out: Codes) -> None:
+    """Write the values that `which` chooses into `out`, which has room for them and no more.
+
+    Polars filters a batch several times as fast as NumPy does, where few or many are chosen.
+    """
     first = 0
     for rows in batches(len(values)):
-        chosen = values[rows][which[rows]]
-        out[first : first + len(chosen)] = chosen
-        first += len(chosen)
+        some = pl.Series(values[rows]).filter(pl.Series(which[rows])).to_numpy()
+        out[first : first + len(some)] = some
+        first += len(some)
+
+
+def chosen(values: _Values, which: npt.NDArray[np.bool_], count: int) -> _Values:
+    """The values that `which` chooses, of which there are `count`."""
+    found: Any = np.empty(count, dtype=values.dtype)
+    choose(values, which, found)
+    some: _Values = found
+    return some
 
 
 def counts(codes: Codes, groups: int) -> Times:

@@ -3,6 +3,7 @@ that asks what devices did."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,15 @@ import polars as pl
 
 from profiler.table.batches import Codes, Times, batches
 
-__all__ = ["CommandTimes", "ends", "physical_codes", "positions", "rows_of_calls", "text_codes"]
+__all__ = [
+    "CommandTimes",
+    "codes_of_text",
+    "ends",
+    "physical_codes",
+    "positions",
+    "rows_of_calls",
+    "text_codes",
+]
 
 _FEW = 1 << 10  # rows
 
@@ -60,6 +69,18 @@ def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
     """Codes from 0 for a text column and what they stand for; null has the code behind the last."""
     if len(column) <= _FEW:
         return _few_text_codes(column)
+    of_rows, names = codes_of_text(column)
+    codes = np.empty(len(column), dtype=np.int32)
+    for rows in batches(len(column)):
+        codes[rows] = of_rows(rows)
+    return codes, names
+
+
+def codes_of_text(column: pl.Series) -> tuple[Callable[[slice], Codes], list[str]]:
+    """The same, a batch of rows at a time."""
+    if len(column) <= _FEW:
+        codes, texts = _few_text_codes(column)
+        return codes.__getitem__, texts
     present = column.unique().drop_nulls()
     names = present.cast(pl.String).to_list()
     order = sorted(range(len(names)), key=names.__getitem__)
@@ -67,10 +88,10 @@ def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
     null = int(found.max(initial=0)) + 1
     table = np.full(null + 1, len(names), dtype=np.int32)
     table[found[order]] = np.arange(len(names))
-    codes = np.empty(len(column), dtype=np.int32)
-    for rows in batches(len(column)):
-        codes[rows] = table[physical_codes(column, rows, null)]
-    return codes, [names[i] for i in order]
+    in_order = [names[i] for i in order]
+    if not names:  # a column without a text
+        return lambda rows: np.zeros(len(column[rows]), dtype=np.int32), in_order
+    return lambda rows: table[physical_codes(column, rows, null)], in_order
 
 
 def _few_text_codes(column: pl.Series) -> tuple[Codes, list[str]]:

@@ -16,6 +16,8 @@ from profiler.table.intervals import reaches
 
 __all__ = ["own_times"]
 
+_Tiles = tuple[Times, Times, Times]  # begins, lengths, what lies before, of the tiles of calls
+
 
 def own_times(
     commands: CommandArrays,
@@ -35,40 +37,52 @@ def own_times(
     found = np.zeros(stages * len(kept), dtype=np.int64)
     # Tiles are laid one behind the other: a single running maximum serves all of them.
     offset = np.cumsum(length) - length
-    first = _in_tiles(commands.call, commands.start, begin, length, offset)
-    order = _in_order(commands, kind, np.flatnonzero(kept[kind] & (commands.call >= 0)), first)
+    tiles_of = (begin, length, offset)
+    order, first = _in_order(commands, kind, _kept(commands, kind, kept), tiles_of)
     until = 0
     for batch in batches(len(order)):
         rows = order[batch]
         call = commands.call[rows]
-        last = _in_tiles(call, commands.end[rows], begin, length, offset)
+        last = _in_tiles(call, commands.end[rows], tiles_of)
         before, reach = reaches(last, until)
-        own = np.maximum(last - np.maximum(first[rows], before), 0)
+        own = np.maximum(last - np.maximum(first[batch], before), 0)
         code = stage[call] * np.int64(len(kept)) + kind[rows]
         found += np.bincount(code, own, len(found)).astype(np.int64)  # exact to 2^53
         until = int(reach[-1])
     return found.reshape(stages, -1)
 
 
-def _in_order(commands: CommandArrays, kind: Codes, rows: Times, first: Times) -> Times:
-    """The rows by when they began in their tiles; of those that began together by end and kind."""
-    if not is_sorted(first[rows]):
-        rows = rows[np.argsort(first[rows], kind="stable")]
-    begun = first[rows]
+def _kept(commands: CommandArrays, kind: Codes, kept: npt.NDArray[np.bool_]) -> Times:
+    """The rows of the commands of calls whose kinds are `kept`."""
+    which = np.empty(len(kind), dtype=np.bool_)
+    for rows in batches(len(kind)):
+        np.logical_and(kept[kind[rows]], commands.call[rows] >= 0, out=which[rows])
+    return np.flatnonzero(which)
+
+
+def _in_order(
+    commands: CommandArrays, kind: Codes, rows: Times, tiles: _Tiles
+) -> tuple[Times, Times]:
+    """The rows by when they began in their tiles, and when that was; of those that began together
+    by end and kind."""
+    begun = np.empty(len(rows), dtype=np.int64)
+    for batch in batches(len(rows)):
+        some = rows[batch]
+        begun[batch] = _in_tiles(commands.call[some], commands.start[some], tiles)
+    if not is_sorted(begun):
+        order = np.argsort(begun, kind="stable")
+        rows, begun = rows[order], begun[order]
     same = begun[1:] == begun[:-1]
     if same.any():
         at = np.flatnonzero(np.append(same, [False]) | np.append([False], same))
         tied = rows[at]
         keys = (kind[tied], commands.end[tied], commands.start[tied], begun[at])
         rows[at] = tied[np.lexsort(keys)]
-    return rows
+    return rows, begun
 
 
-def _in_tiles(call: Codes, time: Times, begin: Times, length: Times, offset: Times) -> Times:
-    """Times in the tiles of their calls, behind all tiles before; of no call 0."""
-    found = np.empty(len(time), dtype=np.int64)
-    for rows in batches(len(time)):
-        of = call[rows]
-        inside = np.clip(time[rows] - begin[of], 0, length[of]) + offset[of]
-        found[rows] = np.where(of >= 0, inside, 0)
+def _in_tiles(call: Codes, time: Times, tiles: _Tiles) -> Times:
+    """Times in the tiles of their calls, behind all tiles before."""
+    begin, length, offset = tiles
+    found: Times = np.clip(time - begin[call], 0, length[call]) + offset[call]
     return found

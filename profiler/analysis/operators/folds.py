@@ -37,7 +37,7 @@ class Folds(Struct, frozen=True, eq=False):
     first's begin to the last's end. The working tracks are those on which its compute commands ran,
     all of its tracks where nothing took time on these; `working_busy` is the sum over them of the
     time in which a command ran, `busiest` that of the busiest. `of_command` is the key of each
-    command.
+    command, `of_kind` that of each kind.
     """
 
     key: Codes
@@ -55,15 +55,21 @@ class Folds(Struct, frozen=True, eq=False):
     layers: list[str]
     host: list[bool]
     of_command: Codes
+    of_kind: Codes
 
 
 def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays, kinds: Kinds) -> Folds:
     """Fold `commands`, the arrays of `frame`, whose kinds are `kinds`, into the operators of single
     calls."""
-    operators, key = _operators(kinds)
+    operators, of_kind = _operators(kinds)
+    key: Codes = np.empty(len(kinds.of_command), dtype=np.int32)
+    for rows in batches(len(key)):
+        key[rows] = of_kind[kinds.of_command[rows]]
     sums = fold_by(key, len(operators), calls, frame, commands)
     submodules, layers, host = (operators[name].to_list() for name in _OPERATOR)
-    return Folds(**sums, submodules=submodules, layers=layers, host=host, of_command=key)
+    return Folds(
+        **sums, submodules=submodules, layers=layers, host=host, of_command=key, of_kind=of_kind
+    )
 
 
 def fold_by(
@@ -128,17 +134,13 @@ def _is_sorted_by(group: Codes, start: Times) -> bool:
 
 def _operators(kinds: Kinds) -> tuple[pl.DataFrame, Codes]:
     """Submodule, layer and host of each operator, in their order, and the operator of each
-    command."""
+    kind."""
     operators = kinds.table.select(_OPERATOR).unique().sort(_OPERATOR, nulls_last=True)
     numbered = operators.with_row_index("key")
     of_kind = kinds.table.select(_OPERATOR).join(
         numbered, on=_OPERATOR, how="left", nulls_equal=True, maintain_order="left"
     )
-    key = of_kind["key"].cast(pl.Int32).to_numpy()
-    found: Codes = np.empty(len(kinds.of_command), dtype=np.int32)
-    for rows in batches(len(found)):
-        found[rows] = key[kinds.of_command[rows]]
-    return operators, found
+    return operators, of_kind["key"].cast(pl.Int32).to_numpy()
 
 
 def _per_track(

@@ -21,12 +21,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.expressions import ratio
 from profiler.analysis.host_times import HostTimes
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.operators.folds import Folds
-from profiler.table.batches import batches
 from profiler.table.columns import schema
 
 __all__ = ["operator_table"]
@@ -36,17 +34,17 @@ _SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "ev
 
 def operator_table(
     folds: Folds,
-    frame: pl.DataFrame,
-    commands: CommandArrays,
+    cells: pl.DataFrame,
+    op_type: pl.Series,
     overhead_ratio: pl.DataFrame,
     own: HostTimes,
 ) -> pl.DataFrame:
     """One row a submodule, layer and host (`columns.OPERATORS`), longest total first.
 
-    `frame` holds the commands, `commands` their arrays, `own` the own times of the host's;
-    `overhead_ratio` has the columns `submodule` and `overhead_ratio`. `share` is the part of the
-    own time of all rows with the same `host`: of all device time for operators of devices, of all
-    host time for host commands; each of the two adds up to 1.
+    `cells` are those of kinds (`kind_cells`), `op_type` is that of each kind, `own` the own times
+    of the host's commands; `overhead_ratio` has the columns `submodule` and `overhead_ratio`.
+    `share` is the part of the own time of all rows with the same `host`: of all device time for
+    operators of devices, of all host time for host commands; each of the two adds up to 1.
     """
     keys = pl.DataFrame(
         {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
@@ -55,7 +53,7 @@ def operator_table(
     table = (
         _sums(folds)
         .join(keys, on="key")
-        .join(_places(folds, frame, commands), on="key")
+        .join(_places(folds, cells, op_type), on="key")
         .join(_own(folds, own), on="key")
         .join(overhead_ratio, on="submodule", how="left")
         .with_columns(self_ns=pl.col("busy") - pl.col("within_ns"))
@@ -115,26 +113,19 @@ def _sums(folds: Folds) -> pl.DataFrame:
     )
 
 
-def _places(folds: Folds, frame: pl.DataFrame, commands: CommandArrays) -> pl.DataFrame:
+def _places(folds: Folds, cells: pl.DataFrame, op_type: pl.Series) -> pl.DataFrame:
     """For each key its op types by time, its devices and its number of tracks."""
-    parts = [
-        frame[rows]
-        .select(
-            "op_type",
+    kind = cells["kind"].cast(pl.UInt32)
+    found = (
+        cells.select(
             "device",
             "track",
-            key=pl.Series(folds.of_command[rows]).cast(pl.UInt32),
-            duration=pl.Series(commands.end[rows] - commands.start[rows]),
+            key=pl.Series(folds.of_kind).gather(kind).cast(pl.UInt32),
+            op_type=op_type.gather(kind),
+            duration="total_ns",
         )
         .group_by("key", "op_type", "device", "track")
         .agg(pl.col("duration").sum())
-        for rows in [*batches(len(frame))] or [slice(0)]
-    ]
-    found = (
-        pl.concat(parts)
-        .group_by("key", "op_type", "device", "track")
-        .agg(pl.col("duration").sum())
-        .with_columns(pl.col("op_type", "device", "track").cast(pl.String))
     )
     types = (
         found.drop_nulls("op_type")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.kind_cells import kind_cells
 from profiler.analysis.operators.columns import OPERATORS, PARTITIONING
 from profiler.analysis.operators.folds import Folds, fold
 from profiler.analysis.operators.partials import fold_parts
@@ -25,7 +26,9 @@ def folds(of: Inputs) -> Folds:
 
 def _operators(of: Inputs) -> pl.DataFrame:
     overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
-    return operator_table(folds(of), of.frame, of.commands, overhead_ratio, of.host_times)
+    return operator_table(
+        folds(of), kind_cells(of), of.kinds.table["op_type"], overhead_ratio, of.host_times
+    )
 
 
 def _partials(of: Inputs) -> tuple[Partials, ...]:

@@ -24,6 +24,8 @@ def rank_table(
     collectives, `own` those that several ranks recorded, `arrived` who was last in these."""
     clocks = {one.rank: one for one in run.info.job.ranks} if run.info.job is not None else {}
     calls = dict(run.calls.group_by("rank").len().iter_rows())
+    if not {*clocks, *calls} - {NO_RANK} and _highest(run.commands["rank"]) == NO_RANK:
+        return empty(RANKS)
     work = _work(run)
     ranks = sorted({*clocks, *calls, *work["rank"].unique()} - {NO_RANK})
     if not ranks:
@@ -41,6 +43,12 @@ def rank_table(
             }
         )
     return pl.DataFrame(rows, schema=schema(RANKS))
+
+
+def _highest(ranks: pl.Series) -> int:
+    """The highest rank of commands, `NO_RANK` where none is known."""
+    found = ranks.max()
+    return found if isinstance(found, int) else NO_RANK
 
 
 def imbalance_table(run: Run) -> pl.DataFrame:

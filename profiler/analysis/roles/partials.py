@@ -17,7 +17,7 @@ from profiler.analysis.partials import Partials, partials
 from profiler.analysis.pipelines import call_groups
 from profiler.analysis.work.of_kinds import UNRATED
 from profiler.table.batches import batches
-from profiler.table.command_times import text_codes
+from profiler.table.command_times import codes_of_text
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Cells", "cells_of"]
@@ -93,13 +93,13 @@ def _summed(of: Inputs, work_of_kind: pl.Series) -> pl.DataFrame:
     device."""
     commands, frame = of.commands, of.frame
     group = call_groups(of.calls, frame, commands)
-    stage, stages = text_codes(frame["stage"])
+    stage_of, stages = codes_of_text(frame["stage"])
     steps = int(commands.step.max(initial=0)) + 2
     own = of.host_times
     work, works = work_of_kind.to_numpy().astype(np.int64), int(work_of_kind.len()) + 1
     parts, of_hosts = [pl.DataFrame(schema=_SUMMED)], [pl.DataFrame(schema=_OFFSETS)]
     for rows in batches(len(frame)):
-        code = (group[rows].astype(np.int64) * (len(stages) + 1) + stage[rows]) * steps
+        code = (group[rows].astype(np.int64) * (len(stages) + 1) + stage_of(rows)) * steps
         code = (code + commands.step[rows] + 1) * (len(commands.devices) + 1)
         code = (code + commands.device[rows]) * works + work[of.kinds.of_command[rows]]
         took = commands.end[rows] - commands.start[rows]
@@ -120,7 +120,7 @@ def _summed(of: Inputs, work_of_kind: pl.Series) -> pl.DataFrame:
 
 def _keys(of: Inputs, found: pl.DataFrame) -> pl.DataFrame:
     """The dictionary of when and where, with the `code` of each entry, in their order."""
-    _, stages = text_codes(of.frame["stage"])
+    _, stages = codes_of_text(of.frame["stage"])
     steps, devices = int(of.commands.step.max(initial=0)) + 2, of.commands.devices
     code = found["code"].unique().sort()
     rest, device = code // (len(devices) + 1), code % (len(devices) + 1)

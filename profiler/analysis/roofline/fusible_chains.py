@@ -14,6 +14,7 @@ reads it later than the window is not seen, so that is the most that can be save
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -96,7 +97,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self.chains: list[Chain] = []
-        self._made: list[_Made] = []
+        self._made: deque[_Made] = deque()  # in order
         self._passed = 0
         self._views = 0
         self._last: Chain | None = None
@@ -113,11 +114,11 @@ class _Finder:
             return
         self._passed += 1
         self._last = None
-        if self._made and self._made[0].when < self._passed - _WINDOW:
-            self._made = [m for m in self._made if m.when >= self._passed - _WINDOW]
+        while self._made and self._made[0].when < self._passed - _WINDOW:
+            self._made.popleft()
         if work is None:
             return
-        sources = self._sources(work)
+        sources = self._sources(work) if self._made else []
         chain = self._chain(work, sources)
         for read, made in sources:
             self._read(chain, read, made)
@@ -142,20 +143,21 @@ class _Finder:
         found: list[tuple[Tensor, _Made]] = []
         loosely = work.family not in _FUSIBLE
         for read in work.reads:
-            taken = [made for _, made in found]
             size = read.size
             for made in reversed(self._made):
                 if size != made.size and not made.reduced:
                     continue  # as nearly all
                 read_as = made.is_read_as(read, size, self._views, loosely=loosely)
-                if read_as and made not in taken:
+                if read_as and all(made is not other for _, other in found):
                     found.append((read, made))
                     break
         return found
 
     def _chain(self, work: Work, sources: Sequence[tuple[Tensor, _Made]]) -> Chain | None:
         """The chain that the command joins or begins, None for what cannot be fused."""
-        made = sorted((made for _, made in sources if not made.escapes), key=lambda m: -m.when)
+        made = [made for _, made in sources if not made.escapes]
+        if len(made) > 1:
+            made.sort(key=lambda m: -m.when)
         before = [m.chain for m in made if m.chain is not None and not m.chain.closed]
         if work.family == Family.MATMUL:
             after_softmax = [c for c in before if Family.SOFTMAX in c.families]
@@ -196,15 +198,15 @@ class _Finder:
                 return
 
     def _give(self, position: int, work: Work, chain: Chain | None) -> None:
-        batched = len(work.reads) > 1 and len(work.reads[1].dims) > 2
-        product = position if work.family == Family.MATMUL and batched else -1
+        product = -1
+        if work.family == Family.MATMUL and len(work.reads) > 1 and len(work.reads[1].dims) > 2:
+            product = position
         if work.writes is None and work.family == Family.REDUCTION and work.reads:
             made = _Made(work.reads[0], self._passed, self._views, chain, reduced=True)
             self._made.append(made)
-        self._made += [
-            _Made(tensor, self._passed, self._views, chain, product=product)
-            for tensor in work.writes or ()
-        ]
+        for tensor in work.writes or ():
+            made = _Made(tensor, self._passed, self._views, chain, product=product)
+            self._made.append(made)
 
 
 def _is_of_shapes(work: Work) -> bool:

@@ -10,11 +10,8 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.work.shapes import parse_shapes, whole_text
-from profiler.table.batches import Codes, batches
-from profiler.table.command_times import physical_codes
 
 __all__ = ["Rows", "executions", "find_rows"]
 
@@ -34,8 +31,9 @@ class Rows(Struct, frozen=True, eq=False):
     busy: pl.DataFrame
 
 
-def find_rows(kinds: Kinds, frame: pl.DataFrame, commands: CommandArrays) -> Rows:
-    """The rows of the commands `frame`, whose arrays are `commands`."""
+def find_rows(kinds: Kinds, of_kinds: pl.DataFrame) -> Rows:
+    """The rows of commands whose kinds are `kinds`, and `of_kinds` the cells of these
+    (`kind_cells`)."""
     worked = np.isin(kinds.table["category"], _WAITING, invert=True)
     texts = [None if text is None else whole_text(text) for text in kinds.table["shapes"]]
     table = kinds.table.select(
@@ -45,7 +43,13 @@ def find_rows(kinds: Kinds, frame: pl.DataFrame, commands: CommandArrays) -> Row
         pl.Series("shapes", texts, dtype=pl.String),
         moves=pl.col("category").cast(pl.String).is_in(_MOVES),
     )
-    cells = _cells(kinds.of_command, frame["kernel"], commands, worked)
+    key_of_cell = ("kind", "device", "kernel")
+    cells = (
+        of_kinds.filter(pl.Series(worked[of_kinds["kind"].to_numpy()]))
+        .group_by(key_of_cell)
+        .agg(pl.col("commands", "total_ns").sum())
+        .sort(key_of_cell, nulls_last=True)
+    )
     cells = cells.join(table, on="kind", maintain_order="left")
     busy = cells.group_by("device").agg(busy_ns=pl.col("total_ns").sum())
     key = ("submodule", "op_type", "shapes", "_own")
@@ -72,43 +76,6 @@ def _is_kernels_name() -> pl.Expr:
         pl.col("op_type").str.strip_suffix(_CUT)
     )
     return pl.col("shapes").is_null() & begins.fill_null(value=False)
-
-
-def _cells(
-    kind: Codes, kernel: pl.Series, commands: CommandArrays, worked: np.ndarray
-) -> pl.DataFrame:
-    """Commands and their time by kind, device and kernel, of kinds that are `worked`."""
-    highest = kernel.to_physical().max()
-    null = highest + 1 if isinstance(highest, int) else 0
-    keys = ("kind", "device", "kernel")
-    parts = []
-    for rows in [*batches(len(kernel))] or [slice(0)]:
-        part = pl.DataFrame(
-            {
-                "kind": kind[rows],
-                "device": commands.device[rows].astype(np.int32),
-                "kernel": physical_codes(kernel, rows, null).astype(np.uint32),
-                "total_ns": commands.end[rows] - commands.start[rows],
-            }
-        ).filter(pl.Series(worked[kind[rows]]))
-        sums = (pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
-        parts.append(part.group_by(keys).agg(*sums))
-    found = pl.concat(parts).group_by(keys).agg(pl.col("commands", "total_ns").sum()).sort(keys)
-    devices = pl.Series([*commands.devices, None], dtype=pl.String)
-    present = kernel.unique().drop_nulls()
-    names = pl.DataFrame(
-        {
-            "kernel": present.to_physical().cast(pl.UInt32),
-            "name": present.cast(pl.String),
-        }
-    )
-    return found.join(names, on="kernel", how="left", maintain_order="left").select(
-        "kind",
-        pl.col("device").map_batches(devices.gather, pl.String),
-        pl.col("name").alias("kernel"),
-        "commands",
-        "total_ns",
-    )
 
 
 def executions(cells: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs
+from profiler.analysis.kind_cells import kind_cells
 from profiler.analysis.roofline.tables import kind_bounds, profiles, works
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.shapes.rows import find_rows
@@ -15,7 +16,7 @@ __all__ = ["TABLES"]
 
 
 def _shapes(of: Inputs) -> pl.DataFrame:
-    rows = find_rows(of.kinds, of.frame, of.commands)
+    rows = find_rows(of.kinds, kind_cells(of))
     bandwidths = {device: one.memory_bandwidth for device, one in profiles(of).items()}
     return shape_table(rows, of.kinds, works(of), kind_bounds(of), bandwidths)
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
 from profiler.events import NO_RANK, rank_of_device
+from profiler.table.batches import chosen
 from profiler.table.command_times import CommandTimes
 from profiler.table.tiles.device_axis import DeviceAxis
 from profiler.table.tiles.launches import Flags, Launches, device_work, launches_of
 from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["Axes", "axes_of", "work_axes"]
+
+_Values = TypeVar("_Values", bound=npt.NDArray[np.integer[Any]])
 
 _LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was not recorded
 
@@ -76,9 +81,18 @@ def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str
     for number, name in enumerate(times.devices):
         rows = _rows(works if alone else works & (times.device == number))
         if rows is not None:
-            start, end, call = times.start[rows], times.end[rows], times.call[rows]
+            start, end = _of(times.start, rows), _of(times.end, rows)
+            call = _of(times.call, rows)
             axes[name] = DeviceAxis.of(start, end, call, launches, rows)
     return axes
+
+
+def _of(values: _Values, rows: Flags | slice) -> _Values:
+    """The values in some rows."""
+    if isinstance(rows, slice):
+        some: _Values = values[rows]  # type: ignore[assignment]  # a view of the same type
+        return some
+    return chosen(values, rows, int(np.count_nonzero(rows)))
 
 
 def _rows(which: Flags) -> Flags | slice | None:

@@ -103,3 +103,13 @@ def test_fewer_launches_do_not_help_two_kernels():
     (found,) = [one for one in analysis.findings if one.rule == "host_bound"]
     assert "loading" in change(found)
     assert "Launch less" not in words(found).recommendation
+
+
+@needs_corpus
+def test_the_critical_path_of_a_busy_device_lies_on_it():
+    """One stream of twenty kernels of 200 ms, 2 ms apart, and no wait of the host: the device is
+    busy for 99 % of the time, so that the path lies on it for as long."""
+    analysis = analyze(load(CORPUS / "nsys" / "healthy_judged_1pct.sqlite"))
+    parts = dict(analysis.critical_path.select("part", "path_ns").rows())
+    assert parts["compute"] == 20 * 200_000_000 == analysis.kernels["total_ns"].sum()
+    assert parts["launches"] + parts["queued"] == pytest.approx(19 * 2_000_000, rel=1e-3)

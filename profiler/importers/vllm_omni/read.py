@@ -81,12 +81,12 @@ def _between(request: Request, before: int | None, number: int) -> Iterator[Host
     if before is None and request.preprocess:
         yield HostTime("preprocess", request.preprocess)
     if before is not None and request.processed.get(before):
-        yield HostTime(f"output of stage {before}", request.processed[before])
+        yield HostTime(f"output {before}", request.processed[before])
     for (first, second), edge in sorted(request.edges.items()):
         if second == number and (length := _length(edge)):
             yield HostTime(f"transfer {first}->{second}", length, edge.size)
     if request.queued.get(number):
-        yield HostTime(f"queue of stage {number}", request.queued[number], waits=True)
+        yield HostTime(f"queue {number}", request.queued[number], waits=True)
 
 
 def _length(edge: Edge) -> int:

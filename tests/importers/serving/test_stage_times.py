@@ -270,11 +270,11 @@ def test_summary_of_vllm_omni(tmp_path, named):
         ("ar", 9_910_007_000),
         ("diffusion", 30_379_198_000),
     ]
-    queue = [("queue of stage 0", 12_500_000)] if named else []
+    queue = [("queue 0", 12_500_000)] if named else []
     assert [(row[0], row[3]) for row in between(run)] == [
         ("preprocess", 57_000_000),
         *queue,
-        ("output of stage 0", 7_000_000),
+        ("output 0", 7_000_000),
         ("transfer 0->1", 245_895_000),
     ]
     assert run.spans.filter(pl.col("kind") == "pipeline")["duration_ns"].to_list() == [

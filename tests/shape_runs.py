@@ -86,7 +86,7 @@ class _Simulation:
             tally.commands += 1
             tally.total_ns += took
             tally.kernels[kernel] += took
-            self.busy[device] += took
+            self.busy[device] += took if call >= 0 else 0
 
     def move(self, call: int, at: int) -> None:
         """Copy something, or wait."""

@@ -41,16 +41,19 @@ __all__ = ["HostTime", "RequestTimes", "StageTime", "nanoseconds", "stage_run"]
 _DEVICE = "gpu:0"  # of a kind that nobody tells
 _LARGEST_MS = 1e9
 _DENOISE = "denoise"
+_BETWEEN = "between stages"
 _ROUNDING = 0.01  # of a request by which the sum of its stages may be longer
 
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """Work of the host between stages; `size` is what it moved, -1 where not told."""
+    """Work of the host between stages; `size` is what it moved, -1 where not told. `waits`: it is
+    waiting in the queue of the stage behind it, and no work."""
 
     name: str
     duration_ns: int
     size: int = UNKNOWN
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +192,11 @@ def _place(placing: _Placing, number: int, one: RequestTimes, begin: int) -> Non
 
 
 def _add_host(placing: _Placing, work: HostTime, stage: str, pipeline: int, at: int) -> None:
+    queue, between = Track(ROOT_DEVICE, "queue", "sync"), Track(ROOT_DEVICE, _BETWEEN, "host")
     placing.host.add(
-        Track(ROOT_DEVICE, "between stages", "host"),
+        queue if work.waits else between,
         work.name,
-        work.name,
+        "queue" if work.waits else work.name,
         at,
         work.duration_ns,
         stage=stage,

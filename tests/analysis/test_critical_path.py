@@ -272,3 +272,64 @@ def test_path_is_at_most_the_time_of_the_pipeline_call_and_at_least_its_longest_
         if len(rows):
             assert rows["path_ns"].sum() <= rows["wall_ns"][0]
             assert rows["wall_ns"].unique().to_list() == [counted.length]
+
+
+@st.composite
+def _streamed(draw):
+    """A host that launches batches of kernels one after the other, what it works between them, and
+    whether it waits for the device then, which nobody records: (run, on the device in ns, whole).
+
+    What waits is mostly the device's: its batches take at least 20 times what the host adds. What
+    does not wait is the host's: a kernel takes at most three quarters of what it does between two.
+    """
+    waits = draw(st.booleans())
+    batches = draw(st.lists(st.integers(1, 4 if waits else 1), min_size=3, max_size=12))
+    host_ns = draw(st.integers(2, 40)) if waits else draw(st.integers(40, 400))
+    length = (
+        st.integers(40 * host_ns, 400 * host_ns)
+        if waits
+        else st.integers(host_ns // 8, host_ns * 3 // 4)
+    )
+    now, free, on_device = 0, 0, 0
+    hosts, kernels = [], []
+    for number, batch in enumerate(batches):
+        launched = None
+        for _ in range(batch):
+            hosts.append(host(0, now, now + 1))
+            start = max(now + 1, free)
+            free = start + draw(length)
+            kernels.append(gpu(0, start, free))
+            launched = now + 1 if launched is None else launched
+            now += 1
+        if waits or number == len(batches) - 1:
+            on_device += free - launched  # the path ends on the device
+            now = max(now, free)
+        now += host_ns
+    end = free + draw(st.sampled_from((0, host_ns if waits else 0)))  # when the host returns
+    call = make_call(0, "t", 0, end, device="cuda:0")
+    pairs = [(n, len(hosts) + n) for n in range(len(hosts))]
+    return linked(make_run([call], [*hosts, *kernels]), *pairs), on_device, end
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(_streamed())
+def test_silent_host_waits_for_a_device_that_is_never_idle(made):
+    """Without a recorded wait: a device that is always busy is on the path for all that it worked
+    through, one that waits for the host's launches for its last kernel alone."""
+    run, on_device, whole = made
+    table = critical_path_table(timeline(run))
+    parts = table.group_by("part").agg(pl.col("path_ns").sum())
+    found = dict(parts.iter_rows())
+    assert found.pop("launches") == whole - on_device
+    assert sum(found.values()) == on_device
+
+
+def test_host_that_is_recorded_at_work_does_not_wait():
+    """The device is busy for 90 of 100 ns; the host was at work of its own for all of them."""
+    work = Command(-1, "cpu:0", "host", "host", "tokenize", 10, 82)
+    commands = [host(0, 0, 10), work, host(0, 92, 95), gpu(0, 10, 90), gpu(0, 95, 100)]
+    run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 3), (2, 4))
+    assert _path(run) == [("t", "launches", "cuda:0", 1, 95), ("t", "compute", "cuda:0", 1, 5)]
+    silent = [commands[n] for n in (0, 2, 3, 4)]
+    run = linked(make_run([_call(0, "t", 0, 100)], silent, [PIPELINE]), (0, 2), (1, 3))
+    assert _path(run) == [("t", "compute", "cuda:0", 2, 85), ("t", "launches", "cuda:0", 1, 15)]

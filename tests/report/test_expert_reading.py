@@ -103,3 +103,38 @@ def test_fewer_launches_do_not_help_two_kernels():
     (found,) = [one for one in analysis.findings if one.rule == "host_bound"]
     assert "loading" in change(found)
     assert "Launch less" not in words(found).recommendation
+
+
+@needs_corpus
+def test_the_critical_path_of_a_busy_device_lies_on_it():
+    """One stream of twenty kernels of 200 ms, 2 ms apart, and no wait of the host: the device is
+    busy for 99 % of the time, so that the path lies on it for as long."""
+    analysis = analyze(load(CORPUS / "nsys" / "healthy_judged_1pct.sqlite"))
+    parts = dict(analysis.critical_path.select("part", "path_ns").rows())
+    assert parts["compute"] == 20 * 200_000_000 == analysis.kernels["total_ns"].sum()
+    assert parts["launches"] + parts["queued"] == pytest.approx(19 * 2_000_000, rel=1e-3)
+
+
+@needs_corpus
+def test_the_costliest_operator_of_a_training_is_its_collective():
+    """RCCL's kernel takes 4,158.8 of 4,441.7 ms: it leads what is costliest, marked as what it
+    is."""
+    analysis = analyze(load(CORPUS / "rocprofv3" / "908_results.json.gz"))
+    first = analysis.shapes.row(0, named=True)
+    assert first["label"] == "collective ncclDevKernel_Generic_1"
+    assert round(first["total_ns"] / 1e6, 6) == 4158.756678
+    assert first["share"] == pytest.approx(4158.756678 / 4441.741378)
+
+
+@needs_corpus
+def test_shares_of_what_ran_in_calls_are_of_these():
+    """Of 45.6 ms of work 13.7 had been launched before the recording: the costliest product is
+    4.02 ms of the 31.9 in the model, and what was launched before has no share."""
+    path = CORPUS / "torch_pairs" / "Qwen_Qwen1.5-0.5B-Chat__h100.json.gz"
+    shapes = analyze(load(path)).shapes
+    first = shapes.row(0, named=True)
+    assert first["label"] == "mm 8944×1024×2816 bf16"
+    assert first["share"] == pytest.approx(4.02 / 31.9, rel=0.01)
+    outside = shapes.filter(pl.col("submodule").is_null())
+    assert len(outside) > 5
+    assert outside["share"].null_count() == len(outside)

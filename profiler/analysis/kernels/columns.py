@@ -19,7 +19,8 @@ KERNELS: tuple[Column, ...] = (
         "share",
         _REAL,
         "ratio",
-        "total_ns / that of all work of the device, but waits",
+        "total_ns / that of all work of the device, but waits; of parts that were recorded one by "
+        "one, of those in which it ran",
         True,
         kind="share",
     ),

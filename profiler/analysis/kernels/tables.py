@@ -6,6 +6,7 @@ import polars as pl
 
 from profiler.analysis.kernels.columns import KERNELS
 from profiler.analysis.table import Table
+from profiler.analysis.timelines import are_apart
 from profiler.table.columns import schema
 
 __all__ = ["TABLES", "kernel_table"]
@@ -14,15 +15,23 @@ _NO_WORK = ("host", "sync")
 _NO_KERNELS = ("dma", "copy")  # what copies and fills is no function that ran
 
 
-def kernel_table(commands: pl.DataFrame) -> pl.DataFrame:
+def kernel_table(commands: pl.DataFrame, *, apart: bool = False) -> pl.DataFrame:
     """One row a kernel and device (`KERNELS`), of commands whose producer tells their kernel. A
-    quantile is the time of an execution; a command that never closed took none."""
+    quantile is the time of an execution; a command that never closed took none. `apart`: pipeline
+    calls are parts that were recorded one by one (`analysis.timelines`)."""
     took = pl.col("duration_ns").clip(0)
     work = commands.lazy().filter(~pl.col("category").is_in(_NO_WORK))
-    whole = work.group_by("device").agg(whole_ns=took.sum())
+    ran = work.filter(pl.col("kernel").is_not_null(), ~pl.col("category").is_in(_NO_KERNELS))
+    keys = ["device", "kernel"] if apart else ["device"]
+    if apart:
+        parts = work.group_by("device", "pipeline").agg(whole_ns=took.sum())
+        places = ran.select("device", "kernel", "pipeline").unique()
+        ran_in = places.join(parts, on=["device", "pipeline"], nulls_equal=True)
+        whole = ran_in.group_by(keys).agg(pl.col("whole_ns").sum())
+    else:
+        whole = work.group_by(keys).agg(whole_ns=took.sum())
     rows = (
-        work.filter(pl.col("kernel").is_not_null(), ~pl.col("category").is_in(_NO_KERNELS))
-        .group_by("device", "kernel")
+        ran.group_by("device", "kernel")
         .agg(
             executions=pl.len(),
             total_ns=took.sum(),
@@ -33,7 +42,7 @@ def kernel_table(commands: pl.DataFrame) -> pl.DataFrame:
             max_ns=took.max(),
             layers=pl.col("layer").n_unique(),
         )
-        .join(whole, on="device", how="left", nulls_equal=True)
+        .join(whole, on=keys, how="left", nulls_equal=True)
         .with_columns(
             pl.col("device", "kernel").cast(pl.String),
             share=pl.when(pl.col("whole_ns") > 0).then(pl.col("total_ns") / pl.col("whole_ns")),
@@ -50,7 +59,7 @@ TABLES = (
         row="one kernel on a device",
         section="kernels",
         columns=KERNELS,
-        make=lambda of: kernel_table(of.frame),
+        make=lambda of: kernel_table(of.frame, apart=are_apart(of.run.drops)),
         title="Kernels",
         about="Kernels of every operator and submodule by their full names, longest `total_ns` "
         "first, where the producer tells them: GPUs, and no nodes of ONNX Runtime. What they are "

@@ -131,7 +131,7 @@ OPERATORS: tuple[Column, ...] = (
         "share",
         _REAL,
         "ratio",
-        "self_ns / that of all with the same `host`",
+        "self_ns / that of all with the same `host`; of parts recorded one by one, of its own part",
         True,
         kind="share",
         combine=Share("self_ns", within=("host",)),

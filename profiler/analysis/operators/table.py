@@ -38,13 +38,15 @@ def operator_table(
     op_type: pl.Series,
     overhead_ratio: pl.DataFrame,
     own: HostTimes,
+    timelines: pl.DataFrame,
 ) -> pl.DataFrame:
     """One row a submodule, layer and host (`columns.OPERATORS`), longest total first.
 
     `cells` are those of kinds (`kind_cells`), `op_type` is that of each kind, `own` the own times
-    of the host's commands; `overhead_ratio` has the columns `submodule` and `overhead_ratio`.
-    `share` is the part of the own time of all rows with the same `host`: of all device time for
-    operators of devices, of all host time for host commands; each of the two adds up to 1.
+    of the host's commands; `overhead_ratio` has the columns `submodule` and `overhead_ratio`,
+    `timelines` those of `analysis.timelines`. `share` is the part of the own time of all rows with
+    the same `host` and timeline: of all device time for operators of devices, of all host time for
+    host commands; each of the two adds up to 1.
     """
     keys = pl.DataFrame(
         {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
@@ -56,6 +58,8 @@ def operator_table(
         .join(_places(folds, cells, op_type), on="key")
         .join(_own(folds, own), on="key")
         .join(overhead_ratio, on="submodule", how="left")
+        .join(timelines, on="submodule", how="left")
+        .with_columns(pl.col("timeline").fill_null(0))
         .with_columns(self_ns=pl.col("busy") - pl.col("within_ns"))
         .with_columns(
             total_ns=pl.col("busy"),
@@ -64,7 +68,7 @@ def operator_table(
             parallelism=ratio(pl.col("busy"), pl.col("wall_ns")),
             parallel_utilization=ratio(pl.col("working_busy"), pl.col("possible")),
             imbalance=ratio(pl.col("busiest"), pl.col("even")),
-            share=ratio(pl.col("self_ns"), pl.col("self_ns").sum().over("host")),
+            share=ratio(pl.col("self_ns"), pl.col("self_ns").sum().over("host", "timeline")),
             corrected_ns=(pl.col("busy") * pl.col("overhead_ratio"))
             .round()
             .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason

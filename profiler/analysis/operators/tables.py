@@ -14,6 +14,7 @@ from profiler.analysis.operators.table import operator_table
 from profiler.analysis.partials import Partials
 from profiler.analysis.roles.tables import cell_partials, work_cells
 from profiler.analysis.table import Table
+from profiler.analysis.timelines import timelines_of
 
 __all__ = ["TABLES", "folds"]
 
@@ -27,7 +28,12 @@ def folds(of: Inputs) -> Folds:
 def _operators(of: Inputs) -> pl.DataFrame:
     overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
     return operator_table(
-        folds(of), kind_cells(of), of.kinds.table["op_type"], overhead_ratio, of.host_times
+        folds(of),
+        kind_cells(of),
+        of.kinds.table["op_type"],
+        overhead_ratio,
+        of.host_times,
+        timelines_of(of.run.calls, of.run.drops),
     )
 
 
@@ -50,7 +56,8 @@ TABLES = (
         about="All of them are there, longest `total_ns` first. Commands of the host (its own "
         "work, what launched an operator, its waits for accelerators) stand apart from those of "
         "devices, as `host` says. The shares of all operators with `host` false add up to 1, and "
-        "so do those with `host` true. [operators.md](operators.md) says more.",
+        "so do those with `host` true; those of parts that were recorded one by one do so in each. "
+        "[operators.md](operators.md) says more.",
         reads=("submodules",),
         rank=("-total_ns",),
         shown=15,

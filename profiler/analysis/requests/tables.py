@@ -12,7 +12,7 @@ from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.requests.codes import RequestPart
 from profiler.analysis.requests.columns import REQUEST_PERCENTILES, REQUESTS
 from profiler.analysis.table import Table
-from profiler.drop_reasons import DropReason
+from profiler.analysis.timelines import are_apart
 from profiler.events import STAGES
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import empty, schema
@@ -67,7 +67,7 @@ def _unions(commands: pl.DataFrame, place: Codes, groups: int) -> tuple[pl.Serie
 def _requests(of: Inputs) -> pl.DataFrame:
     run, pipelines = of.run, of.pipelines
     numbers = pipelines.numbers
-    apart = any(drop.detail.code == DropReason.TIMELINES_APART for drop in run.drops)
+    apart = are_apart(run.drops)
     if len(numbers) < _FEWEST or apart:  # timelines that were laid one behind the other
         return empty(REQUESTS)
     begin, end, names = _extents(pipelines)

@@ -48,7 +48,8 @@ SHAPES: tuple[Column, ...] = (
         "share",
         _REAL,
         "ratio",
-        "total_ns / that of all its device did, but waiting",
+        "total_ns / that of all its device did in calls, but waiting; of parts that were recorded "
+        "one by one, in those of its own",
         True,
         kind="share",
     ),

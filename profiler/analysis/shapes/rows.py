@@ -16,14 +16,16 @@ from profiler.analysis.work.shapes import parse_shapes, whole_text
 __all__ = ["Rows", "executions", "find_rows"]
 
 _WAITING = ("host", "sync")
-_MOVES = ("dma", "copy", "collective")
+_MOVES = ("dma", "copy")
+_COLLECTIVE = "collective"
 _CUT = "…"  # where the name of a kernel was too long
 
 
 class Rows(Struct, frozen=True, eq=False):
     """`cells` has one line a kind, device and kernel of what devices computed: kind, row, device,
-    kernel, commands, total_ns. `names` has one line a row: row, submodule, op_type, shapes (of the
-    whole operator), kind (one of them). `busy` is the time of all work by device: device, busy_ns.
+    kernel, commands, total_ns. `names` has one line a row: row, submodule, timeline, op_type,
+    shapes (of the whole operator), kind (one of them), collective. `busy` is the time of all work
+    of calls by device and timeline (`analysis.timelines`): device, timeline, busy_ns.
     """
 
     cells: pl.DataFrame
@@ -31,9 +33,9 @@ class Rows(Struct, frozen=True, eq=False):
     busy: pl.DataFrame
 
 
-def find_rows(kinds: Kinds, of_kinds: pl.DataFrame) -> Rows:
+def find_rows(kinds: Kinds, of_kinds: pl.DataFrame, timelines: pl.DataFrame) -> Rows:
     """The rows of commands whose kinds are `kinds`, and `of_kinds` the cells of these
-    (`kind_cells`)."""
+    (`kind_cells`); `timelines` has the timeline of each submodule."""
     worked = np.isin(kinds.table["category"], _WAITING, invert=True)
     texts = [None if text is None else whole_text(text) for text in kinds.table["shapes"]]
     table = kinds.table.select(
@@ -42,7 +44,8 @@ def find_rows(kinds: Kinds, of_kinds: pl.DataFrame) -> Rows:
         pl.col("op_type").fill_null(pl.col("layer")),
         pl.Series("shapes", texts, dtype=pl.String),
         moves=pl.col("category").cast(pl.String).is_in(_MOVES),
-    )
+        collective=pl.col("category").cast(pl.String) == _COLLECTIVE,
+    ).join(timelines, on="submodule", how="left", maintain_order="left")
     key_of_cell = ("kind", "device", "kernel")
     cells = (
         of_kinds.filter(pl.Series(worked[of_kinds["kind"].to_numpy()]))
@@ -51,8 +54,9 @@ def find_rows(kinds: Kinds, of_kinds: pl.DataFrame) -> Rows:
         .sort(key_of_cell, nulls_last=True)
     )
     cells = cells.join(table, on="kind", maintain_order="left")
-    busy = cells.group_by("device").agg(busy_ns=pl.col("total_ns").sum())
-    key = ("submodule", "op_type", "shapes", "_own")
+    of_calls = cells.filter(pl.col("timeline").is_not_null())
+    busy = of_calls.group_by("device", "timeline").agg(busy_ns=pl.col("total_ns").sum())
+    key = ("submodule", "timeline", "op_type", "shapes", "collective", "_own")
     own = pl.when(_is_kernels_name()).then("kernel")
     cells = cells.filter(~pl.col("moves")).with_columns(_own=own)
     names = (

@@ -48,7 +48,7 @@ def shape_table(
         .pipe(_with, _kernels(rows.cells))
         .pipe(_with, _against(rows, roofline, bandwidths))
         .join(_named(rows.names, work), on="row")
-        .join(rows.busy, on="device", how="left", nulls_equal=True)
+        .join(rows.busy, on=["device", "timeline"], how="left")
         .with_columns(share=ratio(pl.col("total_ns"), pl.col("busy_ns")))
         .sort(
             ["total_ns", "submodule", "label", "device", "row"],
@@ -69,10 +69,12 @@ def _named(names: pl.DataFrame, work: KindWork) -> pl.DataFrame:
     shapes = [parse_shapes(text) for text in names["shapes"]]
     works = [work.works[kind] for kind in names["kind"]]
     together = list(zip(names["op_type"], shapes, works, strict=True))
+    labels = pl.Series("label", [label_of(*one) for one in together], dtype=pl.String)
+    marked = pl.format("collective {}", labels)
     return names.drop("kind").with_columns(
-        pl.Series("label", [label_of(*one) for one in together], dtype=pl.String),
-        pl.Series("family", [w.family.value if w else None for w in works], dtype=pl.String),
-        pl.Series("dtype", [dtype_of(*one[1:]) for one in together], dtype=pl.String),
+        label=pl.when("collective").then(marked).otherwise(labels),
+        family=pl.Series([w.family.value if w else None for w in works], dtype=pl.String),
+        dtype=pl.Series([dtype_of(*one[1:]) for one in together], dtype=pl.String),
     )
 
 

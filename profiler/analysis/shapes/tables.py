@@ -11,12 +11,14 @@ from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.shapes.rows import find_rows
 from profiler.analysis.shapes.shape_table import shape_table
 from profiler.analysis.table import Table
+from profiler.analysis.timelines import timelines_of
 
 __all__ = ["TABLES"]
 
 
 def _shapes(of: Inputs) -> pl.DataFrame:
-    rows = find_rows(of.kinds, kind_cells(of))
+    timelines = timelines_of(of.run.calls, of.run.drops)
+    rows = find_rows(of.kinds, kind_cells(of), timelines)
     bandwidths = {device: one.memory_bandwidth for device, one in profiles(of).items()}
     return shape_table(rows, of.kinds, works(of), kind_bounds(of), bandwidths)
 
@@ -30,8 +32,10 @@ TABLES = (
         make=_shapes,
         title="Operators by shape",
         about="Operators of the same type with inputs of the same dims and types are one row, "
-        "however many layers have them, longest `total_ns` first. Copies, dma and collectives "
-        "are left out, and count in `share`. Where nobody knows the operator of a "
+        "however many layers have them, longest `total_ns` first. Collectives are rows by name; "
+        "copies and dma are left out, and count in `share`. What ran in no call (launched before "
+        "the recording began, say) has no share and counts in none. Where nobody knows the "
+        "operator of a "
         "kernel, the row is that kernel's. What was faster than a peak of its device has no part "
         "of it: data came from a cache, or less than whole tensors was read. "
         "[roofline.md](roofline.md) has the formulas.",

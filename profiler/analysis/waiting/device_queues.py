@@ -9,7 +9,9 @@ for a device in
 - sync commands on a CPU, and host commands that are called Synchronize: for the last command that
   ended meanwhile;
 - host commands that launched a transfer and did not return before it had ended: for that;
-- host commands and waits with a flow from a command of a device: for that.
+- host commands and waits with a flow from a command of a device: for that;
+- silences in which a device worked and after which the host launched at once, or the path ends,
+  though no wait was recorded: for what ended last (`silent_waits`).
 
 The critical path, backward from its end, stays with the host until the host returned from such a
 wait, or begins on a device where a command ends with it. Then it is what the device did up to
@@ -28,6 +30,7 @@ from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, CommandArrays, queue_codes
 from profiler.analysis.waiting.run_timeline import RunTimeline
+from profiler.analysis.waiting.silent_waits import Silences, silent_waits
 from profiler.events import CATEGORIES, device_kind
 from profiler.table.batches import Codes, Times, batches, is_sorted, order_by
 from profiler.table.intervals import group_heads
@@ -53,23 +56,26 @@ class Stretch(Struct, frozen=True):
 class Queues(Struct, frozen=True, eq=False):
     """m launched commands by queue and start, int64 [m]: `row` of the command; `reach`, until when
     the queue was busy; `bound`, the place of the last host-bound one up to it; `launched`, when it
-    had been launched. Waits of the host in order of their ends, int64 [w]: `returned`, and
-    `awaited`, the place of the command waited for."""
+    had been launched; `host`, the code of the device that launched it. Waits of the host in order
+    of their ends, int64 [w]: `returned`, and `awaited`, the place of the command waited for.
+    `silences`: when nothing was recorded of hosts."""
 
     row: Times
     reach: Times
     bound: Times
     launched: Times
+    host: Codes
     returned: Times
     awaited: Times
+    silences: Silences
 
     @classmethod
     def of(cls, timeline: RunTimeline) -> Queues:
         """The queues of a run."""
         commands, launches = timeline.commands, timeline.launches
         if not len(launches):
-            return cls(*(np.zeros(0, dtype=np.int64),) * 6)
-        row, queue, launched = _in_queues(timeline)
+            return cls(*(np.zeros(0, dtype=np.int64),) * 7, Silences({}))
+        row, queue, launched, source = _in_queues(timeline)
         heads = group_heads(queue)
         reach = commands.end[row]
         for first, last in zip(heads, [*heads[1:], len(row)], strict=True):
@@ -79,8 +85,12 @@ class Queues(Struct, frozen=True, eq=False):
         host_bound[heads] = True
         bound = np.where(host_bound, np.arange(len(row)), 0)
         np.maximum.accumulate(bound, out=bound)
-        returned, awaited = _waits(timeline, row, reach, heads)
-        return cls(row, reach, bound, launched, returned, awaited)
+        host_bound[heads] = False  # nothing ran before them in their queue
+        silences = Silences.of(commands, source)
+        silent = silent_waits(commands, silences, row, source, queue, reach, host_bound)
+        returned, awaited = _waits(timeline, row, reach, heads, silent)
+        host = commands.device[source]
+        return cls(row, reach, bound, launched, host, returned, awaited, silences)
 
     def stretches(self, first: int, last: int) -> list[Stretch]:
         """When the path that ends on the host at `last` is on devices, back to `first`; in order of
@@ -98,9 +108,17 @@ class Queues(Struct, frozen=True, eq=False):
             )
 
     def _ending(self, last: int) -> int | None:
-        """The place of the command that ends at `last`; None where none does."""
-        places = np.flatnonzero(self.reach == last)
-        return int(places[0]) if len(places) else None
+        """The place of the command that ends at `last`, or that a silent host awaited until then;
+        None where there is none."""
+        if not len(self.reach):
+            return None
+        place = int(np.argmax(np.where(self.reach <= last, self.reach, -1)))
+        ended = int(self.reach[place])
+        if ended == last or (
+            ended < last and self.silences.waited(int(self.host[place]), ended, last)
+        ):
+            return place
+        return None
 
     def _add(self, found: list[Stretch], awaited: int, until: int, first: int, moment: int) -> int:
         """Add the stretch that ends with the command `awaited` or at `until`, as far as it is
@@ -126,9 +144,9 @@ class Queues(Struct, frozen=True, eq=False):
         return row, ran, taken - ran
 
 
-def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times]:
-    """Rows of launched commands by queue and start, the queue of each, and when it had been
-    launched."""
+def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times, Times]:
+    """Rows of launched commands by queue and start, the queue of each, when it had been launched,
+    and by which row."""
     commands, source, row = timeline.commands, timeline.launches.source, timeline.launches.target
     if not (row[1:] > row[:-1]).all():
         row, first = np.unique(row, return_index=True)
@@ -141,17 +159,20 @@ def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times]:
         launched[part] = np.where(returned <= begun, returned, early)
     if not is_sorted(start):
         order = np.argsort(start, kind="stable")
-        row, launched = row[order], launched[order]
+        row, launched, source = row[order], launched[order], source[order]
     queue, queues = queue_codes(timeline.run.commands["track"].gather(row))
     queue += commands.device[row] * queues
     if (queue == queue[0]).all():
-        return row, queue, launched
+        return row, queue, launched, source
     order = order_by(queue, (len(commands.devices) + 1) * queues)
-    return row[order], queue[order], launched[order]
+    return row[order], queue[order], launched[order], source[order]
 
 
-def _waits(timeline: RunTimeline, row: Times, reach: Times, heads: Times) -> tuple[Times, Times]:
-    """When the host returned from waits, in order, and the place in `row` of what it awaited."""
+def _waits(
+    timeline: RunTimeline, row: Times, reach: Times, heads: Times, silent: Times
+) -> tuple[Times, Times]:
+    """When the host returned from waits, in order, and the place in `row` of what it awaited; from
+    those that nobody recorded, for the places `silent`, when that had ended."""
     run, commands, launches = timeline.run, timeline.commands, timeline.launches
     copied = np.flatnonzero(np.isin(commands.category[launches.target], _TRANSFERS))
     to, by = launches.target[copied], launches.source[copied]
@@ -164,8 +185,10 @@ def _waits(timeline: RunTimeline, row: Times, reach: Times, heads: Times) -> tup
     others, behind = _of_synchronizations(run, commands, reach, heads)
     hosts, awaited = np.concatenate((hosts, others)), np.concatenate((awaited, behind))
     hosts, awaited = hosts[awaited >= 0], awaited[awaited >= 0]
-    order = np.argsort(commands.end[hosts], kind="stable")
-    return commands.end[hosts][order], awaited[order]
+    returned = np.concatenate((commands.end[hosts], reach[silent]))
+    awaited = np.concatenate((awaited, silent))
+    order = np.argsort(returned, kind="stable")
+    return returned[order], awaited[order]
 
 
 def _places(row: Times, wanted: Times) -> Times:

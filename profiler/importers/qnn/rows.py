@@ -3,6 +3,11 @@
 ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the message
 ended, with loading and unloading ahead of all executions. The words under `Message` differ, too:
 only those of loading are the same in both, so other rows are told by level and identifier.
+
+Backends that do not tell times have `UNKNOWN` for them, and identifiers of their own or `NULL`:
+there `EXECUTE` begins an execution, and `NODE` is one of its nodes, in whatever unit
+(microsoft/onnxruntime, core/providers/qnn/builder/qnn_profile_serializer.cc). No such file of a GPU
+or CPU was found.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ _LINE = re.compile(r"\r?\n|\r")
 _COLUMNS = 7  # newer versions of ONNX Runtime have more behind them
 _LINES = 10
 _NODE = re.compile(r"(.+?)(?:\s+|:)OpId_(\d+)\s*(?:\((cycles|us)\))?$")
+_UNIT = re.compile(r"\s*\((?:cycles|us)\)$")
 _GRAPH = re.compile(r"Graph \d+: (.+)")
 _BEFORE = re.compile(r"\((?:finalize|init|load binary|compose graphs|deinit|de-init)\)", re.I)
 _LOADING = frozenset({"INIT", "COMPOSE GRAPHS", "FINALIZE", "DE-INIT", "DEINIT"})  # messages
@@ -29,6 +35,8 @@ _NETRUN = "NETRUN"  # qnn-net-run's own times, around those of QNN
 _NAMELESS = frozenset({"null", "NULL"})
 _VERSION = re.compile(r"Backend version\s*,\s*v?(\d{1,4}(?:\.\d{1,12}){1,5})\s*$")
 _END = "QNN (execute) time"
+_EXECUTE, _NODE_MESSAGE = "EXECUTE", "NODE"  # of ONNX Runtime
+_UNTOLD = "UNKNOWN"
 _LARGEST = 1 << 50
 _LARGEST_US = 10**12  # 11 days
 
@@ -45,7 +53,8 @@ class Node:
 
 @dataclass(slots=True)
 class Execution:
-    """`times_us` and `counts` are by identifier; `end_us` is 0 where the file does not tell."""
+    """`times_us` and `counts` are by identifier; `end_us` is 0 where the file does not tell. `led`:
+    its own time comes before what it consists of, else behind."""
 
     graph: str = ""
     end_us: int = 0
@@ -53,6 +62,7 @@ class Execution:
     counts: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     ended: bool = False
+    led: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,11 @@ def read_profile(text: str) -> Profile:
     current: Execution | None = None
     loading: list[_Row] = []
     for row in _rows(text, profile):
-        node = _NODE.match(row.name) if row.level == "SUB-EVENT" else None
+        if row.message == _EXECUTE and row.level == "ROOT" and row.name in _NAMELESS:
+            current = Execution(times_us={_END: row.value}, ended=True, led=True)
+            profile.executions.append(current)
+            continue
+        node = _node(row, 0 if current is None else len(current.nodes))
         if _is_loading(row, node is not None, current is not None):
             loading += [row] * (row.unit == "US" and row.level == "ROOT")
             continue
@@ -102,7 +116,7 @@ def read_profile(text: str) -> Profile:
             current = Execution(end_us=row.time_us)
             profile.executions.append(current)
         _take(current, row, node)
-        if current.ended and not row.time_us:
+        if current.ended and not row.time_us and not current.led:
             current = None
     profile.steps = list(_outermost(loading))
     profile.executions = [one for one in profile.executions if one.times_us or one.nodes]
@@ -133,11 +147,22 @@ def _ends(current: Execution, row: _Row) -> bool:
     return current.ended and _GRAPH.match(row.name) is not None
 
 
-def _take(current: Execution, row: _Row, node: re.Match[str] | None) -> None:
+def _node(row: _Row, place: int) -> Node | None:
+    """The node that a row tells of; one without an id is known by its place."""
+    if row.level != "SUB-EVENT":
+        return None
+    named, timed = _NODE.match(row.name), row.unit == "US"
+    if named is not None:
+        return Node(named[1], int(named[2][:9]), row.value, timed)
+    if row.message == _NODE_MESSAGE and row.unit in ("US", "CYCLES"):
+        return Node(_UNIT.sub("", row.name), place, row.value, timed)
+    return None
+
+
+def _take(current: Execution, row: _Row, node: Node | None) -> None:
     graph = _GRAPH.match(row.name)
     if node is not None:
-        timed = row.unit == "US"
-        current.nodes.append(Node(node[1], int(node[2][:9]), row.value, timed))
+        current.nodes.append(node)
     elif graph is not None:
         current.graph = graph[1]
         current.times_us["Graph"] = row.value
@@ -178,7 +203,8 @@ def _row(cells: Sequence[str]) -> _Row | None:
     """A row; of an unknown unit where its value is none (`UNKNOWN`, `INF/SEC`)."""
     if len(cells) < _COLUMNS:
         return None
-    stamp, value = _number(cells[0]), _number(cells[2])
+    stamp = 0 if cells[0] == _UNTOLD else _number(cells[0])
+    value = _number(cells[2])
     unit, source, level, name = cells[3:_COLUMNS]
     known = unit in ("US", "CYCLES", "COUNT")
     if stamp is None or (known and value is None) or not name:

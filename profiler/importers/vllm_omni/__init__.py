@@ -16,7 +16,7 @@ __all__ = ["IMPORTER"]
 
 _MARK = re.compile(
     rb"""["']type["']:\s*["'](?:stage_request_stats|Request_stage_stats|orchestrator_request_e2e)["']"""
-    rb"|\[StageRequestStats \[request_id=|\[OmniTiming\] req="
+    rb"|\[StageRequestStats \[request_id=|\[OmniTiming\] req=|={12} Omni Metrics Summary ={12}"
 )
 _JSON_ARRAY = re.compile(rb"\s*\[\s*[\[{\]]")
 

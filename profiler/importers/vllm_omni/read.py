@@ -76,12 +76,17 @@ def _stages(request: Request, names: Mapping[int, str]) -> Iterator[StageTime]:
 
 
 def _between(request: Request, before: int | None, number: int) -> Iterator[HostTime]:
-    """What the host did ahead of a stage: the preparation of the request, or a transfer."""
+    """What is ahead of a stage: the preparation of the request, or what the host did with the
+    output of the stage before, and a transfer; its queue."""
     if before is None and request.preprocess:
         yield HostTime("preprocess", request.preprocess)
+    if before is not None and request.processed.get(before):
+        yield HostTime(f"output {before}", request.processed[before])
     for (first, second), edge in sorted(request.edges.items()):
         if second == number and (length := _length(edge)):
             yield HostTime(f"transfer {first}->{second}", length, edge.size)
+    if request.queued.get(number):
+        yield HostTime(f"queue {number}", request.queued[number], waits=True)
 
 
 def _length(edge: Edge) -> int:

@@ -6,6 +6,7 @@ By the source of vllm-project/vllm-omni (entrypoints/log_utils.py, metrics/stats
     [StageRequestStats [request_id=a]]
     | stage_gen_time_ms | 30.000 | 20.000 |
     [OmniTiming] req=a total=32.99s preprocess=2.80s … stages=[0:ar=16.23s,1:diffusion=13.96s] …
+    ============ Omni Metrics Summary ============  (`summary`)
 
 A log may have all of them of a request: of a stage's times the finest is taken.
 """
@@ -13,10 +14,12 @@ A log may have all of them of a request: of a stage's times the finest is taken.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from profiler.importers.stage_times import nanoseconds
+from profiler.importers.vllm_omni.summary import Section, blocks_of
 
 __all__ = ["Edge", "Request", "Requests"]
 
@@ -47,6 +50,7 @@ _SHORT = re.compile(r"^(.{1,80})[=:]([\d.]{1,20})s$")
 _HOP = re.compile(r"(\d{1,4})->(\d{1,4})(?:=([\d.]{1,20})ms)?")
 _MOVED = ("tx_time_ms", "rx_decode_time_ms", "in_flight_time_ms")
 _SECONDS = 1e3
+_GRAIN_NS = 10_000_000  # of what `[OmniTiming]` rounds
 
 
 @dataclass(slots=True)
@@ -59,10 +63,13 @@ class Edge:
 
 @dataclass(slots=True)
 class Request:
-    """`stages` are ns by number, `rounded` those that are known to 10 ms alone."""
+    """`stages` are ns by number, `rounded` those that are known to 10 ms alone, `queued` how long
+    each waited before, `processed` what its output took behind it."""
 
     stages: dict[int, int] = field(default_factory=dict)
     rounded: dict[int, int] = field(default_factory=dict)
+    queued: dict[int, int] = field(default_factory=dict)
+    processed: dict[int, int] = field(default_factory=dict)
     edges: dict[tuple[int, int], Edge] = field(default_factory=dict)
     total: int = 0
     total_rounded: int = 0
@@ -94,6 +101,7 @@ class Requests:
         self._records(text)
         self._tables(text)
         self._lines(text)
+        self._summaries(text)
 
     def _of(self, identity: str) -> Request:
         return self.by_id.setdefault(identity, Request())
@@ -193,6 +201,39 @@ class Requests:
                 edge = request.edge(first, second)
                 edge.parts_ns.setdefault("total", time_text)
 
+    def _summaries(self, text: str) -> None:
+        """Blocks of a summary, each of one or more requests."""
+        named = [(line.start(), line[1], _time(line[2], _SECONDS)) for line in _LINE.finditer(text)]
+        for number, block in enumerate(blocks_of(text)):
+            total, identity = _time(block.total), block.identity
+            before = bisect_left(named, block.at, key=lambda one: one[0]) - 1
+            if not identity and before >= 0 and _agree(named[before][2], total):
+                identity = named[before][1]
+            request = self._of(identity or f"summary {number}")
+            request.total = total or request.total
+            request.preprocess = _time(block.preprocess) or request.preprocess
+            for section in block.sections:
+                self._section(request, section)
+
+    def _section(self, request: Request, section: Section) -> None:
+        """What a summary tells of a stage, or of the way to the next."""
+        told = section.told
+        if section.following >= 0:
+            length = _time(told.get("Handoff total time (ms)"))
+            if length is not None:
+                edge = request.edge(section.stage, section.following)
+                edge.parts_ns["total"] = length
+            return
+        ran = _time(told.get("Execution time (ms)") or told.get("Stage generation time (ms)"))
+        if ran is None:
+            self.unread += 1
+            return
+        request.stages.setdefault(section.stage, ran)
+        request.queued[section.stage] = _time(told.get("Queue wait time (ms)")) or 0
+        request.processed[section.stage] = _time(told.get("Output processor time (ms)")) or 0
+        if told.get("Stage name"):
+            self.names.setdefault(section.stage, told["Stage name"].strip())
+
     @staticmethod
     def _hops(lists: Mapping[str, str]) -> Iterator[tuple[int, int, int]]:
         """What lies between two stages: the hand-off, which has the transfer in it, else that."""
@@ -213,6 +254,11 @@ class Requests:
         if found[2].strip("_") and not found[2].strip("_").isdigit():
             self.names.setdefault(number, found[2].strip())
         return number
+
+
+def _agree(rounded: int | None, exact: int | None) -> bool:
+    """Whether a time that was rounded to 10 ms is the other."""
+    return rounded is not None and exact is not None and abs(rounded - exact) <= _GRAIN_NS
 
 
 def _entries(body: str) -> dict[str, str]:

@@ -18,7 +18,9 @@ from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.shapes.columns import SHAPES
+from profiler.analysis.shapes.costliest import costliest_shapes
 from profiler.analysis.submodules.columns import SUBMODULES
+from profiler.analysis.timelines import timelines_of
 from profiler.analysis.work.registry import Family
 from profiler.messages import joined, said
 from profiler.report.charts.step_bars import step_bars
@@ -203,7 +205,8 @@ def _submodules(of: ReportInput) -> TableView | None:
 def _shapes(of: ReportInput) -> TableView | None:
     """The costliest shapes, or what ran where no shapes are known. The costliest matrix product
     is among them: below the others, where it is none of them."""
-    rows = of.analysis.shapes.with_columns(of_peak=_OF_PEAK)
+    timelines = timelines_of(of.analysis.calls, of.analysis.drops)
+    rows = costliest_shapes(of.analysis.shapes, timelines).with_columns(of_peak=_OF_PEAK)
     shown = min(of.most(_COSTLIEST), len(rows))
     known = rows["shapes"].null_count() < len(rows)
     products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)

@@ -8,6 +8,8 @@ import polars as pl
 
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.shapes.columns import SHAPES
+from profiler.analysis.shapes.costliest import costliest_shapes
+from profiler.analysis.timelines import timelines_of
 from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
 from profiler.report.units import duration, percent
@@ -44,9 +46,10 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     rows = of.analysis.shapes
     if rows["shapes"].null_count() == len(rows):
         return
+    timelines = timelines_of(of.analysis.calls, of.analysis.drops)
     yield Part(
         said("Shapes, by total time"),
-        lead=_costliest(rows),
+        lead=_costliest(costliest_shapes(rows, timelines)),
         table=table(
             "shapes",
             "operators by shape",

@@ -301,3 +301,27 @@ def test_profiles_of_several_models_are_refused_together(tmp_path):
     with pytest.raises(InputError, match="are of several models"):
         import_trace(paths, tmp_path / "traces")
     assert recognised(paths[:1]).name == "qnn"
+
+
+def test_rows_of_a_backend_that_tells_no_times(tmp_path):
+    """As ONNX Runtime's source writes events without extended data: no time, no name of an
+    execution, which comes before its nodes; microseconds of nodes are their own times."""
+    head = "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level"
+    lines = [f"{head},Event Identifier", "UNKNOWN,FINALIZE,9000,US,BACKEND,ROOT,NULL"]
+    for whole, convolution, activation in ((3100, 600, 1000), (2100, 500, 900)):
+        lines += [
+            f"UNKNOWN,EXECUTE,{whole},US,BACKEND,ROOT,NULL",
+            f"UNKNOWN,NODE,{convolution},US,BACKEND,SUB-EVENT,conv1",
+            f"UNKNOWN,NODE,{activation},US,BACKEND,SUB-EVENT,relu1 (us)",
+        ]
+    run = imported(tmp_path, *lines)
+    assert run.calls["duration_ns"].to_list() == [3_100_000, 2_100_000]
+    ran = run.commands.filter(pl.col("device").cast(pl.String) == "qnn:0")
+    names = pl.col("layer").cast(pl.String)
+    assert ran.select("call", names, "duration_ns").rows() == [
+        (0, "conv1", 600_000),
+        (0, "relu1", 1_000_000),
+        (1, "conv1", 500_000),
+        (1, "relu1", 900_000),
+    ]
+    assert DropKind.DROPPED_EVENTS not in {drop.kind for drop in run.drops}

@@ -218,6 +218,99 @@ def test_the_finest_times_of_a_request_are_taken(tmp_path):
         assert analyze(run).stages["duration_ns"].to_list() == [32_990_000_000]
 
 
+def _line(label, value):
+    return f"INFO 06-01 10:00:00 [stats.py:412] {label:<42}{value:>16}"
+
+
+def _stage(number, name, *told):
+    head = f"------------ Stage {number} Breakdown ------------"
+    lines = [_line(f"{label} (ms):", f"{ms:,.3f}") for label, ms in told]
+    return [f"INFO 06-01 10:00:00 [stats.py:412] {head}", *lines, _line("Stage name:", name)]
+
+
+def summary(requests, named):
+    """A block of these requests (id, whole, stages of name, queue, execution, output, hand-off) as
+    today's source prints it, or, not `named`, as that of spring 2026 did."""
+    lines = ["INFO ============ Omni Metrics Summary ============"]
+    lines += [_line("Successful requests:", len(requests))]
+    lines += [_line("Total E2E time (ms):", f"{sum(whole for _, whole, _ in requests):,.3f}")]
+    lines += [_line("Input preprocess time (ms):", "57.000"), ""]
+    lines += ["------------ Overall Time Breakdown ------------"]
+    lines += [_line("Stage 0 execution time (ms):", "1.000")]
+    for identity, _, stages in requests:
+        if named:
+            lines += [f"INFO ------------ Request {identity} Breakdown ------------"]
+            lines += [_line("Input preprocess time (ms):", "57.000")]
+        for number, (name, queued, ran, output, handoff) in enumerate(stages):
+            told = [("Output processor time", output)]
+            told = [
+                *((("Queue wait time", queued), ("Execution time", ran)) if named else ()),
+                *(() if named else (("Stage generation time", ran),)),
+                *told,
+            ]
+            lines += _stage(number, name, *told)
+            if handoff:
+                head = f"Stage {number} -> Stage {number + 1} Handoff"
+                lines += [f"------------ {head} ------------"]
+                lines += [_line("Handoff total time (ms):", f"{handoff:,.3f}")]
+    return "\n".join((*lines, ""))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_summary_of_vllm_omni(tmp_path, named):
+    """The block that is logged behind each request: stages by name with what they executed, what
+    is before them; the line before an older block, which names no request, is its own."""
+    stages = [("ar", 12.5, 9910.007, 7.0, 245.895), ("diffusion", 0.0, 30379.198, 10.0, 0)]
+    timing = TIMING.replace("32.99s", "41.36s")
+    run = imported(
+        tmp_path, "omni.log", timing + summary([("chatcmpl-a", 41356.133, stages)], named)
+    )
+    names = pl.col("submodule").cast(pl.String)
+    assert run.calls.select(names, "duration_ns").rows() == [
+        ("ar", 9_910_007_000),
+        ("diffusion", 30_379_198_000),
+    ]
+    queue = [("queue 0", 12_500_000)] if named else []
+    assert [(row[0], row[3]) for row in between(run)] == [
+        ("preprocess", 57_000_000),
+        *queue,
+        ("output 0", 7_000_000),
+        ("transfer 0->1", 245_895_000),
+    ]
+    assert run.spans.filter(pl.col("kind") == "pipeline")["duration_ns"].to_list() == [
+        41_356_133_000
+    ]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_summary_of_several_requests(tmp_path, named):
+    """A block of a batch: each request is one, with its own queue where that is told."""
+    requests = [
+        (
+            f"r{number}",
+            100.0,
+            [("ar", 3.0 * number, 40.0 + number, 1.0, 2.0), ("vae", 0.0, 20.0, 1.0, 0)],
+        )
+        for number in range(3)
+    ]
+    run = imported(tmp_path, "omni.log", summary(requests, named))
+    assert calls(run) == [
+        (name, "run", -1, ms)
+        for number in range(3)
+        for name, ms in (("ar", 40 + number), ("vae", 20))
+    ]
+    queued = analyze(run).requests.sort("pipeline")["queue_ns"].fill_null(0).to_list()
+    assert queued == ([0, 3_000_000, 6_000_000] if named else [0, 0, 0])
+
+
+def test_summary_without_times_is_a_sentence(tmp_path):
+    """A block that is cut before its first stage."""
+    path = tmp_path / "omni.log"
+    path.write_text("============ Omni Metrics Summary ============\nTotal E2E time (ms):  5.000\n")
+    with pytest.raises(InputError, match="no time of a stage"):
+        import_trace(path, tmp_path / "runs")
+
+
 def test_transfers_in_records_of_vllm_omni(tmp_path):
     """Sender and receiver write a record each; an id that has no stage is a drop."""
     hop = {"request_id": "req-0", "from_stage": 0, "to_stage": 1}

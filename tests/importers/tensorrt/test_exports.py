@@ -18,6 +18,7 @@ from profiler.importers.tensorrt.files import Kind, kind_of, read_export
 from profiler.importers.tensorrt.layers import layers_of
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
+from tests.report.rendered import report_of
 
 FOLDER = CORPUS / "tensorrt"
 RTX = ("RTX-3090_fp16", "RTX-3090_fp32")
@@ -372,3 +373,23 @@ def test_times_of_another_century(tmp_path):
     assert len(read_export(path).rows) == 1
     run = load(import_trace([tmp_path], tmp_path / "traces"))
     assert sum(drop.count for drop in run.drops if drop.kind is DropKind.DROPPED_EVENTS) == 2
+
+
+@needs_corpus
+def test_shares_of_layers_are_of_the_layers():
+    """Averages of layers beside 747 whole inferences: each layer, shape and kernel has its share of
+    the layers' 4.27 ms, as trtexec's own percentages say; the first lines name shapes alone."""
+    folder = FOLDER / "RTX-3090_fp16"
+    entries = json.loads((folder / "resnet.onnx.engine.profile.json").read_text())[1:]
+    analysis = analyze(load(folder))
+    layers = analysis.operators.filter(pl.col("submodule") == "resnet.onnx.layers", ~pl.col("host"))
+    found = dict(layers.select("layer", "share").rows())
+    for entry in sorted(entries, key=lambda entry: -entry["averageMs"])[:10]:
+        assert found[entry["name"]] == pytest.approx(entry["percentage"] / 100, rel=0.01)
+    assert layers["share"].sum() == pytest.approx(1)
+    assert analysis.kernels["share"].sum() == pytest.approx(
+        analysis.kernels["total_ns"].sum() / layers["total_ns"].sum()
+    )
+    shapes = report_of(analysis).opening.shapes
+    assert shapes.frame["label"][0].startswith("conv 32×256×14×14")
+    assert "Inference" not in shapes.frame["label"].to_list()

@@ -197,6 +197,9 @@ def test_a_loop_of_ones_own(tmp_path):
         ("vae", "decode", -1),
     ]
     assert recorded.drops == ()
+    (made,) = recorded.info.generations
+    assert (made.scheduler.name, made.steps, made.pipelines) == ("Sampler", 4, ())
+    assert (made.batch, made.width, made.denoiser_passes) == (None, None, None)  # nobody tells
 
 
 def test_what_is_too_small_is_stated_in_coverage(tmp_path):

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from profiler.capture.arrays import first_dimension
 from profiler.capture.invocations import Invocation
 from profiler.capture.pipelines.generation import scheduled_by
@@ -79,11 +81,9 @@ class ScriptLoops:
             within = [c for c in denoised if loop.begin_ns < c.start_ns < loop.ends_ns[-1]]
             if self._meets_another(loop):
                 within = []
-            yield Generation(
-                scheduler=loop.made.scheduler,
+            yield structs.replace(
+                loop.made,
                 steps=len(loop.ends_ns),
-                scheduled_steps=loop.made.scheduled_steps,
-                batch=loop.made.batch,
                 denoiser_passes=_passes(within, len(loop.ends_ns) * (loop.made.batch or 0)),
                 **size,
             )

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.notices import notice
-from profiler.capture.scopes import scope
 from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:
@@ -74,6 +73,8 @@ class ScriptRuntimes:
         self.forget()
 
     def _first_use(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        from profiler.capture.scopes import scope  # too heavy for a process without runtimes
+
         @functools.wraps(original)
         def use(runtime: Any, *args: Any, **kwargs: Any) -> Any:
             around = scope()

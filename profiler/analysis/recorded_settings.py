@@ -38,7 +38,7 @@ _NUMBERS = (
     ("true CFG", "true_cfg_scale"),
     ("frames", "frames"),
     ("batch", "batch"),
-    ("denoiser passes a step", "denoiser_passes"),
+    ("passes a step", "denoiser_passes"),
 )
 
 

@@ -38,6 +38,7 @@ _NUMBERS = (
     ("true CFG", "true_cfg_scale"),
     ("frames", "frames"),
     ("batch", "batch"),
+    ("passes a step", "denoiser_passes"),
 )
 
 

@@ -17,6 +17,7 @@ from profiler.capture.coverage import CoverageTally
 from profiler.capture.invocations import HostCommands, HostWork, Invocation
 from profiler.capture.notices import notice
 from profiler.capture.own_work import OwnWork
+from profiler.capture.pipelines.script_loops import ScriptLoops
 from profiler.capture.scopes import scope
 from profiler.capture.size_limit import SizeLimit
 from profiler.capture.timeline import PipelineCall, nothing, number_of
@@ -59,6 +60,7 @@ class Recorder:
         self.on_converted: Callable[[], None] | None = None
         self.opening_ns = 0  # that profiled sessions of bare ones took to open
         self.coverage = CoverageTally()
+        self.loops = ScriptLoops()  # outside every pipeline call
         self.invocations: list[Invocation] = []
         self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them
         self.host_commands: deque[HostCommands] = deque()  # of devices, of the host's operators

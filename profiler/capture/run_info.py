@@ -163,7 +163,10 @@ def run_info(
             {name: known for facts in pipelines for name, known in facts.settings.items()},
             recorder.pipelines,
         ),
-        generations=generations(recorder.pipelines),
+        generations=(
+            *generations(recorder.pipelines),
+            *recorder.loops.generations(recorder.finished()),
+        ),
         cached_calls=cached_calls(recorder.finished()),
         clocks=Clocks(
             clock=ClockName.REALTIME, monotonic_offset_ns=recorder.clock.monotonic_offset_ns

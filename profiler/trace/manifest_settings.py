@@ -132,6 +132,10 @@ class Generation(Fields, frozen=True, kw_only=True):
 
     `steps` are those that the scheduler took, `scheduled_steps` what it was set to. `width` and
     `height` are in pixels, `frames` a video's, `batch` images or videos of the result.
+
+    Of a script's own loop `pipelines` is empty, `batch` counts the latents that the scheduler
+    steps, and `denoiser_passes` says how often each of them goes through the denoiser in a step:
+    twice with classifier-free guidance, whose scale no object tells.
     """
 
     pipelines: tuple[_Number, ...] = ()
@@ -144,3 +148,4 @@ class Generation(Fields, frozen=True, kw_only=True):
     height: _Count | None = None
     frames: _Count | None = None
     batch: _Count | None = None
+    denoiser_passes: _Count | None = None

@@ -275,6 +275,8 @@ class CallHook:
         if opened.skipped is not None and not failed:
             invocation.skipped = recorder.attempt(self._entry.submodule, opened.skipped)
         recorder.end_call(invocation, failed=failed)
+        if invocation.pipeline is None and invocation.recorded and not failed:
+            recorder.loops.returned(invocation, output)
         if opened.source is not None:
             opened.source.after(invocation)
         if not failed:

@@ -12,7 +12,7 @@ from profiler.interruptions import let_pass
 from profiler.trace.manifest_fields import LARGEST, Setting, setting
 from profiler.trace.manifest_settings import Generation, Parameters, Scheduler
 
-__all__ = ["generation"]
+__all__ = ["generation", "scheduled_by"]
 
 _RESULTS = ("images", "frames", "videos")
 _COLOURS = (1, 3, 4)  # channels of an image where they are last
@@ -33,6 +33,16 @@ def generation(pipeline: Any, scheduler: Any, call: PipelineCall, result: Any) -
         height=made.get("height", _count(given.get("height"))),
         frames=made.get("frames", _count(given.get("num_frames"))),
         batch=made.get("batch"),
+    )
+
+
+def scheduled_by(scheduler: Any, batch: int | None) -> Generation:
+    """What a loop that `scheduler` steps by itself, outside every pipeline call, is known to make:
+    so many latents."""
+    return Generation(
+        scheduler=_scheduler(scheduler),
+        scheduled_steps=_count(getattr(scheduler, "num_inference_steps", None)),
+        batch=batch,
     )
 
 

@@ -59,6 +59,7 @@ class HostWorkHook:
             end = attempt(self._path, self._end, work)
         if end is not None:
             attempt(self._path, self._returned, work, result, end)
+            attempt(self._path, self._loops, work, (args, kwargs), end)
         return result
 
     def _begin(self) -> _OpenHostWork | None:
@@ -104,6 +105,16 @@ class HostWorkHook:
             work.labels.stages.schedule_set()
         elif work.name.endswith(PREPARE_LATENTS):  # also of a pipeline that this one holds
             work.labels.latents_batch = first_batch(result)
+
+    def _loops(self, work: _OpenHostWork, arguments: tuple[Any, Any], end: int) -> None:
+        """Let the run know of a scheduler that a script uses by itself."""
+        scheduler, recorder = self._scheduler(), self._hooks.recorder
+        if scheduler is None or work.before.pipeline is not None or not recorder.recording:
+            return
+        if self._steps:
+            recorder.loops.stepped(scheduler, work.step, arguments, end)
+        else:
+            recorder.loops.new_schedule(scheduler)
 
 
 class EncodingHook:

@@ -197,6 +197,9 @@ def test_a_loop_of_ones_own(tmp_path):
         ("vae", "decode", -1),
     ]
     assert recorded.drops == ()
+    (made,) = recorded.info.generations
+    assert (made.scheduler.name, made.steps, made.pipelines) == ("Sampler", 4, ())
+    assert (made.batch, made.width, made.denoiser_passes) == (None, None, None)  # nobody tells
 
 
 def test_what_is_too_small_is_stated_in_coverage(tmp_path):
@@ -224,18 +227,22 @@ def test_what_is_too_small_is_stated_in_coverage(tmp_path):
 
 def test_graphs_of_a_scripts_own(tmp_path):
     """What torch.export, torch.fx and torch.jit have made of a model is a submodule as the model
-    was; what torch.compile makes for itself is none."""
+    was, compiled or not; what torch.compile makes for itself is none."""
     script = """
         x = torch.ones(1, 4)
         exported = torch.export.export(Net().eval(), (x,)).module()
         traced, scripted = torch.fx.symbolic_trace(Net()), torch.jit.script(Net())
         compiled = torch.compile(Net(), backend="aot_eager")
+        graph = torch.export.export(Net().eval(), (x,)).module()
+        wrapped = torch.compile(graph, backend="aot_eager")
+        placed = torch.fx.symbolic_trace(Net())
+        placed.compile(backend="aot_eager")
         for _ in range(2):
-            for called in (exported, traced, scripted, compiled):
+            for called in (exported, traced, scripted, compiled, wrapped, placed):
                 called(x)
     """
     _, recorded = run(tmp_path, script, "--ops", "none")
-    names = ["exported", "traced", "scripted", "compiled"]
+    names = ["exported", "traced", "scripted", "compiled", "wrapped", "placed"]
     assert recorded.calls["submodule"].to_list() == names * 2
     assert set(recorded.info.submodules) == set(names)
 

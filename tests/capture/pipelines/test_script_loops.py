@@ -1,0 +1,123 @@
+"""What loops of a script's own made: scheduler, steps, sizes, and how often the denoiser ran."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import profiler
+from profiler.trace.manifest_settings import Generation, Scheduler
+
+torch = pytest.importorskip("torch", reason="needs the torch extra")
+diffusers = pytest.importorskip("diffusers", reason="needs the torch extra")
+
+pytestmark = pytest.mark.torch
+
+
+class Denoiser(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, hidden_states, timestep):
+        return self.b(self.a(hidden_states))
+
+
+class Vae(torch.nn.Module):
+    """Decodes latents [batch, 4, height, width], also of videos, to pixels twice as large."""
+
+    def __init__(self):
+        super().__init__()
+        self.decoder = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+
+    def decode(self, latents):
+        sizes = (*latents.shape[2:-2], 2 * latents.shape[-2], 2 * latents.shape[-1])
+        self.decoder(latents.new_zeros(1, 4))
+        return SimpleNamespace(sample=latents.new_zeros(latents.shape[0], 3, *sizes))
+
+
+def denoised(scheduler, transformer, latents, steps, predict):
+    """Latents that a loop of `steps` has made."""
+    scheduler.set_timesteps(steps)
+    for t in scheduler.timesteps:
+        latents = scheduler.step(predict(transformer, latents, t), t, latents)[0]
+    return latents
+
+
+def plain(transformer, latents, t):
+    return transformer(latents, t)
+
+
+def batched(transformer, latents, t):
+    uncond, cond = transformer(torch.cat([latents, latents]), t).chunk(2)
+    return uncond + 3 * (cond - uncond)
+
+
+def twice(transformer, latents, t):
+    uncond, cond = transformer(latents, t), transformer(hidden_states=latents, timestep=t)
+    return uncond + 3 * (cond - uncond)
+
+
+@pytest.mark.parametrize(
+    ("shape", "predict", "expected"),
+    [
+        ((1, 4, 8, 4), plain, (1, 8, 16, None, 1)),
+        ((2, 4, 8, 4), batched, (2, 8, 16, None, 2)),
+        ((2, 4, 8, 4), twice, (2, 8, 16, None, 2)),
+        ((1, 4, 5, 8, 4), batched, (1, 8, 16, 5, 2)),
+    ],
+)
+def test_a_loop_beside_a_scheduler(tmp_path, shape, predict, expected):
+    """Class and changed configuration of the scheduler, steps, batch of the latents, pixels of what
+    was decoded, and two passes a step with guidance, in one batch or in two calls."""
+    scheduler = diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0)
+    parts = {"transformer": Denoiser(), "vae": Vae(), "scheduler": scheduler}
+    with profiler.profile(parts, out=tmp_path, ops="none") as run, torch.no_grad():
+        latents = denoised(scheduler, parts["transformer"], torch.ones(shape), 3, predict)
+        parts["vae"].decode(latents)
+    info = profiler.load(run.path).info
+    assert info.drops == ()
+    batch, width, height, frames, passes = expected
+    assert info.generations == (
+        Generation(
+            scheduler=Scheduler(name="FlowMatchEulerDiscreteScheduler", config={"shift": 3.0}),
+            steps=3,
+            scheduled_steps=3,
+            batch=batch,
+            width=width,
+            height=height,
+            frames=frames,
+            denoiser_passes=passes,
+        ),
+    )
+
+
+def test_loops_one_after_another(tmp_path):
+    """A loop begins with each new schedule; those that made the same are one; latents that nobody
+    decodes have no pixels."""
+    scheduler = diffusers.DDIMScheduler()
+    parts = {"unet": Denoiser(), "scheduler": scheduler}
+    with profiler.profile(parts, out=tmp_path, ops="none") as run, torch.no_grad():
+        for steps in (2, 3, 2):
+            denoised(scheduler, parts["unet"], torch.ones(1, 4, 4, 4), steps, plain)
+    made = profiler.load(run.path).info.generations
+    assert [(one.steps, one.batch, one.width, one.denoiser_passes) for one in made] == [
+        (2, 1, None, 1),
+        (3, 1, None, 1),
+    ]
+
+
+def test_loops_that_alternate(tmp_path):
+    """Whose call is whose is not known where two schedulers step in turn: no passes are told."""
+    first, second = diffusers.DDIMScheduler(), diffusers.DDIMScheduler()
+    parts = {"unet": Denoiser(), "one": first, "two": second}
+    with profiler.profile(parts, out=tmp_path, ops="none") as run, torch.no_grad():
+        for scheduler in (first, second):
+            scheduler.set_timesteps(2)
+        latents = torch.ones(1, 4, 4, 4)
+        for t in first.timesteps:
+            for scheduler in (first, second):
+                latents = scheduler.step(parts["unet"](latents, t), t, latents).prev_sample
+    made = profiler.load(run.path).info.generations
+    assert [(one.steps, one.denoiser_passes) for one in made] == [(2, None)]

@@ -23,6 +23,7 @@ from profiler.table.run import Run
 
 __all__ = ["bundles_of", "open_database"]
 
+_RUNS = re.compile(r"\bruns\b", re.IGNORECASE)
 _METRICS = re.compile(r"\bmetrics\b", re.IGNORECASE)
 _COUNTED_METRICS = """
 SELECT metric_rows.* EXCLUDE (batch)
@@ -37,18 +38,20 @@ def open_database(
     runs: Mapping[str, Run] | None = None,
     timeout_s: float | None = None,
 ) -> Database:
-    """A database of the runs that meet the conditions, of their metrics where `sql` names that
-    table, and of the tables of `runs`. Raises InputError for a condition that is none,
+    """A database of the runs that meet the conditions and of their metrics, where `sql` names these
+    tables, and of the tables of `runs`. Raises InputError for a condition that is none,
     MissingPackageError without DuckDB.
 
     Metrics are read while a query runs, of their columns those alone that it needs: there may be
     more of them than memory holds.
     """
-    tables: dict[str, Any] = {"runs": data.runs(where)}
+    tables: dict[str, Any] = {}
     views = {}
     if _METRICS.search(sql):
         tables["counted_runs"], tables["metric_rows"] = data.metric_rows(where)
         views["metrics"] = _COUNTED_METRICS
+    if _RUNS.search(sql) or not views:
+        tables["runs"] = data.runs(where)
     return Database(dict(runs or {}), timeout_s, tables, views)
 
 

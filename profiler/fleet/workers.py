@@ -98,13 +98,16 @@ def _of_cluster(
     done = distributed.as_completed(first, loop=client.loop)
     for future in done:
         batch = batches.pop(future.key)
-        if future.status == "finished":
+        error = (
+            future.exception()
+        )  # waits where a worker died with the results: they are made again
+        if error is None:
             yield from zip(batch, future.result(), strict=True)
         elif len(batch) > 1:  # one of them is lost, the others are not
             for number in batch:
                 done.add(submit(range(number, number + 1)))
         else:
-            yield batch.start, Lost(_why(future.exception()))
+            yield batch.start, Lost(_why(error))
         future.release()
         following = next(rest, None)
         if following is not None:

@@ -1,16 +1,17 @@
 """Data sets of runs: adding bundles, comparing, and where it bends.
 
-    python benchmarks/fleet.py add BUNDLE [--copies 20]
-    python benchmarks/fleet.py workers BUNDLE [--copies 40] [--rounds 3]
+    python benchmarks/fleet.py add [BUNDLE] [--copies 20]
+    python benchmarks/fleet.py workers [BUNDLE] [--copies 120] [--rounds 2]
     python benchmarks/fleet.py questions [--runs 10000] [--rows 100] [--rounds 3]
     python benchmarks/fleet.py compact [--runs 10000] [--rows 100]
 
-`add` takes copies of one bundle, each with other times, and says how many a minute and core it adds
-with summaries and without: processor time of the whole process. `workers` adds copies without
-summaries with one process and with two workers, in turn: the ratio of wall times, and from the
-processor time of the process that leads how many workers it can keep busy. `questions` writes a
-simulated data set and gives it to the commands, each a process: wall time, processor time, peak of
-memory. `compact` adds simulated runs in batches of 500, and merges them.
+`add` takes copies of one bundle, each with other times (without BUNDLE those of a made run of 28
+steps), and says how many a minute and core it adds with summaries and without: processor time of
+the whole process. `workers` adds copies without summaries with one process and with two workers, in
+turn: the ratio of wall times, and from the processor time of the process that leads how many
+workers it can keep busy. `questions` writes a simulated data set and gives it to the commands, each
+a process: wall time, processor time, peak of memory. `compact` adds simulated runs in batches of
+500, and merges them.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _QUESTIONS = {
     "history": ("history", "--metric", "denoise.step", "--explain", "0"),
     "gate": ("gate", "--metric", "denoise.step"),
     "compare": ("compare", "--by", "hardware"),
+    "page": ("page", "--out", "{folder}/page.html"),
     "query of runs": ("query", "select hardware, count(*) from runs group by all"),
     "query of metrics": ("query", "select metric, avg(value) from metrics group by all"),
 }
@@ -51,12 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     add = commands.add_parser("add")
-    add.add_argument("bundle", type=Path)
+    add.add_argument("bundle", type=Path, nargs="?")
     add.add_argument("--copies", type=int, default=20)
     workers = commands.add_parser("workers")
-    workers.add_argument("bundle", type=Path)
-    workers.add_argument("--copies", type=int, default=40)
-    workers.add_argument("--rounds", type=int, default=3)
+    workers.add_argument("bundle", type=Path, nargs="?")
+    workers.add_argument("--copies", type=int, default=120)
+    workers.add_argument("--rounds", type=int, default=2)
     questions = commands.add_parser("questions")
     questions.add_argument("--rounds", type=int, default=3)
     merging = commands.add_parser("compact")
@@ -108,7 +110,7 @@ def command(*arguments: str) -> Used:
     return Used(time.perf_counter() - began, *json.loads(done.stderr.splitlines()[-1]))
 
 
-def measure_adding(bundle: Path, copies: int, folder: Path) -> None:
+def measure_adding(bundle: Path | None, copies: int, folder: Path) -> None:
     """Add copies without a summary, then the same ones to another data set with theirs."""
     traces = made_copies(bundle, copies, folder)
     for label, place in (("without summaries", "one"), ("with summaries", "two")):
@@ -119,7 +121,7 @@ def measure_adding(bundle: Path, copies: int, folder: Path) -> None:
         )
 
 
-def measure_workers(bundle: Path, copies: int, rounds: int, folder: Path) -> None:
+def measure_workers(bundle: Path | None, copies: int, rounds: int, folder: Path) -> None:
     """Add copies without summaries with one process and with two workers, in turn."""
     traces = made_copies(bundle, copies, folder)
     ways = {"one process": (), "two workers": ("--workers", "2")}
@@ -152,17 +154,26 @@ def measure_workers(bundle: Path, copies: int, rounds: int, folder: Path) -> Non
     print(f"workers: {1e3 * work:.0f} ms a bundle, so {work / serial:.0f} can be kept busy")
 
 
-def made_copies(bundle: Path, copies: int, folder: Path) -> Path:
-    run = load(bundle)
+def made_copies(bundle: Path | None, copies: int, folder: Path) -> Path:
+    """Copies of the run at `bundle`, or of a made one of the shape of Stable Diffusion 3."""
+    from tests.report.generated import write_generated_bundle
+
+    run = load(bundle or write_generated_bundle(folder / "made", steps=28))
+    commands = {call: commands_of(run, call) for call in (*run.calls["call"], NO_CALL)}
     for number in range(copies):
-        copied(run, folder / "traces", number)
+        copied(run, commands, folder / "traces", number)
+    print(f"{copies} copies of a run of {len(run.commands):,} commands")
     return folder / "traces"
 
 
-def copied(run: Run, parent: Path, number: int) -> None:
+def copied(run: Run, commands: dict[int, CommandColumns], parent: Path, number: int) -> None:
     """The run as a bundle of its own, begun `number` hours later: with all commands, without flows
     and counters."""
     shift = number * HOUR
+
+    def later(call: int) -> CommandColumns:
+        return replace(commands[call], start_ns=commands[call].start_ns + shift)
+
     with BundleWriter.create(parent, f"run{number:04d}", sync="never") as bundle:
         for row in run.calls.iter_rows(named=True):
             call = Call(
@@ -170,7 +181,7 @@ def copied(run: Run, parent: Path, number: int) -> None:
                 row["device"], row["start_ns"] + shift, row["duration_ns"], row["ops_traced"],
                 {}, row["pipeline"], row["iteration"],
             )  # fmt: skip
-            bundle.write_call(call, commands_of(run, row["call"], shift))
+            bundle.write_call(call, later(row["call"]))
         spans = [
             Span(
                 row["kind"], row["name"], row["stage"] or "", row["step"], row["start_ns"] + shift,
@@ -178,19 +189,24 @@ def copied(run: Run, parent: Path, number: int) -> None:
             )
             for row in run.spans.iter_rows(named=True)
         ]  # fmt: skip
-        bundle.write_host(spans, commands_of(run, NO_CALL, shift), ROOT_DEVICE)
+        bundle.write_host(spans, later(NO_CALL), ROOT_DEVICE)
         bundle.finish(run.info)
 
 
-def commands_of(run: Run, call: int, shift: int) -> CommandColumns:
+def commands_of(run: Run, call: int) -> CommandColumns:
     builder = CommandBuilder()
     for row in run.commands.filter(pl.col("call") == call).iter_rows(named=True):
         track = Track(row["device"], row["track"], row["category"])
         where = {"stage": row["stage"] or "", "step": row["step"]} if call == NO_CALL else {}
         names = {"kernel": row["kernel"] or "", "module": row["module"] or ""}
-        begin = row["start_ns"] + shift
         builder.add(
-            track, row["layer"], row["op_type"] or "", begin, row["duration_ns"], **where, **names
+            track,
+            row["layer"],
+            row["op_type"] or "",
+            row["start_ns"],
+            row["duration_ns"],
+            **where,
+            **names,
         )
     return builder.build()
 
@@ -205,7 +221,8 @@ def measure_questions(runs: int, rows: int, rounds: int, folder: Path) -> None:
     names = [*storage.names("runs"), *storage.names("metrics")]
     size = sum(storage.size(name) for name in names)
     print(f"{size / 2**20:.0f} MiB in {len(names)} files, {size / runs:.0f} bytes a run")
-    for label, (name, *arguments) in _QUESTIONS.items():
+    for label, (name, *asked) in _QUESTIONS.items():
+        arguments = [each.format(folder=folder) for each in asked]
         try:
             took = [command("fleet", name, str(storage.folder), *arguments) for _ in range(rounds)]
         except subprocess.CalledProcessError as error:

@@ -16,7 +16,7 @@
    exchangeable runs, also of two modes, that is exact. The weakest is dropped, and those beside it
    are tested again, until all have p below 0.001.
 4. Drift: steps of one direction that a line through the same runs explains as well (BIC) are one
-   drift.
+   drift. Steps that are better than a line by less than 6 are neither, until more runs tell.
 
 `newest` asks about the last few runs, and sees a change before it can be placed here.
 """
@@ -42,6 +42,7 @@ _SCREEN = 3.0  # standard errors
 _LEVEL = 0.001  # p of a change
 _PERMUTATIONS = 2000
 _EFFICIENCY = 1.2533  # standard error of a median over that of a mean, normal noise
+_BETTER = 6.0  # BIC by which steps have to beat a line: strong evidence (Kass and Raftery 1995)
 _DRIFT_P = 1e-4  # p of a slope that is told of
 _LEAST_OF_MODES = 24  # runs, of which 4 in 1,000 histories of one mode look like two; 10: 46
 _ROUNDS = 3
@@ -256,16 +257,18 @@ def _without_drifts(scale: Reals, points: dict[int, float]) -> list[Drift]:
         group = edges[start : stop + 1]
         first = max(edges[start - 1], group[0] - 2 * _SIDE)
         end = min(edges[stop + 1], group[-1] + 2 * _SIDE)
-        if _line_explains(scale[first:end], [at - first for at in group]):
+        better = _beats_line(scale[first:end], [at - first for at in group])
+        if better < _BETTER:
             for at in group:
                 del points[at]
+        if better <= 0:
             drifts.append(Drift(first, end, math.expm1(line_of(scale[first:end]).slope)))
         start = stop + 1
     return drifts
 
 
-def _line_explains(values: Reals, steps: list[int]) -> bool:
-    """Whether a line has no higher BIC than constant levels between `steps`."""
+def _beats_line(values: Reals, steps: list[int]) -> float:
+    """By how much the BIC of constant levels between `steps` is below that of a line."""
     n = len(values)
     line = line_of(values)
     along = values - line.at(np.arange(n, dtype=np.float64))
@@ -278,4 +281,4 @@ def _line_explains(values: Reals, steps: list[int]) -> bool:
         kept = clipped(residuals)
         return n * math.log(max(float(kept @ kept), least) / n) + parameters * math.log(n)
 
-    return bic(along, 2) <= bic(levels, 2 * len(steps) + 1)
+    return bic(along, 2) - bic(levels, 2 * len(steps) + 1)

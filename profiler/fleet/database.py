@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from profiler.errors import InputError
 from profiler.fleet.dataset import Dataset
@@ -20,11 +21,13 @@ from profiler.report.query.database import Database
 from profiler.sources.load import load
 from profiler.table.run import Run
 
-__all__ = ["MOST_ROWS", "bundles_of", "open_database"]
+__all__ = ["bundles_of", "open_database"]
 
-MOST_ROWS = 100_000_000
-"""Rows of metrics that a query may hold in memory at once."""
+_RUNS = re.compile(r"\bruns\b", re.IGNORECASE)
 _METRICS = re.compile(r"\bmetrics\b", re.IGNORECASE)
+_COUNTED_METRICS = """
+SELECT metric_rows.* EXCLUDE (batch)
+FROM metric_rows SEMI JOIN counted_runs USING (run, batch)"""
 _MOST_BUNDLES = 20
 
 
@@ -35,13 +38,21 @@ def open_database(
     runs: Mapping[str, Run] | None = None,
     timeout_s: float | None = None,
 ) -> Database:
-    """A database of the runs that meet the conditions, of their metrics where `sql` names that
-    table, and of the tables of `runs`. Raises InputError for a condition that is none, or where
-    there are too many metrics, MissingPackageError without DuckDB."""
-    frames = {"runs": data.runs(where)}
+    """A database of the runs that meet the conditions and of their metrics, where `sql` names these
+    tables, and of the tables of `runs`. Raises InputError for a condition that is none,
+    MissingPackageError without DuckDB.
+
+    Metrics are read while a query runs, of their columns those alone that it needs: there may be
+    more of them than memory holds.
+    """
+    tables: dict[str, Any] = {}
+    views = {}
     if _METRICS.search(sql):
-        frames["metrics"] = data.all_metrics(where, MOST_ROWS)
-    return Database(dict(runs or {}), timeout_s, frames)
+        tables["counted_runs"], tables["metric_rows"] = data.metric_rows(where)
+        views["metrics"] = _COUNTED_METRICS
+    if _RUNS.search(sql) or not views:
+        tables["runs"] = data.runs(where)
+    return Database(dict(runs or {}), timeout_s, tables, views)
 
 
 def bundles_of(data: Dataset, names: Sequence[str]) -> dict[str, Run]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -76,22 +76,27 @@ class Dataset:
             _check_one_stage(name, found.filter(pl.col("name") == name.text))
         return found.select("name", *_HISTORY)
 
-    def all_metrics(self, where: Where = (), most: int | None = None) -> pl.DataFrame:
-        """Every row of metrics of the runs that meet the conditions, as `columns.METRICS` has them
-        but for `batch`. Raises InputError where there are more than `most`."""
+    def metric_rows(self, where: Where = ()) -> tuple[pl.DataFrame, Any]:
+        """Every row of metrics, as a `pyarrow.dataset.Dataset`, which reads its files when it is
+        read; and the `run` and `batch` of the runs that meet the conditions: other rows do not
+        count."""
+        import pyarrow.dataset
+
         wanted = conditions(where)
 
-        def asked(files: Snapshot) -> pl.DataFrame:
-            chosen = self._runs(files, wanted, ("run", "batch")).lazy()
-            rows = scan(self.storage, "metrics", _pruned(files.metrics, wanted))
-            found = rows.join(chosen, on=["run", "batch"], how="semi")
-            if most is not None and found.select(pl.len()).collect().item() > most:
-                raise InputError(
-                    f"the runs have more than {most:,} rows of metrics: name fewer with --where"
-                )
-            return found.drop("batch").collect()
+        def asked(files: Snapshot) -> tuple[pl.DataFrame, Sequence[str]]:
+            return self._runs(files, wanted, ("run", "batch")), _pruned(files.metrics, wanted)
 
-        return self._asked(asked)
+        counted, names = self._asked(asked)
+        filesystem, places = self.storage.files(names)
+        empty = pl.DataFrame(schema=_SCHEMAS["metrics"])
+        rows = pyarrow.dataset.FileSystemDataset.from_paths(
+            places,
+            schema=empty.to_arrow(compat_level=pl.CompatLevel.oldest()).schema,
+            format=pyarrow.dataset.ParquetFileFormat(),
+            filesystem=filesystem,
+        )
+        return counted, rows
 
     def names(self, where: Where = ()) -> list[str]:
         """The names of all metrics that the runs have, sorted."""

@@ -6,15 +6,19 @@ The newest one to six runs are each held against the runs before them: Student's
 the spread taken from the history. It asks another question than `change_points`, which looks back
 at the whole history and finds where it changed; a change is seen here first, and confirmed there.
 
-- The levels of the six tests sum to `alpha / family` (Bonferroni), `family` being the number of
-  metrics that are gated together: at most that share of runs of an unchanged history is outside.
 - Where the history drifts (p below 0.05), the runs are held against the line, continued, with the
-  error of that. Elsewhere a step has to explain them better than a line through all of it would.
-  A drift that 30 runs still hide is most of the false alarms: 0.8 of `alpha` is spent on the tests.
+  error of that. Elsewhere a step has to explain them better than a line through all of it would,
+  for a drift that 30 runs still hide looks like a step to a mean of several: four and five runs
+  have the power for a large margin, and their level is decided by it more than by p.
+- Levels and margins were chosen together, on generated histories, so that at most `alpha / family`
+  of the runs of an unchanged or a drifting history are outside, `family` being the number of
+  metrics that are gated together. They are no bound that holds for all histories, as the sum of the
+  levels would be.
 - Where it has two modes, a run is held against the mode that it is nearest to, and a run of newest
   runs all in one mode against that mode's share.
-- One run that is far out does not colour those after it: the newest run must itself lie to the
-  same side, and in means of several each counts with at most four standard deviations.
+- The newest run must itself lie well out to the same side, and in means of several each counts
+  with at most four standard deviations: neither does one run that is far out colour those after it,
+  nor does a mean that is outside by chance stay so for six runs.
 """
 
 from __future__ import annotations
@@ -37,10 +41,13 @@ LEAST_RUNS = 8
 _WINDOWS = 6  # newest runs that are looked at together
 _REFERENCE = 60  # runs of history that are looked at
 _DRIFTS = 0.05  # p of a slope, below which the history may drift
-_BETTER = 3.0  # squares, in variances of a run, that a step explains beyond what a line does
-_SPENT = 0.8  # of alpha; the rest is left to drifts that the history still hides
+_PARTS = (0.067, 0.047, 0.032, 1.24, 0.51, 0.047)  # of the level, by the number of newest runs
+_BETTER = (3.0, 3.0, 3.0, 7.0, 5.0, 0.0)
+"""Squares, in variances of a run, that a step explains beyond what a line does; by their number."""
+_OF_LINE = (0.047,) * _WINDOWS  # parts where the history drifts
+_OF_MODES = (0.107,) * _WINDOWS  # and where it has two modes
 _FURTHEST = 4.0  # standard deviations that a run counts with in a mean of several
-_SAME_SIDE = 0.5  # standard deviations by which the newest run has to deviate as well
+_SAME_SIDE = 1.7  # standard deviations by which the newest run has to deviate as well
 _OF_SHARES = 0.2  # the part of alpha that the shares of modes are tested with
 
 
@@ -68,14 +75,15 @@ class Newest:
 @dataclass(frozen=True, slots=True)
 class _Expected:
     """Residuals of the newest runs, the spread of one, the standard error of their expectation in
-    units of it, and degrees of freedom."""
+    units of it, degrees of freedom, and the parts of the level that tests of one to six runs
+    have."""
 
     residuals: Reals
     spread: float
     error: float
     freedom: int
     expectation: float
-    drifts: bool = False
+    parts: tuple[float, ...] = _PARTS
 
 
 def newest(
@@ -98,12 +106,13 @@ def newest(
             break
         modes = two_modes(history) if len(history) >= LEAST_RUNS else None
         expected = _expected(history, scale[-m:], known, modes)
-        p = _p(expected, m) * _WINDOWS / _SPENT
+        p = _p(expected, m) / expected.parts[m - 1]
         if modes is not None:
-            p /= 1 - _OF_SHARES
             shares = min(shares, _share_p(modes, scale[-m:]) * _WINDOWS / _OF_SHARES)
-        elif not expected.drifts and not _is_step(history, scale[-m:], expected.spread):
-            p = 1.0
+        elif expected.parts is _PARTS:
+            margin = _BETTER[m - 1] + 2 * math.log(ALPHA / level)
+            if _beats_line(history, scale[-m:], expected.spread) < margin:
+                p = 1.0
         if found is None or p < found[0]:
             found = p, m, expected
     return None if found is None else _newest(values, scale, found, shares, level, family)
@@ -119,7 +128,7 @@ def _newest(
 ) -> Newest:
     p, m, expected = found
     p = min(p, shares, 1.0)
-    reach = _quantile(level * _SPENT / _WINDOWS, expected.freedom) * expected.spread
+    reach = _quantile(level * expected.parts[0], expected.freedom) * expected.spread
     reach *= math.sqrt(1 + expected.error**2)
     is_log = bool(values.min() > 0)
     unit = 1.0 if is_log or not scale[-1] else float(values[-1] / scale[-1])
@@ -147,14 +156,15 @@ def _expected(history: Reals, last: Reals, known: Reals, modes: Modes | None) ->
         spread = spread_of(modes.residuals(history), n - 2)
         level = float(clipped(history).mean())
         rest = min(modes.share, 1 - modes.share) * n
-        return _Expected(modes.residuals(last), spread, 1 / math.sqrt(rest), n - 2, level)
+        residuals = modes.residuals(last)
+        return _Expected(residuals, spread, 1 / math.sqrt(rest), n - 2, level, _OF_MODES)
     if n >= LEAST_RUNS:
         line = line_of(history)
         if line.p < _DRIFTS:
             positions = np.arange(n, n + m, dtype=np.float64)
             error = line.error(n + (m - 1) / 2)
             ahead = line.at(positions)
-            return _Expected(last - ahead, line.spread, error, n - 2, float(ahead[-1]), drifts=True)
+            return _Expected(last - ahead, line.spread, error, n - 2, float(ahead[-1]), _OF_LINE)
     level = float(clipped(history).mean())
     residuals = np.concatenate((known[-_REFERENCE:], history - level))
     freedom = len(residuals) - 1 - bool(len(known))
@@ -173,8 +183,9 @@ def _p(expected: _Expected, m: int) -> float:
     return student(mean / math.sqrt(1 / m + expected.error**2), expected.freedom)
 
 
-def _is_step(history: Reals, last: Reals, spread: float) -> bool:
-    """Whether a step before `last` explains more of the values than a line through all does."""
+def _beats_line(history: Reals, last: Reals, spread: float) -> float:
+    """The squares, in variances of a run, by which a step before `last` explains more of the values
+    than a line through all of them."""
     n, m = len(history), len(last)
     together = np.concatenate((history, last))
     reach = _FURTHEST * spread  # what is far out is no sign of a line
@@ -182,7 +193,7 @@ def _is_step(history: Reals, last: Reals, spread: float) -> bool:
     step = n * m / (n + m) * float(together[n:].mean() - together[:n].mean()) ** 2
     positions = np.arange(n + m) - (n + m - 1) / 2
     line = float(positions @ together) ** 2 / float(positions @ positions)
-    return step - line >= _BETTER * spread**2
+    return (step - line) / spread**2
 
 
 def _share_p(modes: Modes, last: Reals) -> float:
@@ -220,11 +231,7 @@ def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family:
     )
     for more in range(_REFERENCE):
         runs = n + more
-        reach = (
-            _quantile(alpha * _SPENT / family / _WINDOWS, runs - 1)
-            * spread
-            * math.sqrt(1 + 1 / runs)
-        )
+        reach = _quantile(alpha / family * _PARTS[0], runs - 1) * spread * math.sqrt(1 + 1 / runs)
         if reach <= math.log1p(limit):
             return more
     return -1

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -54,6 +54,9 @@ class Storage(Protocol):
 
     def input(self, name: str) -> str | io.BytesIO:
         """What Polars reads a Parquet file from. Raises FileNotFoundError."""
+
+    def files(self, names: Sequence[str]) -> tuple[Any, list[str]]:
+        """A file system of pyarrow, and the paths of these files there."""
 
 
 def is_url(place: str) -> bool:
@@ -139,6 +142,11 @@ class LocalStorage:
     def input(self, name: str) -> str:
         return str(self.folder / name)
 
+    def files(self, names: Sequence[str]) -> tuple[Any, list[str]]:
+        from pyarrow.fs import LocalFileSystem
+
+        return LocalFileSystem(), [str(self.folder.absolute() / name) for name in names]
+
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
             self._make_folder(folder.parent)
@@ -214,6 +222,11 @@ class RemoteStorage:
 
     def input(self, name: str) -> io.BytesIO:
         return io.BytesIO(self.read(name))
+
+    def files(self, names: Sequence[str]) -> tuple[Any, list[str]]:
+        from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+        return PyFileSystem(FSSpecHandler(self.filesystem)), [self._path(name) for name in names]
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}"

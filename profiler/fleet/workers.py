@@ -2,8 +2,8 @@
 
     for number, result in mapped(work, items, Workers(local=2)):
 
-Results come as they are done. An item whose worker dies is done again by another one; an item whose
-workers die again and again is a `Lost`.
+Results come as they are done. Items go to a worker in batches; those whose worker dies are done
+again by another one, and an item whose workers die again and again is a `Lost`, alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 from profiler.errors import InputError
 from profiler.extras import needing
 
-__all__ = ["Lost", "Workers", "mapped"]
+__all__ = ["Lost", "Workers", "batches_of", "mapped"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_AHEAD = 32  # items for each worker that it need not ask for
+_AHEAD = 4  # batches for each worker that it need not ask for
+_MOST = 16  # items of a batch
+_SHARES = 8  # batches of a worker, where items are many
 _PATIENCE_S = 30  # for a scheduler to answer
 
 
@@ -82,27 +84,47 @@ def _of_cluster(
     shared: tuple[Any, ...],
 ) -> Iterator[tuple[int, _Result | Lost]]:
     given = [client.submit(_itself, value, pure=False) for value in shared]  # sent once a worker
-    numbers: dict[str, int] = {}
+    batches: dict[str, range] = {}
 
-    def submit(number: int) -> Any:
-        key = f"profile-sd3-{number}-{_digest(items[number])}"
-        numbers[key] = number
-        return client.submit(work, items[number], *given, key=key, retries=0, pure=False)
+    def submit(batch: range) -> Any:
+        own = [items[number] for number in batch]
+        key = f"profile-sd3-{batch.start}-{batch.stop}-{_digest(own)}"
+        batches[key] = batch
+        return client.submit(_each, work, own, *given, key=key, retries=0, pure=False)
 
-    rest = iter(range(len(items)))
-    ahead = _AHEAD * max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
-    first = [submit(number) for _, number in zip(range(ahead), rest, strict=False)]
+    workers = max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
+    rest = iter(batches_of(len(items), workers))
+    first = [submit(batch) for _, batch in zip(range(_AHEAD * workers), rest, strict=False)]
     done = distributed.as_completed(first, loop=client.loop)
     for future in done:
-        number = numbers.pop(future.key)
-        if future.status == "finished":
-            yield number, future.result()
+        batch = batches.pop(future.key)
+        error = (
+            future.exception()
+        )  # waits where a worker died with the results: they are made again
+        if error is None:
+            yield from zip(batch, future.result(), strict=True)
+        elif len(batch) > 1:  # one of them is lost, the others are not
+            for number in batch:
+                done.add(submit(range(number, number + 1)))
         else:
-            yield number, Lost(_why(future.exception()))
+            yield batch.start, Lost(_why(error))
         future.release()
         following = next(rest, None)
         if following is not None:
             done.add(submit(following))
+
+
+def batches_of(items: int, workers: int) -> list[range]:
+    """The numbers of the items that go to a worker at once: several where there are many, because
+    each message takes some ms of the process that leads; few enough that all workers end at about
+    the same time."""
+    size = max(min(items // (_SHARES * workers), _MOST), 1)
+    return [range(begin, min(begin + size, items)) for begin in range(0, items, size)]
+
+
+def _each(work: Callable[..., _Result], items: Sequence[_Item], *shared: Any) -> list[_Result]:
+    """A task: the results of a batch."""
+    return [work(item, *shared) for item in items]
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from profiler.report.html.page import write_html
 from profiler.table.run import Run
 
 __all__ = [
+    "DRAWN",
+    "USABLE",
     "ReportPage",
     "become",
     "chips",
@@ -81,9 +83,14 @@ class ReportPage:
         return [text.replace("\N{NO-BREAK SPACE}", " ") for text in cells.all_inner_texts()]
 
 
+DRAWN = "document.documentElement.dataset.timeline === 'drawn'"
+USABLE = "window.profileUsable"
+
+
 @contextmanager
-def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
-    """Open `path` and wait until its timeline is drawn; `options` are playwright's for a context.
+def opened(browser: Any, path: Path, *, ready: str = DRAWN, **options: Any) -> Iterator[ReportPage]:
+    """Open `path` and wait until it is `ready`: its timeline drawn, or, on a page of two or many
+    runs, `USABLE`. `options` are playwright's for a context.
 
     Motion is reduced, so that every movement of the timeline is done at once.
     """
@@ -102,7 +109,7 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
     report.page.on("pageerror", lambda error: report.said.append(str(error)))
     context.on("request", lambda request: report.requests.append(request.url))
     report.page.goto(path.as_uri())
-    report.page.wait_for_selector("html[data-timeline=drawn]", state="attached")
+    report.page.wait_for_function(ready)
     yield report
     context.close()
 

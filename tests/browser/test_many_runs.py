@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.browser.report_page import ReportPage
+from tests.browser.report_page import USABLE, ReportPage, opened
 from tests.command_line import run_command
 from tests.fleet.overviews import RUNS, three_workloads
 
@@ -32,23 +33,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def opened(browser: Any, path: Path, **options: Any) -> ReportPage:
-    context = browser.new_context(reduced_motion="reduce", **options)
-    report = ReportPage(context.new_page())
-    report.page.on("console", lambda message: report.said.append(message.text))
-    report.page.on("pageerror", lambda error: report.said.append(str(error)))
-    report.page.on("request", lambda request: report.requests.append(request.url))
-    report.page.goto(path.as_uri())
-    report.page.wait_for_function("window.profileUsable")
-    return report
-
-
 @pytest.fixture(scope="module")
 def shown(chromium: Any, pages: dict[str, Path]) -> Iterator[ReportPage]:
     """The page of all runs on a screen."""
-    report = opened(chromium, pages["page"], viewport=_SCREEN)
-    yield report
-    report.page.context.close()
+    with opened(chromium, pages["page"], ready=USABLE, viewport=_SCREEN) as report:
+        yield report
 
 
 def test_it_opens_offline_and_hostile_names_stay_text(
@@ -69,12 +58,23 @@ def test_tables_sort_and_are_saved(shown: ReportPage) -> None:
     rows = shown.page.locator("[data-table=slowest] tbody tr")
     first = rows.first.inner_text()
     shown.page.locator("[data-table=slowest] th button[data-column=time]").click()
+    assert shown.page.evaluate("window.clicksSeen") > 0  # so that the click was waited for
     assert rows.first.inner_text() != first
     with shown.page.expect_download() as download:
         shown.page.locator("[data-table=newest] button.save").first.click()
     found = pl.read_csv(Path(download.value.path()))
     assert len(found) == 3 * RUNS + 1
     assert {"run", "time", "workload", "value", "against"} <= set(found.columns)
+
+
+def test_the_top_bar_stands_in_one_template() -> None:
+    """The pages of one, two and many runs have the same bar, written once."""
+    with_bar = [
+        path.name
+        for path in (resources.files("profiler.report.html") / "templates").iterdir()
+        if path.name.endswith(".html") and 'class="top"' in path.read_text(encoding="utf-8")
+    ]
+    assert with_bar == ["top.html"]
 
 
 @pytest.mark.parametrize("name", ["page", "history"])
@@ -86,16 +86,19 @@ def test_on_a_phone_in_the_dark_in_korean(chromium: Any, pages: dict[str, Path],
         reason="axe-playwright-python is missing: install the browser extra",
     ).Axe()
     options = {"viewport": _PHONE, "color_scheme": "dark", "locale": "ko-KR"}
-    report = opened(chromium, pages[name], **options)
-    assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
-    assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
-    heading = report.page.locator("h1").inner_text()
-    assert ("워크로드 3개" if name == "page" else "이력") in heading
-    assert "드리프트" in report.page.locator("main").inner_text() or name == "history"
-    report.page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    for theme in ("dark", "light"):
-        report.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
-        found = axe.run(report.page, options={"resultTypes": ["violations"]}).response
-        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
-    assert report.said == []
-    report.page.context.close()
+    with opened(chromium, pages[name], ready=USABLE, **options) as report:
+        assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
+        assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
+        heading = report.page.locator("h1").inner_text()
+        assert ("워크로드 3개" if name == "page" else "이력") in heading
+        assert "드리프트" in report.page.locator("main").inner_text() or name == "history"
+        report.page.evaluate(
+            "document.querySelectorAll('details').forEach((one) => (one.open = true))"
+        )
+        for theme in ("dark", "light"):
+            report.page.evaluate(
+                "(theme) => (document.documentElement.dataset.theme = theme)", theme
+            )
+            found = axe.run(report.page, options={"resultTypes": ["violations"]}).response
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
+        assert report.said == []

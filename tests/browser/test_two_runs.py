@@ -12,7 +12,7 @@ from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.measure import measure
 from profiler.report.html.two_runs import write_two_runs
 from profiler.table.run import Run
-from tests.browser.report_page import ReportPage
+from tests.browser.report_page import USABLE, ReportPage, opened
 
 pytestmark = pytest.mark.browser
 
@@ -32,18 +32,8 @@ def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def two(chromium: Any, path: Path) -> Iterator[ReportPage]:
     """The page on a small screen."""
-    context = chromium.new_context(viewport=_SCREEN, reduced_motion="reduce")
-    yield _opened(context, path)
-    context.close()
-
-
-def _opened(context: Any, path: Path) -> ReportPage:
-    report = ReportPage(context.new_page())
-    report.page.on("console", lambda message: report.said.append(message.text))
-    report.page.on("pageerror", lambda error: report.said.append(str(error)))
-    report.page.on("request", lambda request: report.requests.append(request.url))
-    report.page.goto(path.as_uri())
-    return report
+    with opened(chromium, path, ready=USABLE, viewport=_SCREEN) as report:
+        yield report
 
 
 def test_it_opens_offline_and_says_nothing(two: ReportPage, path: Path) -> None:
@@ -111,13 +101,10 @@ def test_tables_sort_and_the_tree_unfolds(two: ReportPage) -> None:
 def test_on_a_phone_in_the_dark_in_korean(chromium: Any, path: Path) -> None:
     """Nothing is wider than the window; the sentence, the headings and the canvas's hint are
     Korean."""
-    context = chromium.new_context(
-        viewport=_PHONE, color_scheme="dark", locale="ko-KR", reduced_motion="reduce"
-    )
-    report = _opened(context, path)
-    assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
-    assert report.page.locator("#two-timelines-title").inner_text() == "두 타임라인"
-    assert "화살표" in report.page.locator("#two-timelines-status").inner_text()
-    assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert report.said == []
-    context.close()
+    options = {"viewport": _PHONE, "color_scheme": "dark", "locale": "ko-KR"}
+    with opened(chromium, path, ready=USABLE, **options) as report:
+        assert report.page.evaluate("document.documentElement.scrollWidth") <= _PHONE["width"]
+        assert report.page.locator("#two-timelines-title").inner_text() == "두 타임라인"
+        assert "화살표" in report.page.locator("#two-timelines-status").inner_text()
+        assert report.page.evaluate("document.documentElement.dataset.theme") == "dark"
+        assert report.said == []

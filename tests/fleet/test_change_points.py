@@ -96,6 +96,16 @@ def test_false_alarms_are_few():
     assert sum(alarms) <= 9
 
 
+def test_a_hidden_drift_is_rarely_an_alarm():
+    """0.1 % a run at 3 % noise is 0.03 standard deviations, which 30 runs hide: of 480 appended
+    runs at most 1 in 100 is an alarm."""
+    generator = np.random.default_rng(15)
+    made = [drift(generator, 60, 0.03, 0.001) for _ in range(16)]
+    alarms = [alarm for values in made for alarm in new_alarms(values, 30)]
+    assert len(alarms) == 480
+    assert sum(alarms) <= 4
+
+
 def test_a_step_is_seen_soon():
     """5 % at 2 % noise after 30 runs: the median delay is at most 3 runs, and 90 of 100 alarm
     within 6 (95 of 100 over the thousand histories of the benchmark)."""

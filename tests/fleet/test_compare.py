@@ -9,6 +9,8 @@ import pytest
 
 from profiler.fleet.compare import Verdict, compare
 from profiler.fleet.dataset import Dataset
+from profiler.fleet.layout import file_name
+from profiler.fleet.rows import metrics_frame, parquet_bytes
 from profiler.fleet.storage import LocalStorage
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundle
@@ -102,6 +104,33 @@ def test_sql(place, tmp_path, capsys):
         assert run_command("fleet", "query", place, wrong) == 2
     assert run_command("fleet", "query", place, "select 1", "--bundle", "run0") == 2
     assert "is not at /bundles/run0" in capsys.readouterr().err
+
+
+def test_sql_over_metrics_counts_what_counts(tmp_path, capsys):
+    """Metrics are read while a query runs, from files: those of a run that was removed, of one that
+    was added twice, and of one whose row was never written count as in `Dataset`; a file that is
+    damaged or gone is said in a sentence."""
+    pytest.importorskip("duckdb", reason="needs the query extra: duckdb")
+    data = tmp_path / "data"
+    storage = filled(LocalStorage(data), [addition(number) for number in (0, 1, 2)])
+    filled(storage, [addition(1)])
+    orphan = addition(7)
+    name = file_name("metrics", orphan.folder, f"b{9:032x}")
+    storage.create(name, parquet_bytes(metrics_frame([orphan], f"b{9:032x}")))
+    assert run_command("fleet", "remove", data, "run0") == 0
+    capsys.readouterr()
+    sql = "select run, metric, value from metrics order by all"
+    assert run_command("fleet", "query", data, sql, "--json", "-") == 0
+    rows = json.loads(capsys.readouterr().out)
+    found = Dataset(data)
+    expected = found.metrics(found.names(), quality=True)
+    assert len(rows) == len(expected) > 0
+    assert {row["run"] for row in rows} == {*expected["run"]}
+    (tmp_path / "data" / name).write_bytes(b"hello")
+    assert run_command("fleet", "query", data, sql) == 2
+    assert "hello" not in (err := capsys.readouterr().err)
+    assert name.rpartition("/")[2] in err
+    assert "Traceback" not in err
 
 
 def test_commands_of_a_bundle(tmp_path, capsys):

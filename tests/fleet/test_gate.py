@@ -14,7 +14,7 @@ from profiler.fleet.gate import Outcome, gate
 from profiler.fleet.rows import commit_batch
 from profiler.fleet.storage import LocalStorage, open_storage
 from tests.command_line import refused, run_command
-from tests.fleet.histories import flat, step
+from tests.fleet.histories import drift, flat, step, two_modes
 from tests.fleet.simulated import addition, filled, key
 
 METRIC = "denoise.step"
@@ -60,6 +60,19 @@ def test_history_names_the_runs_around_a_change(regressed, capsys):
     text = page.read_text("utf-8")
     assert text.count("<circle") == 40
     assert 'class="alarm"' in text
+
+
+@pytest.mark.parametrize("kind", ["drift", "two modes"])
+def test_what_is_no_change_is_said_once(tmp_path, capsys, kind):
+    """A drift and a second mode are named as what they are; no second line says "no change"."""
+    generator = np.random.default_rng(5)
+    modes = kind == "two modes"
+    values = two_modes(generator, 40, 0.01) if modes else drift(generator, 40, 0.01, 0.004)
+    assert (
+        run_command("fleet", "history", stored(tmp_path / "data", values), "--metric", METRIC) == 0
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines if "change" in line] == [kind]
 
 
 def test_a_run_within_its_history_passes(quiet, capsys, monkeypatch):

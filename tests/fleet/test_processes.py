@@ -14,9 +14,9 @@ from profiler.fleet.adding import State, Wishes, add
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.layout import make_dataset
 from profiler.fleet.storage import LocalStorage
-from profiler.fleet.workers import Workers
+from profiler.fleet.workers import Lost, Workers, batches_of, mapped
 from tests.fleet.bundles import write_bundles
-from tests.fleet.killed_worker import killing_once
+from tests.fleet.killed_worker import deadly_seven, killing_once
 from tests.fleet.simulated import addition, filled
 
 
@@ -153,6 +153,29 @@ def test_workers_of_which_one_is_killed(bundles, tmp_path, monkeypatch):
     for table in ("runs", "metrics"):
         one, other = (_sorted(tmp_path / name, table) for name in ("alone", "workers"))
         assert one.equals(other)
+
+
+@pytest.mark.parametrize(
+    ("items", "workers", "largest"),
+    [(0, 2, 0), (1, 2, 1), (8, 2, 1), (200, 2, 12), (10_000, 2, 16)],
+)
+def test_items_go_to_workers_in_batches(items, workers, largest):
+    """Each item once, in order; several at once where there are many, and enough batches that all
+    workers end at about the same time."""
+    batches = batches_of(items, workers)
+    assert [number for batch in batches for number in batch] == [*range(items)]
+    assert max(map(len, batches), default=0) == largest
+    assert items < 8 * workers or len(batches) >= 8 * workers
+
+
+@pytest.mark.nightly
+def test_of_a_batch_that_kills_workers_one_item_is_lost():
+    """Forty items in batches of two, of which one kills every worker that has it: that one is lost,
+    its neighbour is not."""
+    pytest.importorskip("distributed", reason="needs the fleet extra: distributed")
+    found = dict(mapped(deadly_seven, range(40), Workers(local=2)))
+    assert isinstance(found.pop(7), Lost)
+    assert found == {number: number for number in range(40) if number != 7}
 
 
 def _sorted(place, table):

@@ -126,7 +126,8 @@ def _newest_lines(past: MetricHistory) -> Iterator[Said]:
                 runs=last.runs,
                 **told,
             )
-    if not past.changes and (last is None or not last.outside):
+    said_so = bool(past.changes or past.drifts or past.two_modes)  # what is a change, and what not
+    if not said_so and (last is None or not last.outside):
         yield said("no change")
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from profiler._version import __version__
 from profiler.cli.fleet.page_words import spoken_words
 from profiler.messages import Said, said
-from profiler.report.html.assets import document, embedded, style_sheet, template
+from profiler.report.html.assets import Top, document, embedded, style_sheet, template
 from profiler.report.html.markup import contents
 from profiler.report.html.packing import script_hash
 from profiler.report.html.table_json import table_json
@@ -53,9 +53,6 @@ def page_document(
     script = "\n".join(['"use strict";', *map(template, _SCRIPTS)])
     page = Template(spoken_template(template("many_runs.html"))).substitute(
         headline=spoken(headline),
-        contents=contents(
-            [("summary", said("Summary")), *((block.key, block.name) for block in blocks)]
-        ),
         summary="".join(f'<p class="subject">{spoken(line)}</p>' for line in summary),
         sections="\n".join(block.html for block in blocks),
         footer=spoken(
@@ -65,7 +62,10 @@ def page_document(
         script=script,
     )
     style = style_sheet("report.css", "first_screen.css", "many_runs.css")
-    return document(page, titled(headline), style, [script_hash(script.encode())])
+    top = Top(
+        contents([("summary", said("Summary")), *((block.key, block.name) for block in blocks)])
+    )
+    return document(top, page, titled(headline), style, [script_hash(script.encode())])
 
 
 def _data(blocks: Iterable[Block], language: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ under which a browser runs the one and loads nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from string import Template
@@ -12,10 +13,12 @@ from typing import Any
 
 from profiler._version import __version__
 from profiler.json_text import ascii_json
+from profiler.messages import said
 from profiler.report.charts.style import FONT
+from profiler.report.language import spoken, spoken_template
 from profiler.report.palette import PAGE, Colour, Theme
 
-__all__ = ["THEMES", "document", "embedded", "pairs", "style_sheet", "template"]
+__all__ = ["THEMES", "Top", "document", "embedded", "pairs", "style_sheet", "template"]
 
 THEMES: tuple[Theme, Theme] = ("light", "dark")
 
@@ -31,10 +34,28 @@ def template(name: str) -> str:
     return place.read_text(encoding="utf-8")
 
 
-def document(body: str, title: str, style: str, scripts: Sequence[str]) -> str:
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The bar above a page: its list of `contents`, as HTML, and where a link before that skips to,
+    `place` being an element's id and `skip` what the link says."""
+
+    contents: str
+    place: str = "summary"
+    skip: str = said("Skip to the summary")
+
+
+def document(top: Top, body: str, title: str, style: str, scripts: Sequence[str]) -> str:
     """A whole page: `title` is its element, `scripts` are hashes of those that may run."""
+    bar = Template(spoken_template(template("top.html"))).substitute(
+        contents=top.contents, place=top.place, skip=spoken(top.skip)
+    )
     return Template(template("shell.html")).substitute(
-        policy=_policy(*scripts), version=escape(__version__), title=title, css=style, body=body
+        policy=_policy(*scripts),
+        version=escape(__version__),
+        title=title,
+        css=style,
+        top=bar,
+        body=body,
     )
 
 

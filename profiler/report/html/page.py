@@ -22,7 +22,7 @@ from profiler.messages import joined, said
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
-from profiler.report.html.assets import document, embedded, pairs, style_sheet, template
+from profiler.report.html.assets import Top, document, embedded, pairs, style_sheet, template
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import (
     call_columns,
@@ -169,7 +169,6 @@ def html_page(
     page = Template(spoken_template(template("report.html"))).substitute(
         header_html(report),
         headline=spoken(sentence),
-        contents=body.contents,
         sections=body.sections,
         footer=spoken(
             said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
@@ -186,7 +185,8 @@ def html_page(
     title = titled(joined(" - ", [sentence, analysis.run.run_id]))
     style = style_sheet("report.css", "first_screen.css", "selection.css")
     hashes = [*(script_hash(text.encode()) for text in (script, late)), library.hash]
-    return document(page, title, style, hashes)
+    top = Top(body.contents, "timeline", said("Skip to the timeline"))
+    return document(top, page, title, style, hashes)
 
 
 def _first(

@@ -24,7 +24,7 @@ from profiler.messages import said
 from profiler.report.changed_operations import reason_text
 from profiler.report.changed_tables import waterfall_steps
 from profiler.report.charts.style import FONT
-from profiler.report.html.assets import document, embedded, pairs, style_sheet, template
+from profiler.report.html.assets import Top, document, embedded, pairs, style_sheet, template
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.markup import contents
 from profiler.report.html.packing import script_hash
@@ -76,9 +76,6 @@ def two_runs_page(
     script = "\n".join(['"use strict";', *map(template, _SCRIPTS)])
     page = Template(spoken_template(template("two_runs.html"))).substitute(
         headline=spoken(sentence),
-        contents=contents(
-            [("summary", said("Summary")), *((one.key, one.title) for one in report.sections)]
-        ),
         sides=_sides(report),
         verdicts=_verdicts(report.verdicts),
         waterfall=_waterfall(comparison),
@@ -91,7 +88,10 @@ def two_runs_page(
         script=script,
     )
     style = style_sheet("report.css", "first_screen.css", "two_runs.css")
-    return document(page, titled(sentence), style, [script_hash(script.encode())])
+    top = Top(
+        contents([("summary", said("Summary")), *((one.key, one.title) for one in report.sections)])
+    )
+    return document(top, page, titled(sentence), style, [script_hash(script.encode())])
 
 
 def _data(comparison: Comparison, body: Body, language: str) -> dict[str, Any]:

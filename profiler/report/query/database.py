@@ -59,9 +59,11 @@ class Database:
         self,
         runs: Mapping[str, Run],
         timeout_s: float | None = None,
-        frames: Mapping[str, pl.DataFrame] = MappingProxyType({}),
+        frames: Mapping[str, Any] = MappingProxyType({}),
+        views: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`frames` are tables beside those of runs, by name; without any run, they are all."""
+        """`frames` are tables beside those of runs, by name, frames or what Arrow reads piece by
+        piece; `views` are queries over them, SQL of ours. Without any run, these are all."""
         self._duckdb = _duckdb()
         self._runs = runs
         self._timeout_s = timeout_s
@@ -83,6 +85,8 @@ class Database:
         self._connection.execute("CREATE SCHEMA analysis")
         for name, frame in frames.items():
             self._register(name, frame)
+        for name, query in views.items():
+            self._connection.execute(f"CREATE VIEW {name} AS {query}")
         if runs or not frames:
             for name in TABLES:
                 self._make(name, self._of_run(name))
@@ -179,9 +183,10 @@ class Database:
                 f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # noqa: S608  # names of ours
             )
 
-    def _register(self, name: str, frame: pl.DataFrame) -> None:
+    def _register(self, name: str, frame: Any) -> None:
         """Let SQL see the columns as they are. Of a Polars frame DuckDB would import pandas."""
-        self._connection.register(name, frame.to_arrow())
+        given = frame.to_arrow() if isinstance(frame, pl.DataFrame) else frame
+        self._connection.register(name, given)
 
     def _of_run(self, name: str) -> pl.DataFrame:
         frames = {run: getattr(of, name) for run, of in self._runs.items()}

@@ -254,9 +254,9 @@ def roofline(run: Run, analysis: Analysis) -> None:
 
 
 def shapes(run: Run, analysis: Analysis) -> None:
-    """Shapes hold what devices computed, each command once, and their shares are parts of all that
-    the device did."""
-    frame, table = durations(run, "compute", "other"), analysis.shapes
+    """Shapes hold what devices computed and exchanged, each command once, and their shares are
+    parts of all that the device did."""
+    frame, table = durations(run, "compute", "collective", "other"), analysis.shapes
     assert table["commands"].sum() == len(frame)
     assert table["total_ns"].sum() == frame["took"].sum()
     assert (table["executions"] <= table["commands"]).all()

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from polars.testing import assert_frame_equal
 
 from profiler.fleet.dataset import Dataset
 from tests.command_line import run_command
@@ -65,8 +66,9 @@ def _whole(place):
     return data.runs().drop("added_ns").sort("run"), metrics
 
 
-def _same(one, other):
-    return all(a.equals(b) for a, b in zip(_whole(one), _whole(other), strict=True))
+def _assert_same(one, other):
+    for expected, found in zip(_whole(one), _whole(other), strict=True):
+        assert_frame_equal(found, expected, check_exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,7 @@ def test_a_cluster_by_address(traces, torch_traces, tmp_path, monkeypatch, capsy
         assert run_command("import", *relative, paths[1], "--all", "--out", out, *there) == 2
         assert "1 of 3 could not be read" in capsys.readouterr().err
         assert run_command("analyze", tmp_path / "imported", "--all", *there) == 0
-    assert _same(tmp_path / "alone", tmp_path / "there")
+    _assert_same(tmp_path / "alone", tmp_path / "there")
     bundles = sorted((tmp_path / "imported").iterdir())
     assert len(bundles) == 2
     assert all((bundle / "report.html").is_file() for bundle in bundles)
@@ -136,7 +138,7 @@ def test_a_worker_of_a_cluster_is_killed(traces, tmp_path, monkeypatch):
         arguments = (tmp_path / "there", traces, "--scheduler", address)
         assert run_command("fleet", "add", *arguments) == 2
     assert mark.exists()
-    assert _same(tmp_path / "alone", tmp_path / "there")
+    _assert_same(tmp_path / "alone", tmp_path / "there")
 
 
 @pytest.mark.nightly

@@ -1,37 +1,35 @@
 """How often the intervals of predictions hold real re-runs: the embedded SD3 on ONNX Runtime, CPU.
 
-    python benchmarks/prediction_intervals.py [--reruns 54] [--minutes 8] [--others 0.15]
-                                              [--calls 10] [--size 128] [--steps 8] [--raw FILE]
+    python benchmarks/prediction_intervals.py [--reruns 48] [--minutes 8] [--others 0.15]
+                                              [--calls 4] [--again 3] [--size 256] [--steps 12]
 
 Each re-run has a recording of its own, right before it: the pipeline as it is, untraced or with the
 operators of some steps. From that it is predicted as it was, with other steps, without guidance
 or with T5 on the other device, and then done for real, in a random order of questions: untraced,
 where the prediction has the cost of tracing taken out, else recorded like the run that it was
 predicted from. The VAE is on a device of its own, so that every device has one core before and
-after. `--calls` pipeline calls are recorded, after one to warm up; 1 shows what an interval from a
-single call is worth. A re-run is as many calls, after one to warm up, and takes their mean, which
-is what the interval is made for; how often it holds the first of them is counted beside it. Printed
-are the shares held by kind of run and of question, how wide intervals are, of the prediction, what
-their parts are, and how wide they would have to be for equal re-runs alone to lie in 90 of 100, by
-what the machine does between them. `--raw` writes what each call took. What ran while other
-processes took more than `--others` of the machine is left out. Precision is not asked: nothing runs
-the CPU in another type at a rate that its profile has.
+after. `--calls` pipeline calls a run are predicted from, after one to warm up; 1 shows what an
+interval from a single call is worth. A re-run takes what the median of its `--again` calls takes,
+after one to warm up; how often the interval holds the first of these, which is what it is made
+for, is counted beside it. Printed are the shares held by kind of run and of question, how wide
+intervals are, of the prediction, and how wide they would have to be for equal re-runs alone to lie
+in 90 of 100, by what the machine does between them. What ran while other processes took more than
+`--others` of the machine is left out. Precision is not asked: nothing runs the CPU in another type
+at a rate that its profile has.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import checkout  # noqa: F401  (finds the project)
 import polars as pl
@@ -44,7 +42,7 @@ from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
-from profiler.resampling import PREDICTED_CONFIDENCE, t_ratio
+from profiler.resampling import PREDICTED_CONFIDENCE
 from profiler.table.run import Run
 
 EQUAL = "as it was"
@@ -66,21 +64,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answer:
-    """A prediction in ms, its interval (None: none was given), and what the pipeline calls took in
-    the recording and in the re-run."""
+    """A prediction in ms, its interval (None: none was given), what the re-run took, and its first
+    request."""
 
     asked: str
     kind: str
     predicted: float
     low: float | None
     high: float | None
-    recorded: list[float]
-    again: list[float]
-
-    @property
-    def measured(self) -> float:
-        """What the re-run took."""
-        return statistics.mean(self.again)
+    measured: float
+    single: float
 
     @property
     def held(self) -> bool:
@@ -89,8 +82,8 @@ class Answer:
 
     @property
     def held_single(self) -> bool:
-        """Whether it holds the first call of the re-run."""
-        return self._holds(self.again[0])
+        """Whether it holds the first request."""
+        return self._holds(self.single)
 
     def _holds(self, value: float) -> bool:
         return self.low is not None and self.low <= value <= (self.high or 0.0)
@@ -103,7 +96,7 @@ class Answer:
 
 def questions(whole: Request) -> list[Asked]:
     """What is predicted from a run of `whole`."""
-    steps = sorted({max(whole.steps // 2, 2), whole.steps + whole.steps // 2})
+    steps = sorted({max(whole.steps // 3, 2), whole.steps + whole.steps // 2})
     return [
         Asked(EQUAL, Scenario(), whole),
         *(Asked(f"{n} steps", Scenario(steps=n), replace(whole, steps=n)) for n in steps),
@@ -119,8 +112,7 @@ def questions(whole: Request) -> list[Asked]:
 
 def recorded(pipeline: StableDiffusion3Pipeline, request: Request, ops: str, calls: int) -> Run:
     """A run of so many pipeline calls, and one before them to warm up."""
-    if calls == 1:
-        request.run(pipeline)
+    request.run(pipeline)
     with tempfile.TemporaryDirectory() as folder:
         with profiler.profile(pipeline, ops=ops, out=folder) as recording:
             for _ in range(calls + (calls > 1)):  # of several the first is left out
@@ -128,14 +120,7 @@ def recorded(pipeline: StableDiffusion3Pipeline, request: Request, ops: str, cal
         return profiler.load(recording.path)
 
 
-def took(run: Run) -> list[float]:
-    """What its pipeline calls took in ms, but for the first of several."""
-    spans = run.spans.filter(pl.col("kind") == "pipeline").sort("start_ns")
-    found = [ns / 1e6 for ns in spans["duration_ns"].to_list()]
-    return found[len(found) > 1 :]
-
-
-def answers(calls: int, whole: Request, others: Others, end: float) -> Iterator[Answer]:
+def answers(calls: int, again: int, whole: Request, others: Others, end: float) -> Iterator[Answer]:
     """Each prediction with its re-run, round after round, until the moment `end`."""
     folder = default_model_folder()
     here = StableDiffusion3Pipeline.from_folder(folder, BASE)
@@ -152,17 +137,20 @@ def answers(calls: int, whole: Request, others: Others, end: float) -> Iterator[
             prediction = predict(run, analyze(run), asked.scenario)
             pipeline = there if asked.moved else here
             ops = KINDS["untraced"] if prediction.measured.corrected else KINDS[kind]
-            rerun = others.quietly(partial(recorded, pipeline, asked.request, ops, calls))
+            rerun = others.quietly(partial(recorded, pipeline, asked.request, ops, again))
             if rerun is None:
                 continue
+            took = rerun.spans.filter(pl.col("kind") == "pipeline").sort("start_ns")["duration_ns"]
+            first, *more = (ns / 1e6 for ns in took.to_list()[again > 1 :])
             found = prediction.request
             ends = (None if end is None else end / 1e6 for end in (found.low, found.high))
-            yield Answer(asked.name, kind, found.ns / 1e6, *ends, took(run), took(rerun))
+            truth = statistics.median([first, *more])
+            yield Answer(asked.name, kind, found.ns / 1e6, *ends, truth, first)
 
 
 def print_table(found: list[Answer]) -> None:
     """A row for each kind and question, then all."""
-    print("| from a run | asked | re-runs | held | single calls | median width | median error |")
+    print("| from a run | asked | re-runs | held | single requests | median width | median error |")
     print("|---|---|---|---|---|---|---|")
     groups = {(each.kind, each.asked): "" for each in found}
     for kind, asked in sorted(groups):
@@ -176,26 +164,6 @@ def print_table(found: list[Answer]) -> None:
     equal = [math.log(a.measured / a.predicted) for a in found if a.asked == EQUAL]
     if len(equal) > 1:
         print(f"\nequal re-runs alone need a width of {2 * _Z90 * statistics.stdev(equal):.1%}")
-    print_parts(found)
-
-
-def print_parts(found: list[Answer]) -> None:
-    """What widths are made of: how far calls scatter in recordings, and what that makes of a single
-    call, a mean of as many, and both with Student's quantile of so few."""
-    spreads = [
-        statistics.stdev(a.recorded) / statistics.mean(a.recorded)
-        for a in found
-        if len(a.recorded) > 1
-    ]
-    if not spreads:
-        return
-    calls = len(found[0].recorded)
-    spread, median = math.sqrt(statistics.mean(s**2 for s in spreads)), statistics.median(spreads)
-    print(f"\ncalls of a recording scatter by {spread:.1%} (median {median:.1%})")
-    for name, share in (("a single call", 1 + 1 / calls), (f"a mean of {calls}", 2 / calls)):
-        width = 2 * _Z90 * spread * math.sqrt(share)
-        few = width * t_ratio(calls, PREDICTED_CONFIDENCE)
-        print(f"{name}: {width:.1%}, with Student's quantile {few:.1%}")
 
 
 def _held(some: list[Answer]) -> float:
@@ -216,19 +184,17 @@ def _row(kind: str, asked: str, some: list[Answer]) -> None:
 def main() -> None:
     """Print how often intervals held what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--reruns", type=int, default=54, help="so many")
+    parser.add_argument("--reruns", type=int, default=48, help="so many")
     parser.add_argument("--minutes", type=float, default=8.0, help="not longer than this")
     parser.add_argument("--others", type=float, default=0.15, help="share of the machine")
-    parser.add_argument("--calls", type=int, default=10, help="pipeline calls of each run")
-    parser.add_argument("--size", type=int, default=128, help="pixels")
-    parser.add_argument("--steps", type=int, default=8, help="of the recorded run")
-    parser.add_argument("--raw", type=Path, help="write what each call took, as JSON")
+    parser.add_argument("--calls", type=int, default=4, help="pipeline calls of a recorded run")
+    parser.add_argument("--again", type=int, default=3, help="pipeline calls of a re-run")
+    parser.add_argument("--size", type=int, default=256, help="pixels")
+    parser.add_argument("--steps", type=int, default=12, help="of the recorded run")
     options = parser.parse_args()
     whole, others = Request(options.steps, options.size), Others(options.others)
     end = time.monotonic() + 60 * options.minutes
-    found = list(islice(answers(options.calls, whole, others, end), options.reruns))
-    if options.raw:
-        options.raw.write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
+    found = list(islice(answers(options.calls, options.again, whole, others, end), options.reruns))
     if found:
         print_table(found)
     else:

@@ -124,9 +124,8 @@ def _basis(prediction: Prediction) -> str:
             f"recorded, {duration(prediction.device.ns)} predicted."
         )
     if request.resampled:
-        of = f"the mean of {count} pipeline calls" if count > 1 else "one pipeline call"
         text += (
-            f" The interval is that of {of} of a re-run, by the scatter of the measured "
+            " The interval is that of a single request, by drawing from the measured "
             f"{label(request.resampled)}."
         )
     elif request.low is not None:

@@ -1,25 +1,20 @@
 """The time of one request: the sum of its parts, with an interval.
 
-The interval is that of a re-run with as many pipeline calls as were measured: of the mean of its
-calls, where there are several, else of its one call.
+The interval is that of one request to come, by a seeded bootstrap over what repeats. A request of m
+steps beyond its first draws m of the n measured ones, with replacement. Draws from few values
+scatter too little, and their mean, which the prediction goes by, is off itself: it is m of these
+means. Deviations of the sum are widened by sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z, which makes
+of their variance, m (n - 1) / n s^2, the one of a prediction interval, m (1 + m / n) s^2.
 
-Of one pipeline call, a request of m steps beyond its first draws m of the n measured ones, with
-replacement, in a seeded bootstrap. Draws from few values scatter too little, and their mean, which
-the prediction goes by, is off itself: it is m of these means. Deviations of the sum are widened by
-sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z, which makes of their variance, m (n - 1) / n s^2, the
-one of a prediction interval, m (1 + m / n) s^2. What was measured once (the first step, and what
-lies in none) is taken to scatter as the steps do, by the same share of itself in each submodule:
-without that, an interval of few steps beside long encoders would hold the scatter of the smaller
-part alone.
+Of a single pipeline call what was measured once (its first step, and what lies in none) is taken to
+scatter as its steps do, by the same share of itself in each submodule: without that, an interval of
+few steps beside long encoders would hold the scatter of the smaller part alone.
 
-Of p pipeline calls, two or more, with k later steps in each, let S^2 be the variance between their
-times with m steps, each the mean of its own, and s^2 that of steps within a call. S^2 has
-m^2 / k s^2 in it, a call to come m s^2 in its place. The mean of p measured calls and that of p to
-come are therefore apart by a variance of (2 S^2 + (m - m^2 / k) s^2) / p: with as many steps as
-were measured, what lies within counts once, as a part of S^2. Of more steps it is 2 S^2 / p, which
-holds too much of it; less could only be told from a difference, with fewer degrees of freedom.
-Deviations are normal, with the covariance that submodules have, widened by t / z with the degrees
-of freedom of this sum (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114).
+Of p pipeline calls, two or more, each draw takes one, with its own steps. What lies between the
+calls is widened by sqrt((p + 1) / (p - 1)), the same with one of p; what lies within, by
+sqrt(k / (k - 1)) with k steps in each; both together by t / z with the degrees of freedom of their
+sum (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). That few calls are alike may be by
+chance: of less than six the interval is at least that of the steps of all of them.
 
 Equal runs differ by more than their pipeline calls do: what a machine does with clocks, caches and
 other work changes in minutes, and no run shows it. Each draw therefore also multiplies what the
@@ -55,6 +50,7 @@ from profiler.resampling import (
 __all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "moved", "request_time"]
 
 _Reals = npt.NDArray[np.float64]
+_FEW = 6  # pipeline calls; that fewer are alike may be by chance
 _BETWEEN_RUNS = 0.02
 """Standard deviation of an equal run's time on a processor, relative, beyond what its pipeline
 calls scatter by (docs/performance.md, "What intervals are worth")."""
@@ -62,10 +58,9 @@ calls scatter by (docs/performance.md, "What intervals are worth")."""
 
 @dataclass(frozen=True, slots=True)
 class RequestTime:
-    """A request's time in ns. `low` and `high` bound what a re-run takes, the mean of as many
-    pipeline calls as were measured, with 90 % confidence; None where nothing was measured more
-    than once and nothing was estimated within bounds. `resampled` names what scattered, None for
-    nothing; `once_ns` is the part of the time that was measured once."""
+    """A request's time in ns. `low` and `high` bound it with 90 % confidence, None where nothing
+    was measured more than once and nothing was estimated within bounds. `resampled` names what was
+    drawn from, None for nothing; `once_ns` is the part of the time that was measured once."""
 
     ns: float
     low: float | None
@@ -88,17 +83,21 @@ def request_time(
     generator = np.random.default_rng(seed)
     parts = [_Measured.of(workload, name) for name in names]
     later = max(workload.steps - 1, 0)
-    deviations = _calls_apart(parts, later, generator, resamples)
-    resampled = Resampled.PIPELINE_CALLS if deviations is not None else None
-    if deviations is None:
-        deviations = _steps_drawn(parts, later, generator, resamples)
-        resampled = Resampled.STEPS if deviations is not None else None
+    of_calls = _calls_drawn(parts, later, generator, resamples)
+    of_steps = None
+    if len(workload.measured_ns) < _FEW:
+        of_steps = _steps_drawn(parts, later, generator, resamples)
+    resampled = None
+    if of_calls is not None:
+        resampled = Resampled.PIPELINE_CALLS
+    elif of_steps is not None:
+        resampled = Resampled.STEPS
     once = _once(workload, resampled)
-    if deviations is None:
-        if all(low >= high for low, high in bounds):
-            return RequestTime(value, None, None, None, once)
-        deviations = np.zeros((len(names), resamples))
-    total = _between_runs(workload, generator, resamples) if resampled else np.zeros(resamples)
+    drawn = [found for found in (of_calls, of_steps) if found is not None]
+    if not drawn and all(low >= high for low, high in bounds):
+        return RequestTime(value, None, None, None, once)
+    deviations = max(drawn, key=_width, default=np.zeros((len(names), resamples)))
+    total = _between_runs(workload, generator, resamples) if drawn else np.zeros(resamples)
     for part, deviation, between in zip(parts, deviations, bounds, strict=True):
         total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
     least, most = (max(end, 0.0) for end in ends(total, PREDICTED_CONFIDENCE))
@@ -188,16 +187,16 @@ class _Measured:
 def _steps_drawn(
     parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
 ) -> _Reals | None:
-    """How far `later` steps, drawn from those of the one call, are from as many means, widened, and
-    with them what was measured once: float64 [parts, resamples]. None where nothing is drawn, or
-    from one step."""
+    """How far `later` steps, drawn from those of all calls, are from as many means, widened:
+    float64 [parts, resamples]. None where nothing is drawn, or from one step."""
     count = parts[0].steady.size
     if not later or count < 2:
         return None
     counts = generator.multinomial(later, np.full(count, 1 / count), size=resamples)
     drawn = np.array([counts @ (part.steady - part.steady.mean()).ravel() for part in parts])
     widened: _Reals = drawn * math.sqrt(count / (count - 1) * (1 + later / count))
-    widened += _once_drawn(parts, generator, resamples)
+    if len(parts[0].once) == 1:
+        widened = widened + _once_drawn(parts, generator, resamples)
     return widened * t_ratio(count, PREDICTED_CONFIDENCE)
 
 
@@ -215,41 +214,29 @@ def _once_drawn(
     return found
 
 
-def _calls_apart(
+def _calls_drawn(
     parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
 ) -> _Reals | None:
-    """How far the mean of as many calls to come is from that of the measured ones, widened: float64
+    """How far a pipeline call with its own steps is from the mean, widened: float64
     [parts, resamples]. None where there is one."""
     calls, known = parts[0].steady.shape
     if calls < 2:
         return None
-    whole = 2 * _covariance([part.by_call(later)[None, :] for part in parts])
-    parts_of_it = [(float(whole.sum()), calls - 1)]
-    if known > 1 and later < known:
-        more = (later - later**2 / known) * _covariance([part.steady for part in parts])
-        parts_of_it.append((float(more.sum()), calls * (known - 1)))
-        whole += more
-    free = _degrees(parts_of_it)
-    apart = _normal(whole / calls, generator, resamples)
-    return apart * t_ratio(free + 1, PREDICTED_CONFIDENCE)
-
-
-def _covariance(values: Sequence[_Reals]) -> _Reals:
-    """The covariance of parts, each [groups, members], of members around the mean of their group,
-    float64 [parts, parts]."""
-    groups, members = values[0].shape
-    apart = np.array([part - part.mean(axis=1, keepdims=True) for part in values], dtype=np.float64)
-    flat = apart.reshape(len(values), -1)
-    found: _Reals = flat @ flat.T / (groups * (members - 1))
-    return found
-
-
-def _normal(covariance: _Reals, generator: np.random.Generator, resamples: int) -> _Reals:
-    """Normal draws of this covariance, float64 [parts, resamples]."""
-    of_each, directions = np.linalg.eigh(covariance)
-    root = directions * np.sqrt(np.maximum(of_each, 0.0))  # rounding makes zeros negative
-    found: _Reals = root @ generator.standard_normal((len(covariance), resamples))
-    return found
+    call = generator.integers(calls, size=resamples)
+    means = np.array([part.by_call(later) for part in parts])
+    between = (means - means.mean(axis=1, keepdims=True))[:, call]
+    between *= math.sqrt((calls + 1) / (calls - 1))
+    within = np.zeros_like(between)
+    if later and known > 1:
+        counts = generator.multinomial(later, np.full(known, 1 / known), size=resamples)
+        for row, part in enumerate(parts):
+            apart = part.steady - part.steady.mean(axis=1, keepdims=True)
+            within[row] = np.einsum("rk,rk->r", counts, apart[call])
+        within *= math.sqrt(known / (known - 1))
+    of_each = (float(some.sum(axis=0).var()) for some in (between, within))
+    free = _degrees(tuple(zip(of_each, (calls - 1, calls * (known - 1)), strict=True)))
+    widened: _Reals = (between + within) * t_ratio(free + 1, PREDICTED_CONFIDENCE)
+    return widened
 
 
 def _degrees(variances: Sequence[tuple[float, int]]) -> int:
@@ -271,6 +258,11 @@ def _factors(
     if low >= high:
         return 1.0
     return generator.triangular(low, min(max(1.0, low), high), high, resamples)
+
+
+def _width(deviations: _Reals) -> float:
+    low, high = ends(deviations.sum(axis=0), PREDICTED_CONFIDENCE)
+    return high - low
 
 
 def _once(workload: Workload, resampled: Resampled | None) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module, metadata
+from importlib import import_module
 
 from profiler.errors import InputError, MissingPackageError
 
@@ -79,6 +79,9 @@ def install_command(extra: str) -> str:
 
 def requirements() -> list[str]:
     """What the installed package names as its requirements; none where it is not installed."""
+    # It takes as long as all of typer; few commands ask.
+    from importlib import metadata
+
     try:
         return metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

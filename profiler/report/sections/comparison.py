@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from profiler.messages import said, sentence
-from profiler.report.charts.comparison import changes
-from profiler.report.compared_parts import (
-    metric_parts,
-    operation_parts,
-    rule,
-    runs_part,
-    times_table,
-    tree_part,
-)
 from profiler.report.model import Figure, Part, ReportInput, SectionKind
-from profiler.report.sentences.changes import headline
-from profiler.report.sentences.worded import worded
 
 __all__ = ["SECTION"]
 
@@ -23,6 +12,19 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     """How the run, the new side, compares with its baseline; nothing without one."""
     if of.against is None:
         return ()
+    # Some thirty modules, most of which only comparisons need.
+    from profiler.report.charts.comparison import changes
+    from profiler.report.compared_parts import (
+        metric_parts,
+        operation_parts,
+        rule,
+        runs_part,
+        times_table,
+        tree_part,
+    )
+    from profiler.report.sentences.changes import headline
+    from profiler.report.sentences.worded import worded
+
     comparison = of.against
     notes = (sentence(worded(note)) for note in comparison.notes)
     selected = bool(of.analysis.run.selection)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.events import NO_CALL
@@ -15,8 +15,7 @@ from profiler.table.run import Run
 __all__ = ["Selection", "select", "steps_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """What to keep: one entry of each field that has any; a field without keeps everything.
 
     `step` entries are `"7"`, `"0-3"` (both ends included) or `"last"`.

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
 from profiler.analysis.assembly import assembled
 from profiler.analysis.inputs import Inputs
@@ -72,7 +71,7 @@ _Row = msgspec.defstruct(
 )
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Summary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One run for a data set: `run` are its columns of `runs` but for those that adding it sets,
     `metrics` its rows. `content` is the digest of the bundle that it was made of, "" of others."""
 
@@ -82,8 +81,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     metrics: tuple[Measure, ...] = field(default_factory=tuple)
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
+class _Times(Struct, frozen=True):
     ns: int
     told_by: str
 

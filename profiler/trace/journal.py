@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from profiler.events import Call
 from profiler.files import file_mode, not_writable
@@ -41,8 +41,7 @@ _encoder = msgspec.json.Encoder()
 _own: dict[tuple[int, int], int] = {}  # journals that this process writes: file → process
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True):
     """A call that has returned; `awaits_operators`: its operators were to be read later."""
 
     call: Call

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.call_kinds import rows_by_call
@@ -47,8 +48,7 @@ _BUDGET = 5_000_000  # commands that are looked at
 _NONE = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
+class _Cause(Struct, frozen=True):
     """What explains an outlier; columns of the table."""
 
     cause: OutlierCause | None = None
@@ -95,7 +95,7 @@ def outlier_table(
         **{
             name: pl.Series([getattr(cause, name) for cause in causes], dtype=dtype)
             for name, dtype in schema(STEP_OUTLIERS).items()
-            if name in _Cause.__slots__
+            if name in _Cause.__struct_fields__
         },
     )
     return found.select(pl.col(n).cast(t) for n, t in schema(STEP_OUTLIERS).items())

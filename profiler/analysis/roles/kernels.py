@@ -19,7 +19,8 @@ from profiler.analysis.roles.operations import Sort, operation_of
 
 __all__ = ["FusedKernel", "fused_kernel"]
 
-_COMPILED = re.compile(
+# Compiled when a kernel is first asked about: runs on CPUs have none.
+_COMPILED = (
     r"(?:triton_(poi|red|per|tem|for|spl|mm|fla)|(?:graph_\d+_)?cpp)_(?:fused_)?(.*?)(?:_\d+)?…?$"
 )
 _LONG = (
@@ -69,7 +70,7 @@ _LONG = (
     "unified_attention_with_output",
     "expand_as",
 )
-_WORD = re.compile("|".join([*_LONG, "[a-z][a-z0-9]*"]))
+_WORD = "|".join([*_LONG, "[a-z][a-z0-9]*"])
 _EXTERN = (Sort.MATMUL, Sort.CONVOLUTION, Sort.ATTENTION)
 _MOVES = (Sort.LAYOUT, Sort.IDENTITY)
 _CUSTOM = ("moe_forward_shared", "moe_forward", "unified_attention_with_output")  # of vLLM
@@ -91,10 +92,10 @@ class FusedKernel(Struct, frozen=True):
 def fused_kernel(name: str) -> FusedKernel | None:
     """What a kernel of torch.compile (Triton's, or C++ for the CPU) fuses, None for every other
     name."""
-    match = _COMPILED.match(name)
+    match = re.match(_COMPILED, name)
     if match is None:
         return None
-    found = [operation_of(word) for word in _WORD.findall(match[2])]
+    found = [operation_of(word) for word in re.findall(_WORD, match[2])]
     template = match[1] in ("tem", "mm", "fla")
     found = [o for o in found if o.word not in _CUSTOM]
     given = [o for o in found if not template and o.sort in _EXTERN and o.word != "_softmax"]

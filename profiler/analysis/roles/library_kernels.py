@@ -84,15 +84,15 @@ _FUNCTIONS: _Rules = (
     ),
     (r"(?<![a-z])(cpy|pad|flip|roll|tril|triu|repeat|fill)|compute_cuda", "data_movement"),
 )
-_WRITES_CACHE = re.compile(rf"(?:^|::|\s){_CACHE}[a-z_]*$", re.IGNORECASE)
-_ARITHMETIC = re.compile(
-    r"elementwise|pointwise|unary_op|binary_op|reduce|dropout|random|tensor_?op|op\d?d?_?tensor|scale|bias|clamp|relu"
+# Compiled when a kernel is first asked about: runs on CPUs have none.
+_WRITES_CACHE = rf"(?i)(?:^|::|\s){_CACHE}[a-z_]*$"
+_ARITHMETIC = (
+    r"(?i)elementwise|pointwise|unary_op|binary_op|reduce|dropout|random|tensor_?op|op\d?d?_?tensor|scale|bias|clamp|relu"
     r"|gelu|silu|sigmoid|tanh|threshold|arange|bernoulli|bcast|(?<![a-z])(add|mul|sub|div|exp|pow"
     r"|scal|axpy|neg|sum|mean|where|sqrt|rsqrt|sin|cos|log|max|min|norm|erf|abs|normal|uniform)"
-    r"(?![a-z])",
-    re.IGNORECASE,
+    r"(?![a-z])"
 )
-_OF_ANYTHING = re.compile(r"(^|::)(device_)?kernel2?$|kentry$|kernel_entry$|globalkernel$", re.I)
+_OF_ANYTHING = r"(?i)(^|::)(device_)?kernel2?$|kentry$|kernel_entry$|globalkernel$"
 _WRAPPED: _Rules = (  # the arguments of a function that runs anything
     (r"moe", "mlp"),
     (_ATTENTION, "attention"),
@@ -105,10 +105,10 @@ _FUNCTORS: _Rules = (  # of ATen's elementwise kernels and reductions
     (r"index_(put_)?kernel_impl|tensorassign|(flip|roll)_", "data_movement"),
     (r"argm(ax|in)ops|exponential", "sampling"),
 )
-_OF_FUNCTORS = re.compile(r"(^|::)(\w*elementwise_(kernel|grid_stride)\w*|reduce_kernel)")
-_COPIES = re.compile(r"CopyFunctor|native::Copy<")
-_LOG_SOFTMAX = re.compile(r"<[^,]*,[^,]*,[^,]*, *\d+, *true|LogSoftMax")
-_INDICES = re.compile(r"<(long|int|short|bool|unsigned)")
+_OF_FUNCTORS = r"(^|::)(\w*elementwise_(kernel|grid_stride)\w*|reduce_kernel)"
+_COPIES = r"CopyFunctor|native::Copy<"
+_LOG_SOFTMAX = r"<[^,]*,[^,]*,[^,]*, *\d+, *true|LogSoftMax"
+_INDICES = r"<(long|int|short|bool|unsigned)"
 _NORM_KINDS: _Rules = (
     (r"rms_?norm|qk_?norm", "RMSNorm"),
     (r"group_?norm|computefusedparams", "GroupNorm"),
@@ -121,7 +121,7 @@ _NORM_KINDS: _Rules = (
 def writes_cache(op_type: str) -> bool:
     """Whether an operation's name says that it writes to a cache of keys and values:
     `sglang::store_cache`, `vllm::reshape_and_cache_flash`."""
-    return _WRITES_CACHE.search(op_type) is not None
+    return re.search(_WRITES_CACHE, op_type) is not None
 
 
 @lru_cache(maxsize=1 << 14)
@@ -136,17 +136,17 @@ def library_kernel(name: str) -> LibraryKernel | None:
 
 def _role(function: str, arguments: str) -> str:
     if function.removesuffix("_kernel").endswith("multi_tensor_apply"):  # a list of tensors at once
-        return "data_movement" if _COPIES.search(arguments) else "optimizer"
-    if _OF_ANYTHING.search(function) and (role := _first(_WRAPPED, function + arguments)):
+        return "data_movement" if re.search(_COPIES, arguments) else "optimizer"
+    if re.search(_OF_ANYTHING, function) and (role := _first(_WRAPPED, function + arguments)):
         return role
-    if _OF_FUNCTORS.search(function):
+    if re.search(_OF_FUNCTORS, function):
         return _first(_FUNCTORS, arguments) or "elementwise"
     role = _first(_FUNCTIONS, function)
-    if role == "attention" and _LOG_SOFTMAX.match(arguments):
+    if role == "attention" and re.match(_LOG_SOFTMAX, arguments):
         role = "elementwise"  # of a loss
-    elif "indexSelect" in function and _INDICES.match(arguments):
+    elif "indexSelect" in function and re.match(_INDICES, arguments):
         role = "data_movement"  # no table of vectors
-    return role or ("elementwise" if _ARITHMETIC.search(function) else "")
+    return role or ("elementwise" if re.search(_ARITHMETIC, function) else "")
 
 
 def _first(rules: _Rules, text: str) -> str:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from profiler.analysis.work.registry import Family, Work
 from profiler.analysis.work.shapes import Tensor
@@ -29,8 +30,7 @@ _LONGEST = 64  # commands of a chain
 _SHAPE_BYTES = 256  # integers that take no more are shapes
 
 
-@dataclass(slots=True, eq=False)
-class Chain:
+class Chain(Struct, eq=False):
     """Commands that could be one. `members` are positions in the sequence that was given,
     `families` those of their operations (of which one may be several commands),
     `saved_bytes` what their intermediates take to write and to read."""
@@ -39,7 +39,7 @@ class Chain:
     families: list[Family] = field(default_factory=list)
     saved_bytes: int = 0
     closed: bool = False
-    products: list[_Made] = field(default_factory=list, repr=False)  # read by its members
+    products: list[_Made] = field(default_factory=list)  # read by its members
 
     @property
     def is_attention(self) -> bool:
@@ -47,8 +47,7 @@ class Chain:
         return Family.SOFTMAX in self.families and Family.MATMUL in self.families
 
 
-@dataclass(slots=True, eq=False)
-class _Made:
+class _Made(Struct, eq=False):
     """A tensor that a command gave; of a reduction whose result is not known, its input.
 
     `chain` is that of the command, `read` whether the chain has read it, `escapes` whether
@@ -64,7 +63,7 @@ class _Made:
     escapes: bool = False
     product: int = -1
 
-    size: int = field(init=False)  # elements of the tensor
+    size: int = 0  # elements of the tensor
 
     def __post_init__(self) -> None:
         self.size = self.tensor.size

@@ -5,11 +5,12 @@ under which a browser runs the one and loads nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from string import Template
 from typing import Any
+
+from msgspec import Struct
 
 from profiler._version import __version__
 from profiler.json_text import ascii_json
@@ -34,8 +35,7 @@ def template(name: str) -> str:
     return place.read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class Top:
+class Top(Struct, frozen=True):
     """The bar above a page: its list of `contents`, as HTML, and where a link before that skips to,
     `place` being an element's id and `skip` what the link says."""
 

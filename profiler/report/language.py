@@ -120,6 +120,8 @@ def _texts(data: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str |
     """Where `Said` stands in `data`; columns of numbers, and what traces say, hold none."""
     if isinstance(data, Said):
         yield path, data
+    elif isinstance(data, (str, int, float)):
+        return  # as nearly all
     elif isinstance(data, Mapping):
         for key, value in data.items():
             if key not in _DATA:

@@ -60,12 +60,10 @@ def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame
     what was measured in traced calls stands for the others."""
     if frame.is_empty():
         return frame
-    scale = analysis.submodules.filter(pl.col("traced_calls") > 0).select(
-        "submodule", scale=pl.col("calls") / pl.col("traced_calls")
-    )
-    joined = frame.join(scale, on="submodule", how="left", maintain_order="left")
-    factor = pl.col("scale").fill_null(1.0)
-    return joined.with_columns(pl.col(name) * factor for name in names).drop("scale")
+    submodules = analysis.submodules.select("submodule", "calls", "traced_calls").iter_rows()
+    scale = {name: calls / traced for name, calls, traced in submodules if traced > 0}
+    factor = pl.Series([scale.get(name, 1.0) for name in frame["submodule"]], dtype=pl.Float64)
+    return frame.with_columns(pl.col(name) * factor for name in names)
 
 
 def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object) -> Where:

@@ -132,6 +132,7 @@ def module_path(layer: str, root: str = "") -> str:
     return path
 
 
+@lru_cache(maxsize=1 << 14)
 def class_in(name: str) -> str:
     """The class that the name of a module is, as importers of torch's traces have them, or ""."""
     return _CLASS_NUMBER.sub("", name) if _CLASS_LIKE.fullmatch(name) else ""
@@ -180,7 +181,7 @@ class Places:
         paths = [".".join(names[: end + 1]) for end in range(len(names))]
         classes = [self._class(own, name) for own, name in zip(paths, names, strict=True)]
         block = _block(names, classes)
-        context = any(_CONTEXT.fullmatch(name) for name in names)
+        context = any(map(_is_context, names))
         found: list[tuple[int, Purpose, str]] = []
         for at in range(len(names) - 1, -1, -1):
             purpose, by = self._purpose(paths[at], names[at], classes[at])
@@ -245,6 +246,18 @@ def _name_purpose(name: str) -> Purpose | None:
     return None
 
 
+@lru_cache(maxsize=1 << 14)
+def _is_context(name: str) -> bool:
+    return _CONTEXT.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_numbered_block(name: str) -> bool:
+    """Whether the name is that of a block's class with a number."""
+    number = _CLASS_NUMBER.search(name)
+    return number is not None and _BLOCK_CLASS.fullmatch(name[: number.start()]) is not None
+
+
 def _block(names: tuple[str, ...], classes: list[str]) -> str | None:
     """The path of the outermost numbered block, or of a middle block; None outside of blocks."""
     for at, name in enumerate(names):
@@ -252,7 +265,6 @@ def _block(names: tuple[str, ...], classes: list[str]) -> str | None:
             return ".".join(names[: at + 1])
         if at and name.isdigit() and _BLOCKS.fullmatch(names[at - 1]):
             return ".".join(names[: at + 1])
-        number = _CLASS_NUMBER.search(name)
-        if number and _BLOCK_CLASS.fullmatch(name[: number.start()]):
+        if _is_numbered_block(name):
             return ".".join(names[: at + 1])
     return None

@@ -51,17 +51,19 @@ def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
     """
     table = kinds.table
     known: dict[tuple[str | None, str | None], Work | None] = {}
+    values: dict[tuple[str | None, str | None], tuple[int | None, ...]] = {}
     works: list[Work | None] = []
     sums: dict[str, list[int | None]] = {name: [] for name in _RECORDED}
     rows = zip(table["op_type"], table["shapes"], table["category"], table["commands"], strict=True)
     for op_type, shapes, category, count in rows:
         key = (op_type, shapes)
         if key not in known:
-            known[key] = work_of(op_type, parse_shapes(shapes))
+            known[key] = made = work_of(op_type, parse_shapes(shapes))
+            values[key] = tuple(getattr(made, name) if made else None for name in _RECORDED)
         work = None if category in ("host", "sync", *_MOVES) else known[key]
         works.append(work)
-        for name in _RECORDED:
-            sums[name].append(_sum_of(work, name, count))
+        for name, value in zip(_RECORDED, values[key], strict=True):
+            sums[name].append(_sum_of(work, value, count))
     for name in _RECORDED:
         needed = np.array([name == "flops" or value is None for value in sums[name]], dtype=bool)
         needed &= (table["category"] != "host").to_numpy()
@@ -82,8 +84,8 @@ def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
     return KindWork(found_table, works)
 
 
-def _sum_of(work: Work | None, name: str, commands: int) -> int | None:
-    value: int | None = getattr(work, name) if work else None
+def _sum_of(work: Work | None, value: int | None, commands: int) -> int | None:
+    """What `commands` commands of a kind have of `value`, which `work` has of all its parts."""
     if work is None or value is None:
         return None
     total = value * commands // work.parts

@@ -31,10 +31,12 @@ def blocks(rows: pl.DataFrame, theme: Theme = "light") -> Chart:
     totals = dict(rows.group_by("block").agg(pl.col("total_ns").sum()).iter_rows())
     unit = unit_for(max(totals.values(), default=0))
     place = {name: number for number, name in enumerate(names)}
+    by_role: dict[str | None, list[tuple[str, int, str]]] = {}
+    for given, *part in rows.select("role", "block", "total_ns", "submodule").iter_rows():
+        by_role.setdefault(given, []).append((part[0], part[1], part[2]))
     data = []
     for role, colour in ROLE_COLOURS.items():
-        of_role = rows.filter(pl.col("role") == role)
-        parts = of_role.select("block", "total_ns").rows()
+        parts = by_role.get(role)
         if not parts:
             continue
         texts = (
@@ -45,13 +47,13 @@ def blocks(rows: pl.DataFrame, theme: Theme = "light") -> Chart:
                 time=duration(ns),
                 share=percent(ns / totals[block]),
             )
-            for block, ns in parts
+            for block, ns, _ in parts
         )
         trace = {
             "type": "bar",
             "name": role,
-            "x": [place[block] for block, _ in parts],
-            "y": [ns * unit.per_ns for _, ns in parts],
+            "x": [place[block] for block, _, _ in parts],
+            "y": [ns * unit.per_ns for _, ns, _ in parts],
             "marker": {
                 "color": colour.on(theme),
                 "line": {"color": SURFACE.on(theme), "width": 0.5},
@@ -59,9 +61,7 @@ def blocks(rows: pl.DataFrame, theme: Theme = "light") -> Chart:
             "customdata": [escaped(text) for text in texts],
             "hovertemplate": HOVER,
         }
-        data.append(
-            picking(trace, ({"submodule": name, "role": role} for name in of_role["submodule"]))
-        )
+        data.append(picking(trace, ({"submodule": name, "role": role} for _, _, name in parts)))
     return {"data": data, "layout": _layout(names, unit.name, theme)}
 
 

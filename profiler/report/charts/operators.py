@@ -22,7 +22,6 @@ from profiler.report.palette import (
     Theme,
     submodule_colours,
 )
-from profiler.report.patterns import by_pattern
 from profiler.report.units import count, duration, percent
 
 __all__ = ["operators"]
@@ -33,16 +32,10 @@ def operators(
     submodules: Sequence[str],
     top: int = 15,
     theme: Theme = "light",
-    *,
-    patterns: bool = True,
 ) -> Chart:
-    """The `top` operators by total, in the colour of their submodule of `submodules`, all of
-    the run.
-
-    With `patterns`, the equal layers of repeated blocks are one bar.
-    """
-    table = by_pattern(frame) if patterns else frame
-    rows = list(table.filter(~pl.col("host")).head(top).iter_rows(named=True))
+    """The `top` operators by total, folded or single, in the colour of their submodule of
+    `submodules`, all of the run."""
+    rows = list(frame.filter(~pl.col("host")).head(top).iter_rows(named=True))
     colours = submodule_colours(submodules)
     fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
     values = {str(number): row["total_ns"] for number, row in enumerate(rows)}

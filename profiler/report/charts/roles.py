@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from profiler.messages import said
@@ -18,9 +20,12 @@ def roles(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     sums = found.group_by("submodule", maintain_order=True).agg(pl.col("total_ns").sum())
     totals = dict(sums.sort("total_ns", descending=True, maintain_order=True).iter_rows())
     number = {name: str(i) for i, name in enumerate(totals)}
+    by_role: dict[str | None, list[dict[str, Any]]] = {}
+    for row in found.with_columns(pl.col("role").cast(pl.String)).iter_rows(named=True):
+        by_role.setdefault(row["role"], []).append(row)
     data = []
     for role, colour in ROLE_COLOURS.items():
-        rows = found.filter(pl.col("role").cast(pl.String) == role).rows(named=True)
+        rows = by_role.get(role)
         if not rows:
             continue
         texts = [

@@ -72,5 +72,6 @@ def _numbers(
     if values.dtype == pl.String:
         return strings.codes(values)
     if values.dtype.is_float():
-        return values.fill_null(float("nan")).to_numpy()
-    return values.cast(pl.Int64).fill_null(_NULL).to_numpy()
+        return (values.fill_null(float("nan")) if values.null_count() else values).to_numpy()
+    numbers = values.cast(pl.Int64)
+    return (numbers.fill_null(_NULL) if numbers.null_count() else numbers).to_numpy()

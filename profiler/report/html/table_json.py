@@ -118,7 +118,7 @@ def plain_values(column: Column, values: pl.Series) -> list[Any]:
         return worded(column, values)
     return [
         None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
-        for value in values
+        for value in values.to_list()
     ]
 
 

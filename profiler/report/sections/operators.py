@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import polars as pl
 
@@ -71,9 +72,10 @@ _SPLIT_PARTS = (
 def operators_figure(analysis: Analysis, top: int = TOP, *, patterns: bool = True) -> Figure:
     """The `top` operators by time; with `patterns`, equal layers of repeated blocks are one."""
     names = [part.submodule for part in analysis.accounting.submodules]
+    folded = cache(lambda: by_pattern(analysis.operators))  # once for both themes
 
     def draw(theme: Theme) -> Chart:
-        return chart(analysis.operators, names, top, theme, patterns=patterns)
+        return chart(folded() if patterns else analysis.operators, names, top, theme)
 
     return Figure("operators", draw)
 

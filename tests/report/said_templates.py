@@ -31,15 +31,16 @@ def needs_words(template: str) -> bool:
 def python_templates() -> Iterator[tuple[str, str]]:
     """Template and place of each `said` and `counted` with literals, and of evidence's names."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
         in_findings = path.parent.name == "findings" and path.parent.parent.name == "analysis"
-        for node in ast.walk(tree):
-            place = f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
-            for template in _templates(node, in_page=_on_page(path)):
-                yield template, place
-            if in_findings:
-                for key in _evidence_keys(node):
-                    yield evidence_name(key), place
+        if not in_findings and "said" not in text and "counted" not in text:
+            continue
+        within, in_page = path.relative_to(PACKAGE), _on_page(path)
+        for node in ast.walk(ast.parse(text)):
+            for template in _templates(node, in_page=in_page):
+                yield template, f"{within}:{node.lineno}"
+            for key in _evidence_keys(node) if in_findings else ():
+                yield evidence_name(key), f"{within}:{node.lineno}"
 
 
 def _on_page(path: Path) -> bool:

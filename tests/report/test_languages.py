@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.denoise.codes import OutlierCause, RedundancyEvidence
-from profiler.analysis.findings.rules import find
 from profiler.analysis.roofline.codes import Bound
 from profiler.cli.main import command_line
 from profiler.cli.options import Language
@@ -28,9 +27,7 @@ from profiler.report.language import (
     translations,
 )
 from profiler.report.sections.headline import headline
-from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label, labels, worded_cell
-from tests.analysis.findings.cases import CASES
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.report.rendered import page_of
 from tests.report.said_templates import PACKAGE, PLACE, all_templates
@@ -175,23 +172,6 @@ def test_catalogues_are_sorted_and_packed():
         entries = json.loads(text)
         assert list(entries) == sorted(entries)
         assert len(text.splitlines()) == len(entries) + 2
-
-
-def test_findings_of_every_rule_are_translated():
-    """Title, recommendation and caveat of each finding that the rules can make, values filled
-    in."""
-    korean = catalogue("ko")
-    for case in CASES:
-        for finding in analyze_case(case):
-            said_of = words(finding)
-            for text in (said_of.title, said_of.recommendation, said_of.caveat):
-                given = in_language(text, korean)
-                assert HANGUL.search(given), (finding.rule, text)
-                assert not PLACE.search(given)
-
-
-def analyze_case(case):
-    return [finding for finding in find(case.build()) if finding.rule == case.rule]
 
 
 def test_titles_and_leads_of_the_page_are_translated():

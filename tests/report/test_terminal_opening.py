@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def _fits(text, width, below=0):
     assert max(map(cell_len, lines), default=0) <= width, text
 
 
+@cache  # each is shown in several widths
 def _loaded(path):
     run = load(path)
     analysis = analyze(run)

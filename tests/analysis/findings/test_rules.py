@@ -12,7 +12,9 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import SEVERITIES, Finding
 from profiler.analysis.findings.rules import RULES, find
+from profiler.messages import in_language
 from profiler.notes import Note
+from profiler.report.language import catalogue
 from profiler.report.sentences.findings.words import all_words, words
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     compilation_cases,
@@ -30,6 +32,8 @@ from tests.analysis.findings.cases import CASES
 from tests.runs import make_run, tiny_run
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "findings.md"
+_HANGUL = re.compile(r"[가-힣]")
+_PLACE = re.compile(r"\{\w+\}")
 
 
 @cache
@@ -112,6 +116,19 @@ def test_findings_are_plain_values():
             for text in (said.caveat, said.recommendation):
                 assert text.endswith((".", "?")), text
             assert not said.title.endswith("."), said.title
+
+
+def test_findings_of_every_rule_are_translated():
+    """Title, recommendation and caveat of each finding that the rules can make have Korean, values
+    filled in; what a message lacks is English."""
+    korean = catalogue("ko")
+    for case in CASES:
+        for finding in _found(case):
+            said = words(finding)
+            for text in (said.title, said.recommendation, said.caveat):
+                given = in_language(text, korean)
+                assert _HANGUL.search(given), (finding.rule, text)
+                assert not _PLACE.search(given)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ paths, types and files."""
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -14,7 +16,7 @@ import pytest
 from profiler.errors import InputError, OutputError
 from profiler.graph.metadata import COMMAND_INDEX, LAYER
 from profiler.graph.model_file import read_model
-from profiler.graph.optimize import files
+from profiler.graph.optimize import files, optimizers, runner
 from profiler.graph.optimize.files import optimize_files
 from profiler.graph.optimize.mmdit_attention import write_for_mmdit_fusion
 from profiler.graph.optimize.optimizers import OPTIMIZERS, Optimizer
@@ -37,6 +39,18 @@ def optimizer(name: str, **how: str) -> Optimizer:
     if name in PACKAGES:
         pytest.importorskip(PACKAGES[name])
     return Optimizer(name, **how)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Optimizers run in this process, where what they write is tested and not that they end: the
+    start of one takes fifty times what it does with a model of a few nodes."""
+
+    def run(command, **_how):
+        monkeypatch.setattr(sys, "argv", command[2:])
+        return SimpleNamespace(returncode=runner.main())
+
+    monkeypatch.setattr(optimizers, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +147,7 @@ def test_only_attention_that_the_fusion_knows(scale, mask, values, written, tmp_
     assert [one.name for one in read_model(found.out).graph.inputs] == ["x", "mask"]
 
 
-def test_float16_stays_float16(tmp_path):
+def test_float16_stays_float16(here, tmp_path):
     """ONNX Runtime's CPU computes float16 in float32: the casts for that are not written."""
     weight = np.arange(64, dtype=np.float16).reshape(8, 8) / 64
     nodes = "[i] w = Identity(c) [m] a = MatMul(x, w) [e] b = Erf(a) [n] y = Neg(b)"
@@ -179,7 +193,7 @@ def test_float16_stays_float16(tmp_path):
     ],
     ids=["gelu", "gelu_tanh", "rounds", "widens", "both", "branches", "resize"],
 )
-def test_casts_of_the_model_stay(inputs, nodes, outputs, level, tmp_path):
+def test_casts_of_the_model_stay(here, inputs, nodes, outputs, level, tmp_path):
     """ONNX Runtime drops casts of the model beside those that it inserts for its CPU, and writes
     functions out with constants in float32: each node reads the types again that it read."""
     source = save(graph(inputs, outputs, nodes, opset=20), tmp_path)
@@ -192,7 +206,7 @@ def test_casts_of_the_model_stay(inputs, nodes, outputs, level, tmp_path):
     assert not [t.name for t in again.graph.initializer if "Gelu" in t.name and t.data_type != 10]
 
 
-def test_level_all_keeps_the_casts_of_its_layouts(tmp_path):
+def test_level_all_keeps_the_casts_of_its_layouts(here, tmp_path):
     """Layouts of level `all` are those of float32: a float16 model keeps the casts to it."""
     model = graph(
         "float16[1,8,4,4] x",

@@ -21,8 +21,9 @@ from msgspec import Struct
 
 from profiler.table.columns import COMMANDS, Column, empty
 from profiler.table.command_times import rows_of_calls
+from profiler.trace.columns import same
 
-__all__ = ["Part", "Parts", "commands_of", "cores", "frame_of", "same", "texts_of", "with_calls"]
+__all__ = ["Part", "Parts", "commands_of", "cores", "texts_of", "with_calls"]
 
 _VARIES = object()
 
@@ -46,11 +47,6 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def same(value: Any, rows: int) -> npt.NDArray[Any]:
-    """A NumPy scalar, `rows` times without taking memory."""
-    return np.broadcast_to(value, rows)
-
-
 def commands_of(traces: Sequence[Parts]) -> pl.DataFrame:
     """The commands of all `traces`, which are emptied, one trace behind the other; as many columns
     as there are cores are made at a time. One that is the same value throughout takes no memory."""
@@ -63,10 +59,10 @@ def commands_of(traces: Sequence[Parts]) -> pl.DataFrame:
 
     with ThreadPoolExecutor(cores()) as pool:
         columns = list(pool.map(made, COMMANDS))
-    return frame_of({column.name: one for column, one in zip(COMMANDS, columns, strict=True)})
+    return _frame({column.name: one for column, one in zip(COMMANDS, columns, strict=True)})
 
 
-def frame_of(columns: dict[str, pl.Series | pl.Expr]) -> pl.DataFrame:
+def _frame(columns: dict[str, pl.Series | pl.Expr]) -> pl.DataFrame:
     """A frame of columns, of which at least one is a series, and of single values for all rows."""
     series = {name: c for name, c in columns.items() if isinstance(c, pl.Series)}
     values = {name: c for name, c in columns.items() if isinstance(c, pl.Expr)}

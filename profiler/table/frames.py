@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from profiler.events import NO_RANK, Call, Drop, Span, rank_of_device
 from profiler.table.columns import CATEGORY, COUNTERS, FLOWS, ROLE, TEXT, empty
-from profiler.table.command_parts import Part, Parts, same, texts_of
+from profiler.table.command_parts import Part, Parts, texts_of
 from profiler.table.tracks import track_names
-from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
+from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns, same
 
 __all__ = ["TraceFrames", "trace_frames"]
 
@@ -104,8 +104,6 @@ def _commands(
     texts = _text_table(plain, [columns[name] for name in _TEXT_COLUMNS])
     known = texts.set(pl.Series(np.arange(len(texts)) == 0), None)  # 0 is ""
     tables = {name: texts if name == "layer" else known for name in _TEXT_COLUMNS}
-    tables["category"] = plain.cast(CATEGORY, strict=False).fill_null("other")
-    tables["role"] = plain.cast(ROLE, strict=False)
     unnumbered = bool((columns["command_index"] < 0).any())
 
     def taken(name: str) -> npt.NDArray[Any]:
@@ -113,13 +111,28 @@ def _commands(
         return column if order is None or column.strides == (0,) else column[order]
 
     found = _on_tracks(taken("track"), tracks)
-    for name in ("call", "category"):
-        found[name] = Part(_narrowed(taken(name)), tables.pop(name, None))
+    found["call"] = Part(_narrowed(taken("call")))
+    found["category"] = _closed(_narrowed(taken("category")), plain, CATEGORY, "other")
+    found["role"] = _closed(taken("role"), plain, ROLE, None)
     found |= {name: Part(taken(name), table) for name, table in tables.items()}
     found |= {name: Part(taken(name)) for name in _NUMBERS}
     if unnumbered:
         found["command_index"] = _numbered(found)
     return found
+
+
+def _closed(
+    codes: npt.NDArray[Any], strings: pl.Series, allowed: pl.Enum, other: str | None
+) -> Part:
+    """Values of a closed list, `other` for what is not in it."""
+    if len(codes) and codes.strides == (0,):
+        text = strings[codes[0].item()]
+        known = pl.Series([text], dtype=pl.String).cast(allowed, strict=False)
+        if other is not None and known.null_count():
+            known = pl.Series([other], dtype=allowed)
+        return Part(same(np.int32(0), len(codes)), known)
+    table = strings.cast(allowed, strict=False)
+    return Part(codes, table if other is None else table.fill_null(other))
 
 
 def _on_tracks(track: npt.NDArray[np.int32], tracks: tuple[list[str], list[str]]) -> Parts:

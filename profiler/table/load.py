@@ -29,12 +29,12 @@ from profiler.table.columns import (
     empty,
     schema,
 )
-from profiler.table.command_parts import Part, commands_of, cores, same, with_calls
+from profiler.table.command_parts import Part, commands_of, cores, with_calls
 from profiler.table.frames import TraceFrames, trace_frames
 from profiler.table.run import Run
 from profiler.table.small_traces import together
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME
-from profiler.trace.columns import TraceColumns
+from profiler.trace.columns import TraceColumns, same
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
 
@@ -172,7 +172,7 @@ def _assemble(
     calls_frame = _calls_frame(calls, alone)
     offsets = np.cumsum([0, *(trace.rows for trace in traces)]).tolist()
     starts = list(zip(traces, offsets[:-1], strict=True))
-    offset = (trace.flows.select(pl.all() + first) for trace, first in starts)
+    offset = (trace.flows.select(pl.all() + first) for trace, first in starts if len(trace.flows))
     args = [
         trace.args.with_columns(pl.col("command") + first)
         for trace, first in starts

@@ -30,6 +30,7 @@ from profiler.trace.columns import (
     SliceColumns,
     TraceColumns,
     TrackRow,
+    same,
 )
 from profiler.trace.unpack import Unpacker, is_gzip, not_a_trace
 
@@ -141,7 +142,7 @@ def _slices(found: Mapping[str, Any]) -> SliceColumns:
         columns["layer"] = found["name"]  # that of every slice
     for name, column in columns.items():
         if len(column) < rows:
-            columns[name] = np.broadcast_to(column.dtype.type(_ABSENT.get(name, -1)), rows)
+            columns[name] = same(column.dtype.type(_ABSENT.get(name, -1)), rows)
     return SliceColumns(**columns)
 
 

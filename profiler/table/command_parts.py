@@ -77,8 +77,7 @@ def _column(column: Column, pieces: list[Part]) -> pl.Series | pl.Expr:
         unknown = column.nullable and isinstance(value, int) and value < 0
         return pl.lit(None if unknown else value, dtype=column.dtype)
     if pieces[0].table is not None:
-        texts = [texts_of(pieces.pop(0)) for _ in range(len(pieces))]
-        return texts[0] if len(texts) == 1 else pl.concat(texts, rechunk=True)
+        return texts_of(pieces[0] if len(pieces) == 1 else _with_one_table(pieces))
     arrays = [piece.values for piece in pieces]
     pieces.clear()
     series = pl.Series(np.ascontiguousarray(arrays[0] if len(arrays) == 1 else _joined(arrays)))
@@ -94,6 +93,18 @@ def _joined(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         found[first : first + len(array)] = array
         first += len(array)
     return found
+
+
+def _with_one_table(pieces: list[Part]) -> Part:
+    """Parts with a table each, which are freed one by one, as one: its table is all of theirs."""
+    tables = [piece.table for piece in pieces if piece.table is not None]
+    codes = np.empty(sum(len(piece.values) for piece in pieces), dtype=np.int32)
+    first = base = 0
+    for table in tables:
+        values = pieces.pop(0).values
+        np.add(values, np.int32(base), out=codes[first : first + len(values)])
+        first, base = first + len(values), base + len(table)
+    return Part(codes, pl.concat(tables, rechunk=True))
 
 
 def _one_value(pieces: Sequence[Part]) -> Any:

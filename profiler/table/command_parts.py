@@ -26,6 +26,7 @@ from profiler.trace.columns import same
 __all__ = ["Part", "Parts", "commands_of", "cores", "texts_of", "with_calls"]
 
 _VARIES = object()
+_ROWS = "start_ns"  # the column that has a value for each row, whatever it says
 
 
 class Part(Struct, frozen=True, eq=False):
@@ -50,7 +51,7 @@ def cores() -> int:
 def commands_of(traces: Sequence[Parts]) -> pl.DataFrame:
     """The commands of all `traces`, which are emptied, one trace behind the other; as many columns
     as there are cores are made at a time. One that is the same value throughout takes no memory."""
-    filled = [parts for parts in traces if len(parts["start_ns"].values)]
+    filled = [parts for parts in traces if len(parts[_ROWS].values)]
     if not filled:
         return empty(COMMANDS)
 
@@ -72,7 +73,7 @@ def _frame(columns: dict[str, pl.Series | pl.Expr]) -> pl.DataFrame:
 
 def _column(column: Column, pieces: list[Part]) -> pl.Series | pl.Expr:
     """One column of the traces that `pieces`, which is emptied, are of."""
-    value = _one_value(pieces)
+    value = _VARIES if column.name == _ROWS else _one_value(pieces)
     if value is not _VARIES:
         unknown = column.nullable and isinstance(value, int) and value < 0
         return pl.lit(None if unknown else value, dtype=column.dtype)

@@ -69,8 +69,8 @@ def read_trace(path: Path) -> TraceColumns:
     """Read one trace file; a cut file is read up to its last whole packet and the drop reported.
 
     Files from 1 MiB on are mapped into memory, which spares a copy of them and the pages that it
-    would take: nobody may cut them shorter meanwhile. Raises
-    InputError where the file cannot be opened or is no Perfetto trace.
+    would take: nobody may cut them shorter meanwhile. Raises InputError where the file cannot be
+    opened or is no Perfetto trace.
     """
     try:
         size = path.stat().st_size

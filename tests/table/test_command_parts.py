@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from profiler.table.columns import CATEGORY, COMMANDS, ROLE, TEXT, schema
-from profiler.table.command_parts import Part, commands_of, same, with_calls
+from profiler.table.command_parts import Part, commands_of, with_calls
+from profiler.trace.columns import same
 
 _TABLES = {"category": CATEGORY, "role": ROLE}
 

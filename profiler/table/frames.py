@@ -1,13 +1,12 @@
 """One trace as frames: the columns of the reader, with texts and tracks in the place of numbers.
 
-No row is touched by Python: a column of text is one gather from a short table, numbers are taken
-over as they are, and a column that says the same of every slice takes neither time nor memory until
-somebody asks for its values.
+No row is touched by Python. Commands stay as the reader left them, each column of codes beside the
+short table of what they stand for: `command_parts` makes the frame of all traces of a run at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from typing import Any
@@ -18,27 +17,40 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.events import NO_RANK, Call, Drop, Span, rank_of_device
-from profiler.table.columns import CATEGORY, COMMANDS, COUNTERS, FLOWS, ROLE, TEXT, empty
+from profiler.table.columns import CATEGORY, COUNTERS, FLOWS, ROLE, TEXT, empty
+from profiler.table.command_parts import Part, Parts, texts_of
 from profiler.table.tracks import track_names
-from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
+from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns, same
 
 __all__ = ["TraceFrames", "trace_frames"]
 
 _Rows = npt.NDArray[np.int64]
 _TEXT_COLUMNS = ("stage", "layer", "module", "op_type", "kernel", "shapes")
+_NUMBERS = (
+    "pipeline",
+    "step",
+    "command_index",
+    "start_ns",
+    "duration_ns",
+    "bytes_read",
+    "bytes_written",
+    "flops",
+)
 _NO_COUNTERS, _NO_FLOWS = empty(COUNTERS), empty(FLOWS)  # made once: most traces have none
 _FEW = 1 << 12  # strings: taking all of them is faster than looking which are used
 
 
 class TraceFrames(Struct, frozen=True, eq=False):
-    """One trace. `commands`, `counters`, `flows` and `args` (None: there are none) have the
-    declared columns, in which rows of commands count from 0; commands are in order of call and
-    start. Stage and step of commands are as the trace has them: only host work has its own."""
+    """One trace. `counters`, `flows` and `args` (None: there are none) have the declared columns,
+    in which rows of commands count from 0; `commands` are the columns of `rows` commands in order
+    of call and start. Stage and step of commands are as the trace has them: only host work has its
+    own."""
 
     calls: tuple[Call, ...]
     spans: tuple[Span, ...]
     drops: tuple[Drop, ...]
-    commands: pl.DataFrame
+    rows: int
+    commands: Parts
     counters: pl.DataFrame
     flows: pl.DataFrame
     args: pl.LazyFrame | None
@@ -55,8 +67,9 @@ def trace_frames(trace: TraceColumns) -> TraceFrames:
     calls, spans, drops = trace.calls, trace.spans, trace.drops
     columns = {field.name: getattr(trace.slices, field.name) for field in fields(SliceColumns)}
     del trace
-    commands = _commands_frame(columns, strings, tracks, order)
-    return TraceFrames(calls, spans, drops, commands, counters, flows, args)
+    rows = len(columns["start_ns"])
+    commands = _commands(columns, strings, tracks, order)
+    return TraceFrames(calls, spans, drops, rows, commands, counters, flows, args)
 
 
 def _order(call: npt.NDArray[np.int32]) -> _Rows | None:
@@ -78,118 +91,99 @@ def _positions(order: _Rows) -> _Rows:
     return positions
 
 
-def _commands_frame(
+def _commands(
     columns: dict[str, npt.NDArray[Any]],
     strings: Sequence[str],
     tracks: tuple[list[str], list[str]],
     order: _Rows | None,
-) -> pl.DataFrame:
+) -> Parts:
     """The declared columns of the slices in `columns`, which is emptied."""
     for unused in ("name", "depth", "parent"):
         del columns[unused]
-    texts = _text_table(strings, [columns[name] for name in _TEXT_COLUMNS])
+    plain = pl.Series(strings, dtype=pl.String)
+    texts = _text_table(plain, [columns[name] for name in _TEXT_COLUMNS])
     known = texts.set(pl.Series(np.arange(len(texts)) == 0), None)  # 0 is ""
-    devices, names = _tables(*tracks)
-    tables = {
-        "stage": known,
-        "layer": texts,
-        "module": known,
-        "op_type": known,
-        "kernel": known,
-        "shapes": known,
-        "category": _closed(strings, CATEGORY).fill_null("other"),
-        "role": _closed(strings, ROLE),
-    }
+    tables = {name: texts if name == "layer" else known for name in _TEXT_COLUMNS}
+    unnumbered = bool((columns["command_index"] < 0).any())
 
     def taken(name: str) -> npt.NDArray[Any]:
         column = columns.pop(name)
         return column if order is None or column.strides == (0,) else column[order]
 
-    found: dict[str, pl.Series | pl.Expr] = {}
-    track = taken("track")
-    found["device"], found["track"] = _gathered(devices, track), _gathered(names, track)
-    found["rank"] = _numbers_of(tracks[0], track)
-    del track
-    for name, table in tables.items():
-        found[name] = _gathered(table, taken(name))
-    for name in ("bytes_read", "bytes_written", "flops"):
-        found[name] = _known(taken(name))
-    unnumbered = bool((columns["command_index"] < 0).any())
-    for name in ("call", "pipeline", "step", "command_index", "start_ns", "duration_ns"):
-        found[name] = _numbers(taken(name))
-    frame = _frame({column.name: found[column.name] for column in COMMANDS})
-    return _number_commands(frame) if unnumbered else frame
+    found = _on_tracks(taken("track"), tracks)
+    found["call"] = Part(_narrowed(taken("call")))
+    found["category"] = _closed(_narrowed(taken("category")), plain, CATEGORY, "other")
+    found["role"] = _closed(taken("role"), plain, ROLE, None)
+    found |= {name: Part(taken(name), table) for name, table in tables.items()}
+    found |= {name: Part(taken(name)) for name in _NUMBERS}
+    if unnumbered:
+        found["command_index"] = _numbered(found)
+    return found
 
 
-def _frame(columns: Mapping[str, pl.Series | pl.Expr]) -> pl.DataFrame:
-    """A frame of columns, of which at least one is a series, and of single values for all rows."""
-    series = {name: c for name, c in columns.items() if isinstance(c, pl.Series)}
-    values = {name: c for name, c in columns.items() if isinstance(c, pl.Expr)}
-    return pl.DataFrame(series).with_columns(**values)[list(columns)]
+def _closed(
+    codes: npt.NDArray[Any], strings: pl.Series, allowed: pl.Enum, other: str | None
+) -> Part:
+    """Values of a closed list, `other` for what is not in it."""
+    if len(codes) and codes.strides == (0,):
+        text = strings[codes[0].item()]
+        known = pl.Series([text], dtype=pl.String).cast(allowed, strict=False)
+        if other is not None and known.null_count():
+            known = pl.Series([other], dtype=allowed)
+        return Part(same(np.int32(0), len(codes)), known)
+    table = strings.cast(allowed, strict=False)
+    return Part(codes, table if other is None else table.fill_null(other))
 
 
-def _text_table(strings: Sequence[str], columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
+def _on_tracks(track: npt.NDArray[np.int32], tracks: tuple[list[str], list[str]]) -> Parts:
+    """Device and track of each command, and the rank of the device."""
+    found: Parts = {}
+    for name, texts, table in zip(("device", "track"), tracks, _tables(*tracks), strict=True):
+        found[name] = Part(_narrowed(track, texts), table)
+    ranks = [rank_of_device(device) for device in tracks[0]]
+    number = np.array(ranks or [NO_RANK], dtype=np.int32)
+    one = len(set(ranks)) <= 1
+    found["rank"] = Part(same(number[0], len(track)) if one else number[track])
+    return found
+
+
+def _narrowed(codes: npt.NDArray[Any], texts: Sequence[str] = ()) -> npt.NDArray[Any]:
+    """The codes, without memory where all are the same or stand for the same of `texts`; of texts
+    that are many beside the rows, only the codes are looked at."""
+    if not len(codes) or codes.strides == (0,):
+        return codes
+    one = 64 * len(texts) < len(codes) and len(set(texts)) == 1
+    if one or (codes[0] == codes[-1] and bool((codes == codes[0]).all())):
+        return same(codes[0], len(codes))
+    return codes
+
+
+def _numbered(parts: Parts) -> Part:
+    """Command indices, in which commands without one count by start within their call and layer."""
+    series = {name: pl.Series(parts[name].values) for name in ("call", "command_index")}
+    frame = pl.DataFrame({**series, "layer": texts_of(parts["layer"])})
+    order = pl.int_range(pl.len(), dtype=pl.Int32).over("call", "layer")
+    known = pl.col("command_index") >= 0
+    return Part(
+        frame.select(pl.when(known).then("command_index").otherwise(order)).to_series().to_numpy()
+    )
+
+
+def _text_table(strings: pl.Series, columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
     """The strings as a categorical column; where they are many, null at those that `columns` do
     not use, of which a trace may hold millions."""
     if len(strings) <= _FEW:
-        return pl.Series(strings, dtype=pl.String).cast(TEXT)
+        return strings.cast(TEXT)
     used = np.zeros(len(strings), dtype=np.bool_)
     for column in columns:
         used[column[:1] if column.strides == (0,) else column] = True
-    values = [text if use else None for text, use in zip(strings, used.tolist(), strict=True)]
-    return pl.Series(values, dtype=pl.String).cast(TEXT)
+    return strings.set(pl.Series(~used), None).cast(TEXT)
 
 
 def _tables(*texts: Sequence[str]) -> Iterator[pl.Series]:
     """Texts, of which "" means none, as categorical columns."""
     for column in texts:
         yield pl.Series([text or None for text in column], dtype=pl.String).cast(TEXT)
-
-
-def _closed(strings: Sequence[str], allowed: pl.Enum) -> pl.Series:
-    """The strings as values of a closed list, null for what is not in it."""
-    return pl.Series(strings, dtype=pl.String).cast(allowed, strict=False)
-
-
-def _gathered(table: pl.Series, codes: npt.NDArray[np.int32]) -> pl.Series | pl.Expr:
-    """The rows `codes` of a table; one value where all are the same."""
-    if len(codes) and (codes.strides == (0,) or _is_one_value(table, len(codes))):
-        return pl.lit(table[int(codes[0])], dtype=table.dtype)
-    return table[pl.Series(codes.view(np.uint32))]  # polars' own indices: no cast; no expression
-
-
-def _numbers_of(devices: Sequence[str], codes: npt.NDArray[np.int32]) -> pl.Series | pl.Expr:
-    """The rank of the device of each track, by the tracks' codes."""
-    ranks = [rank_of_device(device) for device in devices]
-    if len(set(ranks)) <= 1:
-        return pl.lit(ranks[0] if ranks else NO_RANK, dtype=pl.Int32)
-    return pl.Series(np.array(ranks, dtype=np.int32)[codes])
-
-
-def _is_one_value(table: pl.Series, rows: int) -> bool:
-    """Whether all of a table is one value; not asked of one that is long beside its `rows`."""
-    return 64 * len(table) < rows and table.n_unique() == 1
-
-
-def _known(values: npt.NDArray[np.int64]) -> pl.Series | pl.Expr:
-    """Amounts, -1 (unknown) as null."""
-    if len(values) and values.strides == (0,) and values[0] < 0:
-        return pl.lit(None, dtype=pl.Int64)
-    series = pl.Series(values)
-    return series.set(series < 0, None)
-
-
-def _numbers(values: npt.NDArray[Any]) -> pl.Series | pl.Expr:
-    if len(values) and values.strides == (0,):
-        return pl.lit(values[0])
-    return pl.Series(np.ascontiguousarray(values))
-
-
-def _number_commands(frame: pl.DataFrame) -> pl.DataFrame:
-    """Number the commands that carry no command index: by start within their call and layer."""
-    order = pl.int_range(pl.len(), dtype=pl.Int32).over("call", "layer")
-    known = pl.col("command_index") >= 0
-    return frame.with_columns(command_index=pl.when(known).then("command_index").otherwise(order))
 
 
 def _counters_frame(
@@ -200,14 +194,14 @@ def _counters_frame(
     if not len(counters.time_ns):
         return _NO_COUNTERS
     devices, names, unit = _tables(*tracks, units)
-    frame = _frame(
+    frame = pl.DataFrame(
         {
-            "call": _numbers(counters.call),
-            "device": _gathered(devices, counters.track),
-            "name": _gathered(names, counters.track),
-            "unit": _gathered(unit, counters.track),
-            "time_ns": _numbers(counters.time_ns),
-            "value": _numbers(counters.value),
+            "call": counters.call,
+            "device": texts_of(Part(counters.track, devices)),
+            "name": texts_of(Part(counters.track, names)),
+            "unit": texts_of(Part(counters.track, unit)),
+            "time_ns": counters.time_ns,
+            "value": counters.value,
         }
     )
     order = _order(counters.call)
@@ -231,7 +225,7 @@ def _args_frame(
     frame = pl.DataFrame(
         {
             "command": command,
-            "key": _text_table(strings, [args.key]).gather(args.key),
+            "key": _text_table(pl.Series(strings, dtype=pl.String), [args.key]).gather(args.key),
             "kind": args.kind,
             "value": args.value,
         }

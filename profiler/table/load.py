@@ -8,7 +8,6 @@ What was executed but is not in the files is in `run.drops`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +22,6 @@ from profiler.notes import Note
 from profiler.table.columns import (
     ARGS,
     CALLS,
-    COMMANDS,
     COUNTERS,
     FLOWS,
     SPANS,
@@ -31,18 +29,18 @@ from profiler.table.columns import (
     empty,
     schema,
 )
+from profiler.table.command_parts import Part, commands_of, cores, with_calls
 from profiler.table.frames import TraceFrames, trace_frames
 from profiler.table.run import Run
 from profiler.table.small_traces import together
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME
-from profiler.trace.columns import TraceColumns
+from profiler.trace.columns import TraceColumns, same
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
 
 __all__ = ["load_bundle", "load_trace"]
 
-_OF_CALL = ("pipeline", "stage", "step")  # what commands have of their call
-_TOGETHER = 1 << 21  # bytes of small files that become one frame
+_TOGETHER = 1 << 21  # bytes of small files that become one trace
 
 
 def load_bundle(directory: Path) -> Run:
@@ -82,13 +80,13 @@ def _read_parts(
 ) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
     """What `_read_batch` gives for each batch, in their order; the largest are begun first.
 
-    Each thread turns its traces into frames, which take less, before it reads the next.
+    Each thread leaves out of its traces what no frame has before it reads the next.
     """
 
     def bytes_of(batch: tuple[str, ...]) -> int:
         return sum(sizes[name] for name in batch)
 
-    pool = ThreadPoolExecutor(max(1, min(_cores(), len(batches))))
+    pool = ThreadPoolExecutor(max(1, min(cores(), len(batches))))
     try:
         parts = {
             batch: pool.submit(_read_batch, directory, {name: sizes[name] for name in batch})
@@ -106,13 +104,6 @@ def _read_batch(directory: Path, sizes: Mapping[str, int]) -> tuple[list[TraceFr
     traces = together([trace for trace, _ in parts if trace is not None])
     parts.clear()
     return [trace_frames(traces.pop(0)) for _ in range(len(traces))], lost  # nobody keeps a trace
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _read_part(path: Path, size: int) -> tuple[TraceColumns | None, list[Drop]]:
@@ -176,12 +167,12 @@ def _assemble(
     drops: Sequence[Drop],
 ) -> Run:
     """The run of these traces, which are given up: their commands become those of the run a column
-    at a time."""
+    at a time. `alone` is the rank of all, where the run is of one rank of a job."""
     alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
     calls_frame = _calls_frame(calls, alone)
-    offsets = np.cumsum([0, *(len(trace.commands) for trace in traces)]).tolist()
+    offsets = np.cumsum([0, *(trace.rows for trace in traces)]).tolist()
     starts = list(zip(traces, offsets[:-1], strict=True))
-    offset = (trace.flows.select(pl.all() + first) for trace, first in starts)
+    offset = (trace.flows.select(pl.all() + first) for trace, first in starts if len(trace.flows))
     args = [
         trace.args.with_columns(pl.col("command") + first)
         for trace, first in starts
@@ -190,13 +181,17 @@ def _assemble(
     counters = _joined((trace.counters for trace in traces), COUNTERS)
     flows = _joined(offset, FLOWS)
     spans = _spans_frame([span for trace in traces for span in trace.spans])
-    frames = [trace.commands for trace in traces]
+    commands = [trace.commands for trace in traces]
+    for parts in commands:
+        if alone != NO_RANK:
+            parts["rank"] = Part(same(np.int32(alone), len(parts["rank"].values)))
+        with_calls(parts, calls_frame)
     starts.clear()
     traces.clear()
     return Run(
         run_id=run_id,
         calls=calls_frame,
-        commands=_commands(frames, calls_frame, alone),
+        commands=commands_of(commands),
         counters=counters,
         flows=flows,
         spans=spans,
@@ -204,43 +199,6 @@ def _assemble(
         info=info,
         drops=tuple(drops),
     )
-
-
-def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Give commands their call's pipeline call, stage and step; host work keeps its own."""
-    numbers, of_command = calls["call"].to_numpy(), commands["call"].to_numpy()
-    if not len(numbers) or not len(of_command):
-        return commands
-    first = of_command[0]
-    if bool((of_command == first).all()):  # as in the files of a bundle
-        row = int(np.searchsorted(numbers, first))
-        if row == len(numbers) or numbers[row] != first:
-            return commands
-        same = {name: pl.lit(calls[name][row], dtype=calls.schema[name]) for name in _OF_CALL}
-        return commands.with_columns(**same)  # no memory until somebody asks for the values
-    rows = np.minimum(np.searchsorted(numbers, of_command), len(numbers) - 1)
-    found = pl.Series(rows).set(pl.Series(numbers[rows] != of_command), None)
-    own = {name: calls[name].gather(found) for name in _OF_CALL}
-    return commands.with_columns(**{name: pl.coalesce(own[name], name) for name in _OF_CALL})
-
-
-def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame, alone: int) -> pl.DataFrame:
-    """The commands of all `frames`, which are given up: as many columns as there are cores become
-    one piece at a time, and their pieces are freed. One that is the same value throughout takes no
-    memory. `alone` is the rank of all, where the run is of one rank of a job."""
-    names = schema(COMMANDS).names()
-    for place, frame in enumerate(frames):
-        if alone != NO_RANK:
-            frame = frame.with_columns(rank=pl.lit(alone, dtype=pl.Int32))  # noqa: PLW2901
-        frames[place] = _with_call_columns(frame, calls)[names]
-    found = _joined(frames, COMMANDS)
-    frames.clear()
-    places = [place for place, pieces in enumerate(found.n_chunks("all")) if pieces > 1]
-    with ThreadPoolExecutor(_cores()) as pool:
-        whole = pool.map(lambda place: found.to_series(place).rechunk(), places)
-        for place, column in zip(places, whole, strict=True):
-            found.replace_column(place, column)
-    return found
 
 
 def _joined(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:

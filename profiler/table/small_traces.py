@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profiler.trace.columns import CounterColumns, Int32s, SliceColumns, TraceColumns
+from profiler.trace.columns import CounterColumns, Int32s, SliceColumns, TraceColumns, same
 
 __all__ = ["together"]
 
@@ -112,7 +112,7 @@ def _column(
         ]
     filled = [piece for piece in pieces if len(piece)]
     if filled and all(p.strides == (0,) and p[0] == filled[0][0] for p in filled):
-        return np.broadcast_to(filled[0][0], sum(map(len, filled)))
+        return same(filled[0][0], sum(map(len, filled)))
     found: npt.NDArray[Any] = np.concatenate(pieces)
     return found
 
@@ -130,5 +130,5 @@ def _counters(traces: Sequence[TraceColumns], tracks: Sequence[int]) -> CounterC
 
 def _taken(codes: Int32s, piece: Int32s) -> Int32s:
     if len(piece) and piece.strides == (0,):
-        return np.broadcast_to(codes[piece[0]], len(piece))
+        return same(codes[piece[0]], len(piece))
     return codes[piece]

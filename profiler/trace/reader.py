@@ -30,13 +30,14 @@ from profiler.trace.columns import (
     SliceColumns,
     TraceColumns,
     TrackRow,
+    same,
 )
 from profiler.trace.unpack import Unpacker, is_gzip, not_a_trace
 
 __all__ = ["read_bytes", "read_trace"]
 
 _Piece = TypeVar("_Piece", Call, Span)
-_MAPPED = 1 << 24  # files from this size on are mapped, not read
+_MAPPED = 1 << 20  # files from this size on are mapped, not read
 
 _CALL_DURATION, _SPAN_DURATION = 7, 5  # places in the rows of the core
 
@@ -67,8 +68,9 @@ _UNITS = {
 def read_trace(path: Path) -> TraceColumns:
     """Read one trace file; a cut file is read up to its last whole packet and the drop reported.
 
-    Files from 16 MiB on are mapped into memory: nobody may cut them shorter meanwhile. Raises
-    InputError where the file cannot be opened or is no Perfetto trace.
+    Files from 1 MiB on are mapped into memory, which spares a copy of them and the pages that it
+    would take: nobody may cut them shorter meanwhile. Raises InputError where the file cannot be
+    opened or is no Perfetto trace.
     """
     try:
         size = path.stat().st_size
@@ -141,7 +143,7 @@ def _slices(found: Mapping[str, Any]) -> SliceColumns:
         columns["layer"] = found["name"]  # that of every slice
     for name, column in columns.items():
         if len(column) < rows:
-            columns[name] = np.broadcast_to(column.dtype.type(_ABSENT.get(name, -1)), rows)
+            columns[name] = same(column.dtype.type(_ABSENT.get(name, -1)), rows)
     return SliceColumns(**columns)
 
 

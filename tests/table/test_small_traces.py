@@ -1,4 +1,4 @@
-"""Small traces as one frame are what frames of their own would be together."""
+"""Small traces as one are what each would be by itself, one behind the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from profiler.table.columns import COMMANDS
+from profiler.table.command_parts import commands_of
 from profiler.table.frames import TraceFrames, trace_frames
 from profiler.table.small_traces import together
 from profiler.trace.bundle import HOST_NAME, call_files
@@ -27,9 +27,8 @@ def _traces(sample: str) -> list[TraceColumns]:
 
 
 def _commands(frames: list[TraceFrames]) -> pl.DataFrame:
-    """The commands of all frames, texts as texts: codes follow the order of reading."""
-    names = [column.name for column in COMMANDS]
-    return pl.concat([f.commands.select(names).with_columns(_TEXTS) for f in frames])
+    """The commands of all traces, texts as texts: codes follow the order of reading."""
+    return pl.concat([commands_of([frame.commands]).with_columns(_TEXTS) for frame in frames])
 
 
 def _flows(frames: list[TraceFrames]) -> list[tuple[int, int]]:
@@ -37,7 +36,7 @@ def _flows(frames: list[TraceFrames]) -> list[tuple[int, int]]:
     rows, found = 0, []
     for frame in frames:
         found += [(source + rows, target + rows) for source, target in frame.flows.rows()]
-        rows += len(frame.commands)
+        rows += frame.rows
     return found
 
 
@@ -46,10 +45,10 @@ def test_together_they_are_what_each_would_be(sample):
     """What a sample's files hold in one frame is what it is in a frame a file."""
     apart = [trace_frames(trace) for trace in _traces(sample)]
     (one,) = (trace_frames(trace) for trace in together(_traces(sample)))
+    assert _flows([one]) == _flows(apart)
     assert_frame_equal(_commands([one]), _commands(apart))
     samples = pl.concat([frame.counters.with_columns(_TEXTS) for frame in apart])
     assert_frame_equal(one.counters.with_columns(_TEXTS), samples)
-    assert _flows([one]) == _flows(apart)
     assert one.calls == tuple(call for frame in apart for call in frame.calls)
     assert one.spans == tuple(span for frame in apart for span in frame.spans)
     assert one.drops == tuple(drop for frame in apart for drop in frame.drops)

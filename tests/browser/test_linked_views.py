@@ -118,23 +118,6 @@ def test_a_bar_of_a_step_chooses_it_everywhere(report, run):
     assert units.duration(device) in counts
 
 
-def test_shares_of_a_selection_say_of_what_they_are(report):
-    """Operators of step 1 add up to all of it: the line above the table says that the share is of
-    the selection, and so does the column's title; without a selection neither does."""
-    title = report.page.locator("[data-table=operators] th button[data-column=share]")
-    whole = title.get_attribute("title")
-    assert "of the selection" not in whole
-    choose(report, step=1)
-    rows = values(report, "operators", "share")
-    assert sum(row["share"] for row in rows) == pytest.approx(1)
-    said = "Selection: step 1. Of the selection, not of the run: share."
-    assert scope(report, "operators").startswith(said)
-    assert title.get_attribute("title") == f"{whole}; here of the selection, not of the run"
-    report.page.evaluate("profileReport.choice.clear()")
-    combined(report)
-    assert title.get_attribute("title") == whole
-
-
 def step_rows(report):
     return report.page.evaluate("() => page.figures.light.steps.data[0].picks")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -21,6 +22,7 @@ __all__ = [
     "complete_sections",
     "complete_submodule",
     "complete_submodules",
+    "join_options",
     "typed_command",
 ]
 
@@ -29,6 +31,17 @@ _MOST = 200  # entries of a folder that are looked at
 _LARGEST = 4 << 20  # bytes of a manifest
 _REPORT = Path(__file__).parents[1] / "report"
 _SECTIONS = _REPORT / "sections"
+_SPECIAL = re.compile(r"[^\w@%+:,./~-]")  # of a path: to a shell something else than itself
+_JOINED = re.compile(r"(?<=\n)(--[\w-]+)\n=\n")  # an option and its value, as bash parts them
+
+
+def join_options() -> None:
+    """Let `--section=idle` be completed: bash hands over the option, the sign and the value as
+    three words, and what completes knows only two."""
+    line, at = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "")
+    if _JOINED.search(line) and at.isdigit():
+        os.environ["COMP_WORDS"], parts = _JOINED.subn(r"\1\n", line)
+        os.environ["COMP_CWORD"] = str(int(at) - parts)
 
 
 def typed_command() -> str:
@@ -67,17 +80,28 @@ def complete_submodule(incomplete: str) -> list[str]:
 
 
 def complete_placements(incomplete: str) -> list[str]:
-    """A submodule of that run and the sign behind which its device stands."""
-    return [f"{name}=" for name in _of_named_run() if f"{name}=".startswith(incomplete)]
+    """Submodules of that run, each with the devices of the run behind the sign."""
+    pairs = (f"{name}={on}" for name in _of_named_run() for on in _of_named_run("devices"))
+    return [pair for pair in pairs if pair.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    """Runs, folders and files that begin so; where nothing is typed, runs in `traces` first."""
+    """Runs, folders and files that begin so; where nothing is typed, runs in `traces` first. Of a
+    single folder what is in it: behind a single answer shells put a space, which ends the word."""
     try:
         usual = [*_entries("traces" + os.sep)] if not incomplete else []
-        return [*usual, *_entries(incomplete)]
+        found = [*usual, *_entries(incomplete)]
+        while len(found) == 1 and found[0].endswith(os.sep) and (inside := [*_entries(found[0])]):
+            found = inside
     except (OSError, ValueError):
         return []
+    return [_as_typed(path) for path in found]
+
+
+def _as_typed(path: str) -> str:
+    """A path as one types it: bash puts what it is given into the line as it is."""
+    asking = os.environ.get("_PROFILE_SD3_COMPLETE", "")
+    return _SPECIAL.sub(r"\\\g<0>", path) if asking == "complete_bash" else path
 
 
 def _of_list(incomplete: str, names: Iterable[str]) -> Iterator[str]:
@@ -111,20 +135,21 @@ def _comparison_keys() -> list[str]:
     return []
 
 
-def _of_named_run() -> list[str]:
-    """The submodules of the run that the line names, else of the newest in `traces`."""
+def _of_named_run(part: str = "submodules") -> list[str]:
+    """The submodules, or the devices, of the run that the line names, else of the newest in
+    `traces`."""
     try:
         named = (Path(word) for word in _typed()[2:] if not word.startswith("-"))
-        return _submodules(next((path for path in named if path.is_dir()), Path("traces")))
+        return _names(next((path for path in named if path.is_dir()), Path("traces")), part)
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []
 
 
-def _submodules(path: Path) -> list[str]:
+def _names(path: Path, part: str) -> list[str]:
     manifest = max(_manifests(path), key=lambda found: found.stat().st_mtime_ns, default=None)
     if manifest is None or manifest.stat().st_size > _LARGEST:
         return []
-    return [str(name) for name in json.loads(manifest.read_bytes())["submodules"]]
+    return [str(name) for name in json.loads(manifest.read_bytes())[part]]
 
 
 def _manifests(path: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from profiler._version import __version__
 from profiler.cli import commands
-from profiler.cli.completion import typed_command
+from profiler.cli.completion import join_options, typed_command
 from profiler.cli.plain_values import take_plain_values
 from profiler.cli.stderr import write_what_fits
 from profiler.cli.subcommands import add_subcommands
@@ -87,6 +87,7 @@ def main() -> None:
     """Run the command line; every ProfilerError ends as one sentence and exit code 2."""
     _stay_unprofiled()
     write_what_fits()
+    join_options()
     try:
         command_line(sys.argv[1] if sys.argv[1:] else typed_command())()
     except ProfilerError as error:

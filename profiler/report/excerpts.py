@@ -15,6 +15,7 @@ from profiler.report.units import count, counted, duration, percent
 __all__ = [
     "changing_parts",
     "explained_outliers",
+    "guessed_waits",
     "path_by_part",
     "path_sentence",
     "path_wall_ns",
@@ -159,21 +160,40 @@ def path_sentence(rows: pl.DataFrame) -> str:
 
 
 def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
-    """`critical_path` over all pipeline calls: submodule, part, device, pieces, path_ns and share.
+    """`critical_path` over all pipeline calls: submodule, part, device, pieces, path_ns, guessed_ns
+    (null for none) and share.
 
     At most `shown` rows, longest first; the rest of them is one row more, whose part is null.
     """
     keys = ["submodule", "part", "device"]
     summed = (
         rows.group_by(keys)
-        .agg(pl.col("pieces", "path_ns").sum())
+        .agg(pl.col("pieces", "path_ns").sum(), _guessed())
         .sort(["path_ns", *keys], descending=[True, False, False, False], nulls_last=True)
     )
     kept = summed.head(shown)
     if len(summed) > shown:
-        left = summed.slice(shown).select(pl.col("pieces", "path_ns").sum())
+        left = summed.slice(shown).select(pl.col("pieces", "path_ns").sum(), _guessed())
         kept = pl.concat([kept, left], how="diagonal")
     return kept.with_columns(share=pl.col("path_ns") / max(path_wall_ns(rows), 1))
+
+
+def _guessed() -> pl.Expr:
+    """The sum of `guessed_ns`, null where nothing was guessed."""
+    return pl.col("guessed_ns").sum().replace(0, None)
+
+
+def guessed_waits(rows: pl.DataFrame) -> str:
+    """How much of `critical_path` is on a device for waits that nobody recorded, "" for nothing."""
+    guessed = int(rows["guessed_ns"].sum())
+    if not guessed:
+        return ""
+    return said(
+        "{guessed} of the path, {share}, is guessed: nothing was recorded of the host while a "
+        "device worked, and it launched as soon as that was done, so it is taken to have waited",
+        guessed=duration(guessed),
+        share=percent(guessed / int(rows["path_ns"].sum())),
+    )
 
 
 def split_operators(partitioning: pl.DataFrame, shown: int) -> tuple[pl.DataFrame, int]:

@@ -324,6 +324,25 @@ def test_silent_host_waits_for_a_device_that_is_never_idle(made):
     assert sum(found.values()) == on_device
 
 
+def _guessed(run):
+    """Part, time and what of it is guessed, of each row."""
+    return critical_path_table(timeline(run)).select("part", "path_ns", "guessed_ns").rows()
+
+
+def test_what_rests_on_a_wait_that_nobody_recorded_is_guessed():
+    """The device works from 10 to 40 and from 42 to 98, the call returns at 100. A silent host is
+    taken to have waited for both; a recorded wait for the first leaves the second, waits for each
+    leave nothing."""
+    silent = [host(0, 0, 10), host(0, 41, 42), gpu(0, 10, 40), gpu(0, 42, 98)]
+    waits = [wait(0, 10, 40), wait(0, 42, 98)]
+    for recorded, guessed in ((0, 86), (1, 56), (2, None)):
+        run = make_run([_call(0, "t", 0, 100)], [*silent, *waits[:recorded]], [PIPELINE])
+        assert _guessed(linked(run, (0, 2), (1, 3))) == [
+            ("compute", 86, guessed),
+            ("launches", 14, None),
+        ]
+
+
 def test_host_that_is_recorded_at_work_does_not_wait():
     """The device is busy for 90 of 100 ns; the host was at work of its own for all of them."""
     work = Command(-1, "cpu:0", "host", "host", "tokenize", 10, 82)

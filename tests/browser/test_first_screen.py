@@ -12,7 +12,8 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.report.palette import SURFACE
 from profiler.table.run import Run
-from tests.browser.report_page import ReportPage, chips, opened
+from tests.browser.report_page import ReportPage, chips, opened, page_of
+from tests.runs import Command, make_call, make_run
 
 pytestmark = pytest.mark.browser
 
@@ -232,3 +233,17 @@ def test_a_telephone_shows_it_narrow(first: ReportPage) -> None:
     assert first.page.evaluate("document.documentElement.scrollWidth") <= 360
     first.page.set_viewport_size(_SCREEN)
     first.page.wait_for_function("profileFirst.icicle.width > 900")
+
+
+def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None:
+    """What the device did before its only call has a colour of its own, which the legend names
+    behind the submodules; a run without such work has no such entry."""
+    call = make_call(0, "unet", 5000, 9000, device="cuda:0")
+    inside = Command(0, "cuda:0", "s", "compute", "k", 5000, 4000)
+    before = Command(-1, "cuda:0", "s", "compute", "k", 0, 3000)
+    for commands, names in (([inside], ["unet"]), ([before, inside], ["unet", "no call"])):
+        page = page_of(make_run([call], commands), tmp_path)
+        with opened(chromium, page, viewport=_SCREEN) as report:
+            usable(report)
+            entries = report.page.locator("#first-strip .legend li")
+            assert entries.all_inner_texts() == names

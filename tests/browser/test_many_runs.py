@@ -67,6 +67,25 @@ def test_tables_sort_and_are_saved(shown: ReportPage) -> None:
     assert {"run", "time", "workload", "value", "against"} <= set(found.columns)
 
 
+@pytest.mark.parametrize("name", ["page", "history"])
+def test_the_contents_begin_with_the_first_section(
+    chromium: Any, pages: dict[str, Path], name: str
+) -> None:
+    """At the top of the page the first section is marked, though it is short and others are in
+    view; each link marks its own, at the end of the page too."""
+    with opened(chromium, pages[name], ready=USABLE, viewport=_SCREEN) as report:
+        links = report.page.locator("nav a")
+        assert links.count() > 1
+        marked = report.page.locator("nav a[aria-current]")
+        assert marked.all_inner_texts() == [links.first.inner_text()]
+        for at in (*range(links.count()), 0):
+            links.nth(at).click()
+            report.page.wait_for_function(
+                "at => document.querySelectorAll('nav a')[at].hasAttribute('aria-current')", arg=at
+            )
+            assert marked.count() == 1
+
+
 def test_the_top_bar_stands_in_one_template() -> None:
     """The pages of one, two and many runs have the same bar, written once."""
     with_bar = [

@@ -113,6 +113,23 @@ def test_a_step_without_operators_says_so(chromium, partly, tmp_path):
         assert report.said == []
 
 
+def test_shares_of_a_selection_say_of_what_they_are(report):
+    """Operators of step 1 add up to all of it: the line above the table says that the share is of
+    the selection, and so does the column's title; without a selection neither does."""
+    title = report.page.locator("[data-table=operators] th button[data-column=share]")
+    whole = title.get_attribute("title")
+    assert "of the selection" not in whole
+    choose(report, step=1)
+    rows = values(report, "operators", "share")
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    said = "Selection: step 1. Of the selection, not of the run: share."
+    assert scope(report, "operators").startswith(said)
+    assert title.get_attribute("title") == f"{whole}; here of the selection, not of the run"
+    report.page.evaluate("profileReport.choice.clear()")
+    combined(report)
+    assert title.get_attribute("title") == whole
+
+
 def test_columns_that_do_not_combine_are_named(report):
     """Streams are known of the whole run only: with a step chosen their cells are empty, and the
     table names them; they come back with the whole run."""

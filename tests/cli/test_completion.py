@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -46,11 +47,12 @@ def test_sections_of_a_comparison_are_those_it_has():
 
 
 def test_a_submodule_is_completed_for_what_if(tmp_path, line):
-    """`--drop` takes one, `--place` one with the sign before its device."""
+    """`--drop` takes one, `--place` one with each device of the run."""
     bundle = write_tiny_bundle(tmp_path)
     line(f"profile-sd3 predict {bundle} --drop t")
     assert complete_submodule("t") == ["transformer"]
-    assert complete_placements("tr") == ["transformer="]
+    devices = json.loads((bundle / "manifest.json").read_text())["devices"]
+    assert complete_placements("tr") == [f"transformer={name}" for name in devices]
     assert complete_submodule("none") == []
 
 
@@ -110,11 +112,15 @@ def test_a_broken_bundle_offers_nothing(tmp_path, line, manifest):
 
 
 def test_runs_are_whole_and_other_folders_are_gone_into(tmp_path, monkeypatch):
-    """A run ends where it is named, a folder with a separator; hidden ones only where asked for."""
+    """A run ends where it is named, a folder with a separator, unless it alone is offered: then
+    what is in it. Hidden ones only where asked for."""
     monkeypatch.chdir(tmp_path)
     bundle = write_tiny_bundle(tmp_path / "traces")
     (tmp_path / ".hidden").mkdir()
-    assert complete_runs("tr") == ["traces" + os.sep]
+    assert complete_runs("tr") == [f"traces/{bundle.name}"]
+    (tmp_path / "trials").mkdir()
+    assert complete_runs("tr") == ["traces" + os.sep, "trials" + os.sep]
+    (tmp_path / "trials").rmdir()
     assert complete_runs("traces/") == [f"traces/{bundle.name}"]
     assert complete_runs("") == [f"traces/{bundle.name}", "traces" + os.sep]
     assert complete_runs(".h") == [".hidden" + os.sep]

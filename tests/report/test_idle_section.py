@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.analyze import analyze
+from tests.analysis.linked_runs import gpu, host, linked, wait
 from tests.analysis.test_device_transitions import ISLAND
 from tests.report.rendered import part_lines, printed, report_of, section_lines
 from tests.runs import Command, make_call, make_run, tiny_run
@@ -36,6 +37,18 @@ def test_why_nothing_is_known():
     run = make_run(calls, [Command(0, "rbln:0", "Cluster 0", "compute", "conv", 10, 50)])
     lines = part_lines(printed(analyze(run)), _WAITED)
     assert "the operators of 1 of 2 calls were not recorded" in " ".join(lines)
+
+
+def test_guessed_waits_are_said():
+    """No wait of the host was recorded: the path lies on the device by a guess, which the table and
+    a sentence below it say; with a record of the waits neither is there."""
+    silent = [host(0, 0, 10), host(0, 41, 42), gpu(0, 10, 40), gpu(0, 42, 98)]
+    waits = [wait(0, 10, 40), wait(0, 42, 98)]
+    for commands, guessed in ((silent, True), ([*silent, *waits], False)):
+        run = make_run([make_call(0, "t", 0, 100, device="cuda:0")], commands)
+        text = " ".join(section_lines(printed(analyze(linked(run, (0, 2), (1, 3))), 140), _TITLE))
+        assert ("of it guessed ns" in text) == guessed
+        assert ("86 ns of the path, 86 %, is guessed: " in text) == guessed
 
 
 def test_run_without_calls_has_no_section():

@@ -99,6 +99,16 @@ def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
         assert ("--ops none" in cost.note) == ("--ops none" in told)
 
 
+def test_one_step_has_one_time():
+    """A median, a range and a bar say nothing of a single step; two have all of them."""
+    for steps, note in ((1, "90 ns"), (2, "median 90 ns, 90 ns to 90 ns")):
+        calls = [make_call(n, "t", 100 * n, 100 * n + 90, step=n) for n in range(steps)]
+        opening = _opening(make_run(calls))
+        (fact,) = [fact for fact in opening.facts if fact.label == "Steps"]
+        assert (fact.value, _plain(fact.note)) == (str(steps), note)
+        assert len(opening.bars) == steps - 1
+
+
 def test_rows_of_one_label_are_told_apart_once():
     """The same operator in two submodules on two devices: either column stands there once."""
     places = (("text_encoder", "rbln:0"), ("vae", "rbln:1"))

@@ -192,6 +192,15 @@ CRITICAL_PATH: tuple[Column, ...] = (
     Column(
         "path_ns", _INT64, "ns", "time that they have on the critical path", label="on the path"
     ),
+    Column(
+        "guessed_ns",
+        _INT64,
+        "ns",
+        "of path_ns: no wait of the host was recorded, it is guessed from its silence; null for "
+        "none",
+        True,
+        label="of it guessed",
+    ),
     Column("wall_ns", _INT64, "ns", "wall time of the pipeline call", importance=DATA_ONLY),
     Column("share", _REAL, "ratio", "path_ns / wall_ns", kind="share"),
 )

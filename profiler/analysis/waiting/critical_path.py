@@ -216,23 +216,25 @@ class _Paths(Struct, frozen=True, eq=False):
 
     def rows_of(
         self, place: int
-    ) -> Iterator[tuple[str | None, str, str | None, int, int, int, float]]:
+    ) -> Iterator[tuple[str | None, str, str | None, int, int, int | None, int, float]]:
         """The rows of a pipeline call, without its number."""
         known = len(self.axis.pipelines.numbers) > 0
         counted = self.axis.counted_in(place if known else None)
         wall_ns = counted.length
         if not wall_ns:
             return
-        sums = np.zeros((2, len(self.names)), dtype=np.int64)
+        sums = np.zeros((3, len(self.names)), dtype=np.int64)
         stretches = self.queues.stretches(int(counted.start[0]), int(counted.end[-1]))
-        on_device = (self._on_device(stretch, counted) for stretch in stretches)
-        for code, took in (self._on_host(place, stretches, counted), *on_device):
+        on_device = ((*self._on_device(one, counted), one.guessed) for one in stretches)
+        for code, took, guessed in ((*self._on_host(place, stretches, counted), False), *on_device):
             sums[0] += np.bincount(code[took > 0], minlength=len(self.names))
-            exact = np.bincount(code, took, len(self.names))  # to 2^53
-            sums[1] += exact.astype(np.int64)
+            exact = np.bincount(code, took, len(self.names)).astype(np.int64)  # to 2^53
+            sums[1] += exact
+            sums[2] += exact * guessed
         for number in np.flatnonzero(sums[1]).tolist():
-            pieces, took_ns = sums[:, number].tolist()
-            yield (*self.names.named(number), pieces, took_ns, wall_ns, took_ns / wall_ns)
+            pieces, took_ns, guessed_ns = sums[:, number].tolist()
+            share = took_ns / wall_ns
+            yield (*self.names.named(number), pieces, took_ns, guessed_ns or None, wall_ns, share)
 
     def _on_host(
         self, place: int, stretches: list[Stretch], counted: Stretches

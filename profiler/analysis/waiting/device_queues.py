@@ -25,6 +25,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
@@ -45,20 +46,22 @@ _WAITS = "(?i)synchronize"
 
 class Stretch(Struct, frozen=True):
     """The path is on a device from `start` to `end`: commands `first` to `last` of `Queues.row`,
-    of which none had ended by `start`."""
+    of which none had ended by `start`. `guessed`: because of a wait that nobody recorded."""
 
     start: int
     end: int
     first: int
     last: int
+    guessed: bool
 
 
 class Queues(Struct, frozen=True, eq=False):
     """m launched commands by queue and start, int64 [m]: `row` of the command; `reach`, until when
     the queue was busy; `bound`, the place of the last host-bound one up to it; `launched`, when it
     had been launched; `host`, the code of the device that launched it. Waits of the host in order
-    of their ends, int64 [w]: `returned`, and `awaited`, the place of the command waited for.
-    `silences`: when nothing was recorded of hosts."""
+    of their ends, int64 [w]: `returned`, `awaited`, the place of the command waited for, and
+    bool [w] `guessed`, whether nobody recorded it. `silences`: when nothing was recorded of
+    hosts."""
 
     row: Times
     reach: Times
@@ -67,6 +70,7 @@ class Queues(Struct, frozen=True, eq=False):
     host: Codes
     returned: Times
     awaited: Times
+    guessed: npt.NDArray[np.bool_]
     silences: Silences
 
     @classmethod
@@ -74,7 +78,8 @@ class Queues(Struct, frozen=True, eq=False):
         """The queues of a run."""
         commands, launches = timeline.commands, timeline.launches
         if not len(launches):
-            return cls(*(np.zeros(0, dtype=np.int64),) * 7, Silences({}))
+            nothing = np.zeros(0, dtype=np.int64)
+            return cls(*(nothing,) * 7, nothing.astype(np.bool_), Silences({}))
         row, queue, launched, source = _in_queues(timeline)
         heads = group_heads(queue)
         reach = commands.end[row]
@@ -88,9 +93,9 @@ class Queues(Struct, frozen=True, eq=False):
         host_bound[heads] = False  # nothing ran before them in their queue
         silences = Silences.of(commands, source)
         silent = silent_waits(commands, silences, row, source, queue, reach, host_bound)
-        returned, awaited = _waits(timeline, row, reach, heads, silent)
+        waits = _waits(timeline, row, reach, heads, silent)
         host = commands.device[source]
-        return cls(row, reach, bound, launched, host, returned, awaited, silences)
+        return cls(row, reach, bound, launched, host, *waits, silences)
 
     def stretches(self, first: int, last: int) -> list[Stretch]:
         """When the path that ends on the host at `last` is on devices, back to `first`; in order of
@@ -98,14 +103,15 @@ class Queues(Struct, frozen=True, eq=False):
         found: list[Stretch] = []
         moment, wait = last, len(self.returned)
         if (ending := self._ending(last)) is not None:
-            moment = self._add(found, ending, last, first, last)
+            guessed = int(self.reach[ending]) < last
+            moment = self._add(found, ending, last, first, last, guessed)
         while True:
             wait = bisect_right(self.returned, moment, 0, wait) - 1
             if wait < 0 or self.returned[wait] <= first:
                 return found[::-1]
-            moment = self._add(
-                found, int(self.awaited[wait]), int(self.returned[wait]), first, moment
-            )
+            awaited, returned = int(self.awaited[wait]), int(self.returned[wait])
+            guessed = bool(self.guessed[wait])
+            moment = self._add(found, awaited, returned, first, moment, guessed)
 
     def _ending(self, last: int) -> int | None:
         """The place of the command that ends at `last`, or that a silent host awaited until then;
@@ -120,7 +126,15 @@ class Queues(Struct, frozen=True, eq=False):
             return place
         return None
 
-    def _add(self, found: list[Stretch], awaited: int, until: int, first: int, moment: int) -> int:
+    def _add(
+        self,
+        found: list[Stretch],
+        awaited: int,
+        until: int,
+        first: int,
+        moment: int,
+        guessed: bool,
+    ) -> int:
         """Add the stretch that ends with the command `awaited` or at `until`, as far as it is
         behind `first`; where the path goes on, which is `moment` without a stretch."""
         bound = int(self.bound[awaited])
@@ -129,7 +143,7 @@ class Queues(Struct, frozen=True, eq=False):
         if start >= end:
             return moment
         bound += int(np.searchsorted(self.reach[bound : awaited + 1], start, side="right"))
-        found.append(Stretch(start, end, bound, awaited))
+        found.append(Stretch(start, end, bound, awaited, guessed))
         return start
 
     def parts(self, stretch: Stretch, commands: CommandArrays) -> tuple[Times, Times, Times]:
@@ -170,9 +184,10 @@ def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times, Times]:
 
 def _waits(
     timeline: RunTimeline, row: Times, reach: Times, heads: Times, silent: Times
-) -> tuple[Times, Times]:
-    """When the host returned from waits, in order, and the place in `row` of what it awaited; from
-    those that nobody recorded, for the places `silent`, when that had ended."""
+) -> tuple[Times, Times, npt.NDArray[np.bool_]]:
+    """When the host returned from waits, in order, the place in `row` of what it awaited, and
+    whether nobody recorded the wait: from those, for the places `silent`, it returned when that
+    had ended. Of several with one end those that were recorded come last."""
     run, commands, launches = timeline.run, timeline.commands, timeline.launches
     copied = np.flatnonzero(np.isin(commands.category[launches.target], _TRANSFERS))
     to, by = launches.target[copied], launches.source[copied]
@@ -185,10 +200,10 @@ def _waits(
     others, behind = _of_synchronizations(run, commands, reach, heads)
     hosts, awaited = np.concatenate((hosts, others)), np.concatenate((awaited, behind))
     hosts, awaited = hosts[awaited >= 0], awaited[awaited >= 0]
-    returned = np.concatenate((commands.end[hosts], reach[silent]))
-    awaited = np.concatenate((awaited, silent))
+    returned = np.concatenate((reach[silent], commands.end[hosts]))
+    awaited = np.concatenate((silent, awaited))
     order = np.argsort(returned, kind="stable")
-    return returned[order], awaited[order]
+    return returned[order], awaited[order], order < len(silent)
 
 
 def _places(row: Times, wanted: Times) -> Times:

@@ -15,7 +15,7 @@ from profiler.messages import said, sentence
 from profiler.report.charts.critical_path import critical_path
 from profiler.report.charts.idle import idle
 from profiler.report.declared_figures import declared_figure
-from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
+from profiler.report.excerpts import guessed_waits, path_by_part, path_sentence, why_no_waits
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.views import renamed, table
 
@@ -73,6 +73,7 @@ _PATH = (
     "device",
     "pieces",
     "path_ns",
+    "guessed_ns",
     renamed(CRITICAL_PATH, "share", meaning="path_ns / wall time of the pipeline calls"),
 )
 _DEVICE_TRANSITIONS = (
@@ -160,8 +161,12 @@ def _path(of: ReportInput) -> Iterator[Part]:
         return
     rows = path_by_part(analysis.critical_path, _PATH_ROWS)
     made = table("path", "critical path", _PATH, CRITICAL_PATH, rows)
+    guessed = guessed_waits(analysis.critical_path)
     yield Part(
-        path_sentence(analysis.critical_path), figure=critical_path_figure(analysis), table=made
+        path_sentence(analysis.critical_path),
+        figure=critical_path_figure(analysis),
+        table=made,
+        notes=(sentence(guessed),) if guessed else (),
     )
 
 

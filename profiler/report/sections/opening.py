@@ -114,7 +114,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
     """The opening of the report, below what its `summary` begins with."""
     analysis = of.analysis
     selected = bool(analysis.run.selection)
-    bars = step_bars(analysis.steps, analysis.calls) if analysis.step_summary.count else ()
+    bars = step_bars(analysis.steps, analysis.calls) if analysis.step_summary.count > 1 else ()
     advised = _advised(analysis.findings)[: of.most(_FINDINGS)]
     return Opening(
         headline=summary.headline,
@@ -139,7 +139,9 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
 
 def _steps(analysis: Analysis) -> Iterator[Fact]:
     steps, account = analysis.step_summary, analysis.accounting
-    if steps.count:
+    if steps.count == 1:
+        yield Fact(said("Steps"), count(steps.count), duration(steps.median_ns))
+    elif steps.count:
         low, high = duration(steps.min_ns), duration(steps.max_ns)
         notes = [
             by_cache(steps) or said("median {median}", median=duration(steps.median_ns)),

@@ -3,11 +3,14 @@
 function startContents() {
   const links = [...document.querySelectorAll("nav a")];
   const sections = links.map((link) => document.getElementById(link.hash.slice(1)));
+  let followed = -1; // the link that was followed last, while its section is at the top
   const mark = () => {
-    const line = innerHeight * 0.3;
+    const line = Math.min(innerHeight * 0.3, scrollY); // at the top of the page the first section is read, however short
+    const top = (section) => section.getBoundingClientRect().top;
     const atEnd = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
-    const passed = sections.filter((section) => section.getBoundingClientRect().top <= line).length;
-    const now = atEnd && scrollY > 0 ? sections.length - 1 : Math.max(passed - 1, 0);
+    const passed = sections.filter((section) => top(section) <= line).length;
+    if (followed >= 0 && (top(sections[followed]) < 0 || top(sections[followed]) > innerHeight * 0.3)) followed = -1;
+    const now = followed >= 0 ? followed : atEnd && scrollY > 0 ? sections.length - 1 : Math.max(passed - 1, 0);
     links.forEach((link, i) => {
       if (i !== now) link.removeAttribute("aria-current");
       else if (!link.hasAttribute("aria-current")) {
@@ -17,6 +20,10 @@ function startContents() {
       }
     });
   };
+  links.forEach((link, i) => link.addEventListener("click", () => requestAnimationFrame(() => {
+    followed = i;
+    mark();
+  })));
   let waiting = false;
   addEventListener("scroll", () => {
     if (waiting) return;

@@ -110,8 +110,9 @@ class DevicesStrip extends FirstCanvas {
   }
 
   legend() {
-    const used = [...new Set(this.items.map((item) => this.told(item).submodule))].filter((name) => name !== null);
-    return used.map((name) => [page.palette.submodules[name] ?? page.palette.host, name]);
+    const used = [...new Set(this.items.map((item) => this.told(item).submodule))];
+    return used.sort((a, b) => (a === null) - (b === null)) // what is of no call stands last
+      .map((name) => [page.palette.submodules[name] ?? page.palette.host, name ?? say("no call")]);
   }
 
   table() {

@@ -143,9 +143,11 @@ class DataTable {
     const labels = (wanted) => lost.filter(wanted).map(({ label }) => say(label)).join(", ");
     const none = ({ name }) => missing(name).length === this.size;
     const untold = labels(none), cut = labels((column) => !none(column));
+    const parts = this.columns.filter((column) => this.partOfSelection(column)).map(({ label }) => say(label)).join(", ");
     return [
       say("Selection: {choice}.", { choice: this.choice.sentence() }),
       this.fold?.host ? "" : this.choice.untraced(),
+      parts && say("Of the selection, not of the run: {columns}.", { columns: parts }),
       untold && say("No value for a selection: {columns}.", { columns: untold }),
       cut && say("No value in some of the rows: {columns}.", { columns: cut }),
     ].filter(Boolean).join(" ");
@@ -258,11 +260,15 @@ class DataTable {
     if (this.seen.spared.length) fitLater(this);
   }
 
-  heading({ name, label, kind, meaning, minor }) {
-    const sorted = this.order.column === name;
+  // Whether a column holds parts of what was chosen: its rule divides by the sum of these rows.
+  partOfSelection({ combine }) { return this.combined && combine?.rule === "share"; }
+
+  heading(column) {
+    const { name, label, kind, meaning, minor } = column, sorted = this.order.column === name;
     const unit = this.scales[name]?.unit ?? "";
+    const title = this.partOfSelection(column) ? say("{meaning}; here of the selection, not of the run", { meaning: say(meaning) }) : say(meaning);
     const button = element(
-      "button", { type: "button", "data-column": name, title: say(meaning), onclick: () => this.sortBy(name, kind) },
+      "button", { type: "button", "data-column": name, title, onclick: () => this.sortBy(name, kind) },
       say(label), unit ? element("span", { class: "unit" }, ` ${unit}`) : null,
       element("span", { class: "arrow", "aria-hidden": "true" }, sorted ? (this.order.down ? "▾" : "▴") : ""),
     );

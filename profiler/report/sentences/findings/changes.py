@@ -14,7 +14,10 @@ from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
-from profiler.report.sentences.findings.waiting import waits_longer_than_launches
+from profiler.report.sentences.findings.waiting import (
+    waits_for_data_loader,
+    waits_longer_than_launches,
+)
 from profiler.report.sentences.findings.words import words
 
 __all__ = ["BY_CAUSE", "CHANGES", "OTHERWISE", "change"]
@@ -60,6 +63,7 @@ BY_CAUSE: Mapping[object, Said] = {
     WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
     WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
     WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
+    WaitCause.COPY: said("Start copies earlier; keep what is copied in each call resident"),
     WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
     WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
     WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
@@ -80,8 +84,13 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 """Of rules whose cause says it, where none is known."""
 
 
+_LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
+
+
 def change(finding: Finding) -> str:
     """What to do about it, in one line; of a rule that nobody wrote one for its recommendation."""
+    if waits_for_data_loader(finding):
+        return _LOAD_AHEAD
     if finding.rule == "host_bound" and waits_longer_than_launches(finding):
         return BY_CAUSE[WaitCause.LAUNCH]
     cause = finding.evidence.get("cause", finding.evidence.get("mostly"))

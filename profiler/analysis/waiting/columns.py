@@ -73,7 +73,6 @@ IDLE: tuple[Column, ...] = (
         "ns",
         "waiting for an asynchronous copy of its own: a command that waits for it ran",
         label="waiting for copies",
-        importance=1,
     ),
     Column("other_device_ns", _INT64, "ns", "waiting for another device, which ran"),
     Column("host_ns", _INT64, "ns", "between calls", label="between calls", importance=1),

@@ -14,6 +14,7 @@ from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
+from profiler.report.sentences.findings.roofline import is_attention
 from profiler.report.sentences.findings.waiting import (
     waits_for_data_loader,
     waits_longer_than_launches,
@@ -45,7 +46,7 @@ CHANGES: Mapping[str, Said] = {
     "scheduler_sync": said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
     "separate_guidance": said("Batch both branches in one call"),
     "single_precision": said("Load it in bfloat16, or allow TF32"),
-    "slow_products": said("Try another kernel: attention backend, GEMM tuning, 16-bit types"),
+    "slow_products": said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64"),
     "slow_start": said("Run at least as many steps before recording (--warmup)"),
     "step_cache": said("Compare images and times at other thresholds of the cache"),
     "step_drift": said("Watch clocks, temperature and memory; measure again when it is warm"),
@@ -84,6 +85,7 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 """Of rules whose cause says it, where none is known."""
 
 
+_OTHER_ATTENTION = said("Try another attention backend; lengths in multiples of 64")
 _LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
 
 
@@ -93,6 +95,8 @@ def change(finding: Finding) -> str:
         return _LOAD_AHEAD
     if finding.rule == "host_bound" and waits_longer_than_launches(finding):
         return BY_CAUSE[WaitCause.LAUNCH]
+    if finding.rule == "slow_products" and is_attention(finding):
+        return _OTHER_ATTENTION
     cause = finding.evidence.get("cause", finding.evidence.get("mostly"))
     found = CHANGES.get(finding.rule) or BY_CAUSE.get(cause) or OTHERWISE.get(finding.rule)
     return found or words(finding).recommendation

@@ -20,7 +20,7 @@ _INWARDS = "\N{NO-BREAK SPACE}" * 2
 _MAY_BE_ALL_ZERO = frozenset(
     {
         *("dma_ns", "copy_ns", "collective_ns", "exposed_ns", "sync_ns", "other_ns", "host_ns"),
-        *("data_ns", "other_device_ns", "waited_ns", "rate"),
+        *("data_ns", "copy_wait_ns", "other_device_ns", "waited_ns", "rate"),
         *(
             "queue_ns",
             "transfer_ns",

@@ -352,7 +352,7 @@ def idle(run: Run, analysis: Analysis) -> None:
     """Every moment of a device's span counts once; idle is what the table of devices says, of its
     span and of the end-to-end time."""
     in_tiles = ("launch_ns", "unknown_cause_ns", "sync_ns", "queue_ns")
-    causes = (*in_tiles, "other_device_ns", "host_ns", "outside_ns")
+    causes = (*in_tiles, "copy_wait_ns", "other_device_ns", "host_ns", "outside_ns")
     total = Axis.of(run, PipelineCalls.of(run)).counted.length
     for row in analysis.idle.iter_rows(named=True):
         device = analysis.devices.filter(pl.col("device") == row["device"]).row(0, named=True)

@@ -14,7 +14,7 @@ from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run,
 
 PARTS = ("data_ns", "other_device_ns", "launch_ns", "queue_ns", "host_ns")
 IN_TILES = ("launch_ns", "unknown_cause_ns", "sync_ns", "queue_ns")
-CAUSES = (*IN_TILES, "other_device_ns", "host_ns", "outside_ns")
+CAUSES = (*IN_TILES, "copy_wait_ns", "other_device_ns", "host_ns", "outside_ns")
 
 
 def _rows(run):
@@ -98,6 +98,20 @@ def test_device_sync_is_waiting_for_another_device():
         _compute(0, "rbln:0", 40, 60),
     ]
     assert _parts(_rows(make_run(calls, commands))["rbln:0"]) == (0, 20, 10, 0, 0)
+
+
+@pytest.mark.parametrize("layer", ["copy-done.2", "async-copy (copy-done)", "slice-start"])
+def test_device_waits_for_its_own_copy(layer):
+    """XLA's `copy-done` of 20 ns is a wait for a copy, which no other device runs."""
+    calls = [make_call(0, "t", 0, 60, device="tpu:0")]
+    commands = [
+        _compute(0, "tpu:0", 0, 10),
+        Command(0, "tpu:0", "t sync", "sync", layer, 15, 20),
+        _compute(0, "tpu:0", 40, 60),
+    ]
+    row = _rows(make_run(calls, commands))["tpu:0"]
+    assert row["copy_wait_ns"] == 20
+    assert _parts(row) == (0, 0, 10, 0, 0)
 
 
 def test_launched_commands_are_queued():

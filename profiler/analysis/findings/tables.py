@@ -20,6 +20,7 @@ _READS = (
     "compilations",
     "devices",
     "fusions",
+    "gaps",
     "partitioning",
     "ranks",
     "guidance",

@@ -28,6 +28,7 @@ from profiler.trace.manifest_fields import Device
 
 __all__ = ["host_bound", "idle_device", "idle_gaps", "transfers_exposed"]
 
+_DATA_LOADER = r"DataLoader|utils/data/"  # ranges of torch.profiler, and Python frames
 _HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few per cent
 _GAPS = 0.05  # of end to end
 _EXPOSED = 0.05  # of the device's span
@@ -41,6 +42,7 @@ _WAITS = {  # by column of the idle table
     "sync_ns": WaitCause.SYNC,
     "queue_ns": WaitCause.QUEUE,
     "host_ns": WaitCause.HOST,
+    "copy_wait_ns": WaitCause.COPY,
     "other_device_ns": WaitCause.OTHER_DEVICE,
     "data_ns": WaitCause.DATA,
 }
@@ -65,6 +67,7 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             **_launches(analysis, device),
             **_of_steps(analysis, device),
             **_gaps(row),
+            **_data_loader(analysis, row),
         }
         if stacks:
             evidence["recorded"] = Recorded.PYTHON_STACKS
@@ -180,6 +183,20 @@ def _gaps(row: Mapping[str, int]) -> dict[str, int]:
     """The long gaps of a row of the idle table; nothing without any."""
     gaps, length = row["long_gaps"], row["long_gap_ns"]
     return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
+
+
+def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
+    """How long the host was in a DataLoader of PyTorch in the longest gaps of a device, and in how
+    many; nothing where that is not most of them, or long gaps are not most of what it waited."""
+    listed = analysis.gaps.filter(pl.col("device") == row["device"])
+    inside = listed.filter(
+        pl.col("host_doing").fill_null("").str.contains(_DATA_LOADER)
+        & pl.col("cause").is_in([WaitCause.LAUNCH, WaitCause.SYNC])
+    )
+    covered = inside.select(pl.col("length_ns") * pl.col("host_doing_share")).to_series().sum()
+    if 2 * covered < listed["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
+        return {}
+    return {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
 
 
 def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:

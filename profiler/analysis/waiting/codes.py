@@ -24,6 +24,7 @@ class WaitCause(StrEnum):
     LAUNCH = "launch"  # the host launches too late, or has no more to launch
     SYNC = "sync"  # so, because it had waited for a device
     QUEUE = "queue"  # the next command was launched in time, and has not begun
+    COPY = "copy_wait"  # that it had started itself, and goes on beside it
     OTHER_DEVICE = "other_device"
     HOST = "host"  # between calls
     DATA = "data"

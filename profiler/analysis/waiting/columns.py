@@ -67,6 +67,13 @@ IDLE: tuple[Column, ...] = (
         "in tiles of its calls: launched in time, but not begun",
         importance=1,
     ),
+    Column(
+        "copy_wait_ns",
+        _INT64,
+        "ns",
+        "waiting for an asynchronous copy of its own: a command that waits for it ran",
+        label="waiting for copies",
+    ),
     Column("other_device_ns", _INT64, "ns", "waiting for another device, which ran"),
     Column("host_ns", _INT64, "ns", "between calls", label="between calls", importance=1),
     Column(

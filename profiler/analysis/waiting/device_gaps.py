@@ -27,6 +27,7 @@ PARTS: tuple[str, ...] = (
     UNKNOWN_CAUSE,
     WaitCause.SYNC,
     WaitCause.QUEUE,
+    WaitCause.COPY,
     WaitCause.OTHER_DEVICE,
     WaitCause.HOST,
     WaitCause.UNRECORDED,
@@ -44,7 +45,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
     None where that is so of no gap. `calls` are the rows of the calls that worked on the device, or
     have their tile there. `busy` is when it worked.
 
-    What they are measured with: `elsewhere` is when another device, `own` when a call of its own,
+    What they are measured with: `copying` is when it waited for a copy of its own, `elsewhere` when
+    that or another device, `own` when a call of its own,
     `others` when a call of other devices, `host` when host work was under way, each with those
     before it; `tails` is `elsewhere` with when its calls had no more to launch. These lie in the
     time that counts (`counted`, end to end). `profilers` is when callers waited for the profiler,
@@ -62,6 +64,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
     late: _Flags | None
     unknown: _Flags | None
     counted: Stretches
+    copying: Stretches
     elsewhere: Stretches
     tails: Stretches
     own: Stretches
@@ -137,6 +140,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         """The parts of gaps by how much of them lies `within` a cover, [len(PARTS), k]."""
         borders = (self.elsewhere, self.tails, self.own, self.others, self.counted)
         elsewhere, tails, own, others, counted = map(within, borders)
+        copying = within(self.copying)
         queue = np.where(in_time, own - tails, 0)
         launch = own - elsewhere - queue
         host = counted - others
@@ -147,7 +151,8 @@ class DeviceGaps(Struct, frozen=True, eq=False):
                 np.where(unknown, launch, 0),
                 np.where(blocked, np.where(unknown, 0, launch) + host, 0),
                 queue,
-                elsewhere + others - own,
+                copying,
+                elsewhere + others - own - copying,
                 np.where(blocked, 0, host),
                 unrecorded,
                 length - unrecorded - counted,

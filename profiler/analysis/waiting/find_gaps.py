@@ -7,7 +7,9 @@ nothing runs on it is put down to the first of these that holds of it:
   that commands of the call whose tile it lies in are missing;
 - outside: it lies outside of the end-to-end time, such as among carried-over work (what of it was
   the profiler's own work counts for nothing, not even for the span);
-- another device: a sync command of its own runs, or another device works for a call of this one's;
+- a copy: a command of its own runs that waits for an asynchronous copy (`copy-done` of XLA);
+- another device: another sync command of its own runs, or another device works for a call of this
+  one's;
 - in the tile of one of its calls: queue, where what ends the gap had been launched in time; unknown
   cause, where its launch was not recorded though others were, or nothing of the host was; else
   launch: it was launched too late, nothing was left to launch, or the trace knows no launches;
@@ -21,6 +23,7 @@ not launch ahead, because it waited. What was not recorded is never put down to 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -44,6 +47,7 @@ from profiler.table.tiles.stretches import Stretches
 __all__ = ["device_gaps"]
 
 _Flags = npt.NDArray[np.bool_]
+_COPY = re.compile(r"(copy|slice)-(start|done)")  # what XLA calls the two ends of a copy
 
 
 def device_gaps(
@@ -79,6 +83,7 @@ class _Work(Struct, frozen=True, eq=False):
     call of each, None where the run has none."""
 
     commands: CommandArrays
+    layers: pl.Series
     axes: Sequence[DeviceAxis]
     axis: Axis
     begin: Times
@@ -111,6 +116,7 @@ class _Work(Struct, frozen=True, eq=False):
         host = Stretches.union(commands.start[free], commands.end[free])
         return cls(
             commands=commands,
+            layers=run.commands["layer"],
             axes=tuple(axes.values()),
             axis=axis,
             begin=begin,
@@ -138,7 +144,8 @@ class _Work(Struct, frozen=True, eq=False):
         tiles = Stretches.union(self.begin[own], self.end[own])
         last = np.clip(self.last[number, own], self.begin[own], self.end[own])
         ended = Stretches.union(last, self.end[own])
-        covers = [self._elsewhere(number, name).both(counted)]
+        copying = self._copying(name)
+        covers = [Stretches.of_all((copying, self._elsewhere(number, name))).both(counted)]
         for more in (ended, tiles, self._tiles_beside(self.uses[number]), self.host):
             covers.append(Stretches.of_all((covers[-1], more.both(counted))))
         axis = self.axes[number]
@@ -152,6 +159,7 @@ class _Work(Struct, frozen=True, eq=False):
             late=late,
             unknown=_unknown(axis, launch, unseen=unseen),
             counted=counted,
+            copying=copying.both(counted),
             elsewhere=covers[0],
             tails=covers[1],
             own=covers[2],
@@ -166,9 +174,7 @@ class _Work(Struct, frozen=True, eq=False):
 
     def _elsewhere(self, number: int, name: str) -> Stretches:
         """When a sync command of the device runs, or another device works for its calls."""
-        commands = self.commands
-        here = commands.device == commands.devices.index(name)
-        syncs = np.flatnonzero(here & (commands.category == SYNC))
+        commands, syncs = self.commands, self._syncs(name)
         found = [Stretches.union(commands.start[syncs], commands.end[syncs])]
         several = self.uses[number] & ((self.last > np.iinfo(np.int64).min).sum(axis=0) > 0)
         for other, axis in enumerate(self.axes):
@@ -177,6 +183,18 @@ class _Work(Struct, frozen=True, eq=False):
                 kept = shared[axis.call]
                 found.append(Stretches.union(axis.start[kept], axis.end[kept]))
         return Stretches.of_all(found)
+
+    def _copying(self, name: str) -> Stretches:
+        """When a command of the device runs that waits for a copy."""
+        syncs = self._syncs(name)
+        copies = self.layers[syncs].cast(pl.String).fill_null("").str.contains(_COPY.pattern)
+        rows = syncs[copies.to_numpy()]
+        return Stretches.union(self.commands.start[rows], self.commands.end[rows])
+
+    def _syncs(self, name: str) -> Times:
+        """The rows of the device's sync commands."""
+        here = self.commands.device == self.commands.devices.index(name)
+        return np.flatnonzero(here & (self.commands.category == SYNC))
 
     def _tiles_beside(self, own: _Flags) -> Stretches:
         """The tiles of calls that are not a device's own, of the pipeline calls in which it has

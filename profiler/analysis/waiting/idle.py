@@ -40,7 +40,7 @@ _COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
 _MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _COMMUNICATES = np.array([name == "collective" for name in CATEGORIES])
 _LONG_GAP_NS = 100_000
-_IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "other_device")
+_IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "copy_wait", "other_device")
 
 
 def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:

@@ -94,7 +94,7 @@ def _tpu_operation(name: str, text: str, told: str, path: str, flops: int, moved
     module, op = _path(path)
     category, suffix = _category(told or name)
     layer, op_type = name or told or "operation", op or told or name
-    if category == "sync":
+    if category == "sync" or told == "copy-start":  # what that begins moves behind it
         return Operation(layer, op_type, module, "", category, suffix)
     shapes, result = _shapes(text)
     written = result if 0 <= result <= moved else UNKNOWN
@@ -157,6 +157,8 @@ def _category(told: str) -> tuple[Category, str]:
         return "collective", " collectives"
     if kind in ("infeed", "outfeed", "host-send", "host-recv"):
         return "dma", " memcpy"
+    if told == "copy-start":
+        return "other", ""
     if kind == "copy":
         return "copy", " copy"
     return "compute", ""

@@ -30,6 +30,7 @@ _CAUSES = (  # column, what it is called, its colour
     ("computing_ns", said("computing"), CATEGORY_COLOURS["compute"]),
     ("exposed_ns", said("collectives"), CATEGORY_COLOURS["collective"]),
     ("data_ns", said("data"), CATEGORY_COLOURS["dma"]),
+    ("copy_wait_ns", said("waiting for copies"), CATEGORY_COLOURS["copy"]),
     ("other_device_ns", said("other device"), SERIES[3]),
     ("launch_ns", said("launch"), HOST),
     ("unknown_cause_ns", said("cause not recorded"), SERIES[2]),

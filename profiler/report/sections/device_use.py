@@ -21,6 +21,7 @@ _CAUSES: Mapping[str, Said] = {
     "unknown_cause_ns": said("cause not recorded {share}"),
     "sync_ns": said("sync-bound {share}"),
     "queue_ns": said("queue-bound {share}"),
+    "copy_wait_ns": said("waiting for copies {share}"),
     "other_device_ns": said("waiting for another device {share}"),
     "host_ns": said("between calls {share}"),
     "unused_ns": said("before and after its work {share}"),
@@ -85,14 +86,20 @@ def _range(
     """Of many devices the least and the most; `rows` have the idlest first."""
     busy = [1 - row["idle_share"] for row in rows]
     value = said("busy {low} to {high}", low=percent(busy[0]), high=percent(busy[-1]))
-    times = [waits[row["device"]]["launch_ns"] for row in rows if row["device"] in waits]
-    bound = [time / total for time in times if total]
-    note = said(
-        "launch-bound {low} to {high}; the idlest is below",
-        low=percent(min(bound, default=0)),
-        high=percent(max(bound, default=0)),
-    )
+    known = [waits[row["device"]] for row in rows if row["device"] in waits]
+    cause = _most_common(known)
+    bound = [row[cause] / total for row in known if total]
+    low, high = percent(min(bound, default=0)), percent(max(bound, default=0))
+    share = said("{low} to {high}", low=low, high=high)
+    note = said("{cause}; the idlest is below", cause=said(_CAUSES[cause].template, share=share))
     return Fact(counted(len(rows), "device"), value, note)
+
+
+def _most_common(waits: Sequence[Mapping[str, Any]]) -> str:
+    """Launch-bound, unless no device is: then what they waited for longest, all together."""
+    if any(row["launch_ns"] for row in waits):
+        return "launch_ns"
+    return max(_CAUSES, key=lambda name: sum(row[name] for row in waits))
 
 
 def _untraced(rows: Sequence[Mapping[str, Any]]) -> Iterator[Fact]:

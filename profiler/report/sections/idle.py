@@ -34,6 +34,7 @@ _IDLE = (
     "unknown_cause_ns",
     "sync_ns",
     "queue_ns",
+    "copy_wait_ns",
     "other_device_ns",
     "host_ns",
     "host_work_ns",

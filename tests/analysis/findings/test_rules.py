@@ -15,6 +15,7 @@ from profiler.analysis.findings.rules import RULES, find
 from profiler.messages import in_language
 from profiler.notes import Note
 from profiler.report.language import catalogue
+from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import all_words, words
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     compilation_cases,
@@ -56,7 +57,7 @@ def test_triggers(case):
         key: pytest.approx(value) if isinstance(value, float) else value
         for key, value in case.evidence.items()
     }
-    assert {key: finding.evidence[key] for key in case.evidence} == expected
+    assert {key: finding.evidence.get(key) for key in case.evidence} == expected
 
 
 @pytest.mark.parametrize(
@@ -145,6 +146,27 @@ def test_idle_gaps_say_what_the_device_waits_for(build, cause, recommendation):
     assert " once, " in said.title
     assert said.title.endswith(f"it mainly waits for {cause}")
     assert recommendation in said.recommendation
+
+
+def test_a_device_that_waits_for_a_loader_needs_workers():
+    """Neither the line nor the text advises fewer launches, which load no data."""
+    build = waiting_cases.a_gap_in_which_the_host_loads_data
+    (finding,) = [f for f in find(build()) if f.rule == "host_bound"]
+    said = words(finding)
+    assert said.title.endswith("; at least 300 µs of that for the DataLoader")
+    assert "num_workers" in said.recommendation
+    assert "num_workers" in change(finding)
+
+
+@pytest.mark.parametrize(("role", "told"), [("attention", "backend"), ("mlp", "TunableOp")])
+def test_slow_products_are_advised_by_role(role, told):
+    """No tuning of products changes attention; types have a rule of their own."""
+    build = operator_cases.a_product_below_a_quarter_of_the_roof
+    (finding,) = [f for f in find(build()) if f.rule == "slow_products"]
+    finding = dataclasses.replace(finding, evidence={**finding.evidence, "role": role})
+    for text in (change(finding), words(finding).recommendation):
+        assert told in text
+        assert "16-bit" not in text
 
 
 def test_worst_comes_first():

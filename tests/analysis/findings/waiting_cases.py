@@ -39,6 +39,31 @@ def a_tenth_of_the_span_of_a_trace_of_kernels_alone():
     return _two_commands(450, 550, info={"capabilities": ("timeline",)})
 
 
+def _loading(name, until):
+    """Of a gap of 400 µs the host is in `name` until then."""
+    loading = Command(-1, "cpu:0", "Host", "host", name, 600_000, until - 600_000)
+    work = [command(0, 0, 600_000), command(0, 1_000_000, 1_600_000), loading]
+    return analyzed([gpu_call(0, 0, 1_600_000)], work, end=1_600_000)
+
+
+_NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+@triggers("host_bound", host_wait_ns=400_000, data_loader_gaps=1, data_loader_ns=300_000)
+def a_gap_in_which_the_host_loads_data():
+    return _loading(_NEXT, 900_000)
+
+
+@triggers("host_bound", data_loader_ns=None)
+def a_gap_of_which_the_loader_takes_less_than_half():
+    return _loading(_NEXT, 790_000)
+
+
+@triggers("host_bound", data_loader_ns=None)
+def a_gap_in_which_the_host_does_something_else():
+    return _loading("tokenizer", 900_000)
+
+
 @triggers("idle_gaps", gaps=1, gap_ns=200_001, cause="unrecorded")
 def a_long_gap_of_a_trace_of_kernels_alone():
     return _two_commands(1_000_000, 1_200_001, 2_000_000, info={"capabilities": ("timeline",)})

@@ -14,7 +14,11 @@ from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
-from profiler.report.sentences.findings.waiting import waits_longer_than_launches
+from profiler.report.sentences.findings.roofline import is_attention
+from profiler.report.sentences.findings.waiting import (
+    waits_for_data_loader,
+    waits_longer_than_launches,
+)
 from profiler.report.sentences.findings.words import words
 
 __all__ = ["BY_CAUSE", "CHANGES", "OTHERWISE", "change"]
@@ -42,7 +46,7 @@ CHANGES: Mapping[str, Said] = {
     "scheduler_sync": said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
     "separate_guidance": said("Batch both branches in one call"),
     "single_precision": said("Load it in bfloat16, or allow TF32"),
-    "slow_products": said("Try another kernel: attention backend, GEMM tuning, 16-bit types"),
+    "slow_products": said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64"),
     "slow_start": said("Run at least as many steps before recording (--warmup)"),
     "step_cache": said("Compare images and times at other thresholds of the cache"),
     "step_drift": said("Watch clocks, temperature and memory; measure again when it is warm"),
@@ -60,6 +64,7 @@ BY_CAUSE: Mapping[object, Said] = {
     WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
     WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
     WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
+    WaitCause.COPY: said("Start copies earlier; keep what is copied in each call resident"),
     WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
     WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
     WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
@@ -80,10 +85,18 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 """Of rules whose cause says it, where none is known."""
 
 
+_OTHER_ATTENTION = said("Try another attention backend; lengths in multiples of 64")
+_LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
+
+
 def change(finding: Finding) -> str:
     """What to do about it, in one line; of a rule that nobody wrote one for its recommendation."""
+    if waits_for_data_loader(finding):
+        return _LOAD_AHEAD
     if finding.rule == "host_bound" and waits_longer_than_launches(finding):
         return BY_CAUSE[WaitCause.LAUNCH]
+    if finding.rule == "slow_products" and is_attention(finding):
+        return _OTHER_ATTENTION
     cause = finding.evidence.get("cause", finding.evidence.get("mostly"))
     found = CHANGES.get(finding.rule) or BY_CAUSE.get(cause) or OTHERWISE.get(finding.rule)
     return found or words(finding).recommendation

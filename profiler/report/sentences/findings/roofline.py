@@ -6,7 +6,7 @@ from profiler.analysis.findings.finding import Finding
 from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, texts
 
-__all__ = ["WORDS"]
+__all__ = ["WORDS", "is_attention"]
 
 
 def _launch_bound(found: Finding) -> Words:
@@ -28,6 +28,20 @@ def _launch_bound(found: Finding) -> Words:
     )
 
 
+_OTHER_ATTENTION = said(
+    "Try another attention backend, and lengths and head sizes that are multiples of 64."
+)
+_OTHER_PRODUCT = said(
+    "Try another kernel (GEMM tuning such as TunableOp or max-autotune), and sizes that are "
+    "multiples of 64."
+)
+
+
+def is_attention(found: Finding) -> bool:
+    """Whether a finding is of the role attention, whose kernels no tuning of products changes."""
+    return found.evidence.get("role") == "attention"
+
+
 def _slow_products(found: Finding) -> Words:
     given = texts(found)
     return Words(
@@ -42,10 +56,7 @@ def _slow_products(found: Finding) -> Words:
             "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
             "and small or odd sizes reach less with any kernel."
         ),
-        recommendation=said(
-            "Try another kernel (attention backend, GEMM tuning such as TunableOp or "
-            "max-autotune), sizes that are multiples of 64, 16-bit types."
-        ),
+        recommendation=_OTHER_ATTENTION if is_attention(found) else _OTHER_PRODUCT,
     )
 
 

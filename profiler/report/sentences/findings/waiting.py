@@ -10,7 +10,7 @@ from profiler.messages import Said, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 from profiler.report.units import count
 
-__all__ = ["WORDS", "waits_longer_than_launches"]
+__all__ = ["WORDS", "waits_for_data_loader", "waits_longer_than_launches"]
 
 
 _SLOWER = said(
@@ -31,6 +31,11 @@ _LAUNCH_LESS_AND_LOOK = said(
     "torch.compile(mode='reduce-overhead'), larger batches, fused nodes. Record once with call "
     "spans only to see how much is left."
 )
+_LOAD_AHEAD = said(
+    "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "
+    "prefetch_factor, pin_memory, or cheaper decoding and transforms. Fewer launches gain only "
+    "what is left."
+)
 _RECOMMENDATIONS: Mapping[object, Said] = {
     WaitCause.LAUNCH: said(
         "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
@@ -47,6 +52,11 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
     WaitCause.HOST: said(
         "Look at what the host does between calls: scheduler, guidance, callbacks, "
         "post-processing; or let other requests fill the gaps."
+    ),
+    WaitCause.COPY: said(
+        "The device stands still in operations such as copy-done until a copy arrives: keep what "
+        "each call copies resident (weights, caches offloaded to the host), copy less, or start "
+        "copies further ahead."
     ),
     WaitCause.OTHER_DEVICE: said(
         "Give it other work in the meantime: independent calls, several requests at once. "
@@ -80,15 +90,33 @@ def _host_bound(found: Finding) -> Words:
             most=given["most_before_kernel_ns"],
         )
     return Words(
-        title=title,
+        title=_with_data_loader(title, found),
         caveat=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
         recommendation=_less_waiting(found),
     )
 
 
+def _with_data_loader(title: Said, found: Finding) -> Said:
+    """The title, with how long it was for a DataLoader."""
+    if not waits_for_data_loader(found):
+        return title
+    return said(
+        "{what}; at least {time} of that for the DataLoader",
+        what=title,
+        time=texts(found)["data_loader_ns"],
+    )
+
+
+def waits_for_data_loader(found: Finding) -> bool:
+    """Whether a device waits for the host because that loads data: fewer launches do not help."""
+    return "data_loader_ns" in found.evidence
+
+
 def _less_waiting(found: Finding) -> Said:
     """What to do by how long the device waits for each command: fewer launches help where it is
     about what a launch takes."""
+    if waits_for_data_loader(found):
+        return _LOAD_AHEAD
     if waits_longer_than_launches(found):
         return _RECOMMENDATIONS[WaitCause.LAUNCH]
     return _LAUNCH_LESS_AND_LOOK if "gaps" in found.evidence else _LAUNCH_LESS

@@ -7,7 +7,7 @@ from an earlier step again, or where the schedule has run out. Its steps are tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from msgspec import structs
 from profiler.capture.arrays import first_dimension
 from profiler.capture.invocations import Invocation
 from profiler.capture.pipelines.generation import scheduled_by
+from profiler.capture.wraps import weakly
 from profiler.interruptions import let_pass
 from profiler.trace.manifest_settings import Generation
 
@@ -30,9 +31,11 @@ _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x", "in
 
 @dataclass(slots=True, eq=False)
 class _Loop:
-    """One loop: `made` but for its steps and sizes, `last_step` its latest step, `ends_ns` the ends
-    of its steps. `decoded` are the latest outputs of submodules since, with their sizes."""
+    """One loop of `scheduler()`, None once that is gone: `made` but for its steps and sizes,
+    `last_step` its latest step, `ends_ns` the ends of its steps. `decoded` are the latest outputs
+    of submodules since, with their sizes."""
 
+    scheduler: Callable[[], Any]
     made: Generation
     begin_ns: int
     last_step: int = -1
@@ -45,7 +48,7 @@ class ScriptLoops:
 
     def __init__(self) -> None:
         self._loops: list[_Loop] = []
-        self._open: dict[int, _Loop] = {}  # by identity of the scheduler
+        self._open: dict[int, _Loop] = {}  # by a scheduler's id, which a later one may have again
 
     def new_schedule(self, scheduler: Any) -> None:
         """The scheduler has got a new schedule."""
@@ -54,12 +57,13 @@ class ScriptLoops:
     def stepped(self, scheduler: Any, step: int, arguments: tuple[Any, Any], end_ns: int) -> None:
         """`scheduler.step` of `step` has returned; `arguments` are its own, by place and name."""
         loop = self._open.get(id(scheduler))
-        if loop is None or _begins_again(scheduler, step, loop):
+        another = loop is None or loop.scheduler() is not scheduler
+        if loop is None or another or _begins_again(scheduler, step, loop):
             if len(self._loops) >= _MOST:
                 return
             begin_ns = max((one.ends_ns[-1] for one in self._loops), default=-1)
             made = scheduled_by(scheduler, batch=_batch(*arguments))
-            loop = self._open[id(scheduler)] = _Loop(made, begin_ns)
+            loop = self._open[id(scheduler)] = _Loop(weakly(scheduler), made, begin_ns)
             self._loops.append(loop)
         loop.last_step = step
         loop.ends_ns.append(end_ns)

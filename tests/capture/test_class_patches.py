@@ -22,9 +22,11 @@ def test_classes_are_left_as_they_were():
     patches.replace(Watched, "run", lambda self: "ours")
     patches.replace(Watched, "run", lambda self: "ours again")
     patches.replace(Watched, "stop", lambda self: "ours")
-    assert patches and (Watched().run(), Watched().stop()) == ("ours again", "ours")
+    assert patches
+    assert (Watched().run(), Watched().stop()) == ("ours again", "ours")
     patches.undo()
-    assert dict(vars(Watched)) == before and not patches
+    assert dict(vars(Watched)) == before
+    assert not patches
 
 
 @pytest.mark.parametrize("theirs", [None, lambda self: "theirs"])

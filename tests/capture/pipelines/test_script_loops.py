@@ -162,3 +162,19 @@ def test_loops_keep_no_scheduler_alive():
     gone = weakref.ref(scheduler)
     del scheduler
     assert gone() is None
+
+
+def test_the_first_step_of_a_scheduler_that_a_call_in_its_step_shows(tmp_path):
+    """In `scheduler.step(transformer(…))` the transformer's first call shows a script's scheduler
+    when Python has looked `step` up already: that step counts, and so does its pass."""
+    profiler.start(out=tmp_path, ops="none")
+    scheduler, transformer = diffusers.FlowMatchEulerDiscreteScheduler(), Denoiser()
+    scheduler.set_timesteps(4)
+    latents = torch.ones(1, 4, 4, 4)
+    with torch.no_grad():
+        for t in scheduler.timesteps:
+            latents = scheduler.step(transformer(latents, t), t, latents)[0]
+    run = profiler.load(profiler.done())
+    assert run.calls["step"].to_list() == [0, 1, 2, 3]
+    (made,) = run.info.generations
+    assert (made.steps, made.scheduled_steps, made.batch, made.denoiser_passes) == (4, 4, 1, 1)

@@ -12,7 +12,9 @@ threads) would carry over from one kind to the other.
 With `--within` a process of each level runs without us and with us in turn, `--calls` calls each,
 so that how processes differ by themselves is in no figure: each run of ours stands between two
 stretches without us, whose mean is its truth. A call that nobody counts precedes each stretch.
-First calls of a process are in none of it.
+First calls of a process are in none of it. Two more columns tell an estimate that is wrong from one
+that is held against a truth that varies: the mean of stated less true shares with its standard
+error, and how far each stretch without us lies from its neighbours, as if it had been one of ours.
 
 What a call took is what its caller sees: `time.perf_counter` around `pipe()`, with `--processor`
 (for busy machines, where the stated share is of wall time all the same) `time.process_time`. The
@@ -178,6 +180,7 @@ HEADER = (
     "half its width",
     "converting, s",
 )
+WITHIN = ("stated less true, points", "untraced apart, points")
 
 
 def compare(runtime: str, options: argparse.Namespace) -> None:
@@ -199,22 +202,48 @@ def compare(runtime: str, options: argparse.Namespace) -> None:
 def compare_within(runtime: str, options: argparse.Namespace) -> None:
     """Print the rows of a runtime, of processes that run without us and with us in turn."""
     for level in LEVELS:
-        runs, untraced = [], []
+        runs, untraced, among = [], [], []
         for _ in range(options.rounds):
             found = ran(runtime, level, options)
             print(json.dumps({runtime: {level: found}}), file=sys.stderr, flush=True)
             runs += found["traced"]
             means = [*map(statistics.mean, found["plain"])]
             untraced += [(before + after) / 2 for before, after in itertools.pairwise(means)]
+            among += [100 * abs(true_share(*near)) for near in neighbours(means)]
         row = cells(runs, untraced)
-        print(f"| {' | '.join((f'{runtime}, {level}', *row))} |", flush=True)
+        more = (bias(runs, untraced), spread(among, 1) if among else "-")
+        print(f"| {' | '.join((f'{runtime}, {level}', *row, *more))} |", flush=True)
+
+
+def neighbours(means: list[float]) -> Iterator[tuple[float, float]]:
+    """Each stretch but the first and last, behind the mean of those around it."""
+    for before, here, after in zip(means, means[1:], means[2:], strict=False):
+        yield (before + after) / 2, here
+
+
+def true_share(untraced: float, traced: float) -> float:
+    """What tracing took of `traced` seconds."""
+    return 1 - untraced / traced
+
+
+def bias(found: list[dict[str, Any]], untraced: list[float]) -> str:
+    """Mean and standard error of stated less true shares, in points."""
+    pairs = zip(found, untraced, strict=True)
+    away = [
+        100 * (one["overhead"]["share"] - true_share(plain, statistics.mean(one["seconds"])))
+        for one, plain in pairs
+        if one["overhead"].get("share") is not None
+    ]
+    if len(away) < 2:
+        return "-"
+    return f"{statistics.mean(away):.1f} ± {statistics.stdev(away) / len(away) ** 0.5:.1f}"
 
 
 def cells(found: list[dict[str, Any]], untraced: list[float]) -> list[str]:
     """One level's figures, of its rounds; medians, least and greatest."""
     traced = [statistics.mean(one["seconds"]) for one in found]
     ratios = [own / plain for plain, own in zip(untraced, traced, strict=True)]
-    true = [1 - 1 / ratio for ratio in ratios]
+    true = [true_share(plain, own) for plain, own in zip(untraced, traced, strict=True)]
     known = [one["overhead"].get("share") for one in found]
     shares = [100 * share for share in known if share is not None]
     away = [100 * abs(a - b) for a, b in zip(known, true, strict=True) if a is not None]
@@ -269,7 +298,8 @@ def main() -> None:
         child(options)
         return
     print(f"{options.rounds} rounds, {options.calls} steady calls of {options.steps} steps\n")
-    print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
+    header = HEADER + WITHIN if options.within else HEADER
+    print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
     for runtime in [options.runtime] if options.runtime else PIPELINES:
         (compare_within if options.within else compare)(runtime, options)
 

@@ -113,3 +113,45 @@ def test_predictions_are_held_against_requests_that_do_the_same_work(monkeypatch
         assert len(loop.latencies) == 4
         assert loop.throughput > 0
         server.close()
+
+
+def stretches(seconds, shares):
+    """What a process found that ran without us for `seconds` a call and with us, for twice as long
+    each, between; `shares` were stated."""
+    traced = [
+        {
+            "seconds": [2.0],
+            "closing": 0.0,
+            "overhead": {
+                "share": share,
+                "traced_ns": 2e9,
+                "untraced_low_ns": 0.9e9,
+                "untraced_high_ns": 1.1e9,
+            },
+        }
+        for share in shares
+    ]
+    return {"plain": [[one] for one in seconds], "traced": traced}
+
+
+def test_stated_costs_are_held_against_the_calls_around_them(monkeypatch, capsys):
+    """Two runs of 2 s, one between calls of 1.0 and 1.0 s, one between 1.0 and 1.4: true shares are
+    50 and 40 %. 60 % was stated for both: 10 and 20 points too much, a mean of 15 with a standard
+    error of 5. The interval of 0.9 to 1.1 s holds the first. The stretch between 1.0 and 1.4 s lies
+    20 points from their mean."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import argparse
+
+    import capture_truth
+
+    monkeypatch.setattr(capture_truth, "ran", lambda *_: stretches([1.0, 1.0, 1.4], [0.6, 0.6]))
+    monkeypatch.setattr(capture_truth, "LEVELS", {"operators": "all"})
+    capture_truth.compare_within("torch", argparse.Namespace(rounds=1))
+    row = capsys.readouterr().out.strip("|\n ").split(" | ")
+    assert row[3:7] == [
+        "45.0 (40.0 to 50.0) %",
+        "60.0 (60.0 to 60.0) %",
+        "15.0 (10.0 to 20.0)",
+        "1 of 2",
+    ]
+    assert row[-2:] == ["15.0 ± 5.0", "20.0 (20.0 to 20.0)"]

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from profiler.capture.class_patches import ClassPatches
 from profiler.capture.onnxruntime.bare_run import BareRun, launch_async, run_to_its_end
 from profiler.capture.onnxruntime.bare_session import BareSession, model_name
 from profiler.capture.scopes import scope
@@ -46,11 +47,11 @@ class OnnxSessions:
         self._own: weakref.WeakSet[Any] = weakref.WeakSet()
         self._names: dict[str, BareSession] = {}
         self._lock = threading.RLock()
-        self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._patches = ClassPatches()
 
     def watch(self, module: Any) -> None:
         """Watch all sessions; `module` is `onnxruntime.capi.onnxruntime_inference_collection`."""
-        if self._replaced:
+        if self._patches:
             return
         made = module.InferenceSession.__init__
 
@@ -62,11 +63,11 @@ class OnnxSessions:
                 self._own.add(session)
             made(session, *args, **kwargs)
 
-        self._replace(module.InferenceSession, "__init__", __init__)
+        self._patches.replace(module.InferenceSession, "__init__", __init__)
         for name in _RUNS:
             if name in vars(module.Session):
                 original = vars(module.Session)[name]
-                self._replace(module.Session, name, self._watched(name, original))
+                self._patches.replace(module.Session, name, self._watched(name, original))
 
     def forget(self) -> None:
         """Begin anew: names are free again, and no session has a source."""
@@ -75,16 +76,9 @@ class OnnxSessions:
         self._lock = threading.RLock()
 
     def undo(self) -> None:
-        """Leave the classes as they were; what somebody else has patched since stays patched."""
-        while self._replaced:
-            owner, name, ours, before = self._replaced.pop()
-            if vars(owner).get(name) is ours:
-                setattr(owner, name, before)
+        """Leave the classes as they were."""
+        self._patches.undo()
         self.forget()
-
-    def _replace(self, owner: type, name: str, value: Any) -> None:
-        self._replaced.append((owner, name, value, vars(owner)[name]))
-        setattr(owner, name, value)
 
     def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(original)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from profiler.capture.class_patches import ClassPatches
 from profiler.capture.notices import notice
 from profiler.capture.wraps import WRAPPED
 from profiler.interruptions import let_pass
@@ -47,7 +48,7 @@ class NewPipelines:
         self._held: weakref.WeakSet[Any] = weakref.WeakSet()  # parts of pipelines
         self._lock = threading.RLock()
         self._classes: set[type] = set()
-        self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._patches = ClassPatches()
 
     @property
     def libraries(self) -> dict[str, Callable[[Any], None]]:
@@ -77,7 +78,7 @@ class NewPipelines:
             self._note(modules)
             return register(pipeline, **modules)
 
-        self._replace(base, "register_modules", register_modules)
+        self._patches.replace(base, "register_modules", register_modules)
 
     def watch_class(self, pipeline_class: type) -> None:
         """Watch the instances of one class, those that exist included."""
@@ -87,7 +88,7 @@ class NewPipelines:
         for name in _USES:
             original = vars(pipeline_class).get(name)
             if callable(original) and not isinstance(original, (staticmethod, classmethod)):
-                self._replace(pipeline_class, name, self._first_use(name, original))
+                self._patches.replace(pipeline_class, name, self._first_use(name, original))
 
     def holds(self, part: Any) -> bool:
         """Whether a pipeline that was made has `part`, used or not."""
@@ -112,17 +113,10 @@ class NewPipelines:
             self._seen.pop(pipeline, None)
 
     def undo(self) -> None:
-        """Leave all classes as they were; what somebody else has patched since stays patched."""
-        while self._replaced:
-            owner, name, ours, before = self._replaced.pop()
-            if vars(owner).get(name) is ours:
-                setattr(owner, name, before)
+        """Leave all classes as they were."""
+        self._patches.undo()
         self._classes.clear()
         self.forget()
-
-    def _replace(self, owner: type, name: str, value: Any) -> None:
-        self._replaced.append((owner, name, value, vars(owner)[name]))
-        setattr(owner, name, value)
 
     def _first_use(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

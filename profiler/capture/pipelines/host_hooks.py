@@ -40,6 +40,8 @@ class HostWorkHook:
         self._path = path
         self._scheduler = scheduler
         self._steps = path.endswith(".step")
+        self._unused = self._steps and _is_unused(scheduler())
+        self._unseen = 0
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """For methods that are wrapped."""
@@ -83,6 +85,8 @@ class HostWorkHook:
         if not self._steps:
             return NO_STEP
         step = labels.steps.now()
+        self._unseen = int(self._unused and not _is_unused(scheduler))
+        self._unused = False
         labels.stages.step_begins(step, labels.steps.last())
         return step
 
@@ -112,9 +116,15 @@ class HostWorkHook:
         if scheduler is None or work.before.pipeline is not None or not recorder.recording:
             return
         if self._steps:
-            recorder.loops.stepped(scheduler, work.step, arguments, end)
+            recorder.loops.stepped(scheduler, work.step, arguments, end, unseen=self._unseen)
         else:
             recorder.loops.new_schedule(scheduler)
+
+
+def _is_unused(scheduler: Any) -> bool:
+    """Whether a scheduler that counts its steps has made none. One that is found within
+    `scheduler.step(model(x))` makes its first unseen: Python has looked `step` up already."""
+    return getattr(scheduler, "step_index", 0) is None
 
 
 class EncodingHook:

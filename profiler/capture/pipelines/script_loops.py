@@ -7,7 +7,7 @@ from an earlier step again, or where the schedule has run out. Its steps are tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from msgspec import structs
 from profiler.capture.arrays import first_dimension
 from profiler.capture.invocations import Invocation
 from profiler.capture.pipelines.generation import scheduled_by
+from profiler.capture.wraps import weakly
 from profiler.interruptions import let_pass
 from profiler.trace.manifest_settings import Generation
 
@@ -30,11 +31,14 @@ _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x", "in
 
 @dataclass(slots=True, eq=False)
 class _Loop:
-    """One loop: `made` but for its steps and sizes, `last_step` its latest step, `ends_ns` the ends
-    of its steps. `decoded` are the latest outputs of submodules since, with their sizes."""
+    """One loop of `scheduler()`, None once that is gone: `made` but for its steps and sizes,
+    `last_step` its latest step, `ends_ns` the ends of its steps, ahead of which `unseen` others
+    were made. `decoded` are the latest outputs of submodules since, with their sizes."""
 
+    scheduler: Callable[[], Any]
     made: Generation
     begin_ns: int
+    unseen: int = 0
     last_step: int = -1
     ends_ns: list[int] = field(default_factory=list)
     decoded: dict[str, tuple[Invocation, Mapping[str, int]]] = field(default_factory=dict)
@@ -45,21 +49,31 @@ class ScriptLoops:
 
     def __init__(self) -> None:
         self._loops: list[_Loop] = []
-        self._open: dict[int, _Loop] = {}  # by identity of the scheduler
+        self._open: dict[int, _Loop] = {}  # by a scheduler's id, which a later one may have again
 
     def new_schedule(self, scheduler: Any) -> None:
         """The scheduler has got a new schedule."""
         self._open.pop(id(scheduler), None)
 
-    def stepped(self, scheduler: Any, step: int, arguments: tuple[Any, Any], end_ns: int) -> None:
-        """`scheduler.step` of `step` has returned; `arguments` are its own, by place and name."""
+    def stepped(
+        self,
+        scheduler: Any,
+        step: int,
+        arguments: tuple[Any, Any],
+        end_ns: int,
+        *,
+        unseen: int = 0,
+    ) -> None:
+        """`scheduler.step` of `step` has returned; `arguments` are its own, by place and name. It
+        had made `unseen` steps of this loop before anybody looked."""
         loop = self._open.get(id(scheduler))
-        if loop is None or _begins_again(scheduler, step, loop):
+        another = loop is None or loop.scheduler() is not scheduler
+        if loop is None or another or _begins_again(scheduler, step, loop):
             if len(self._loops) >= _MOST:
                 return
             begin_ns = max((one.ends_ns[-1] for one in self._loops), default=-1)
             made = scheduled_by(scheduler, batch=_batch(*arguments))
-            loop = self._open[id(scheduler)] = _Loop(made, begin_ns)
+            loop = self._open[id(scheduler)] = _Loop(weakly(scheduler), made, begin_ns, unseen)
             self._loops.append(loop)
         loop.last_step = step
         loop.ends_ns.append(end_ns)
@@ -81,10 +95,11 @@ class ScriptLoops:
             within = [c for c in denoised if loop.begin_ns < c.start_ns < loop.ends_ns[-1]]
             if self._meets_another(loop):
                 within = []
+            steps = loop.unseen + len(loop.ends_ns)
             yield structs.replace(
                 loop.made,
-                steps=len(loop.ends_ns),
-                denoiser_passes=_passes(within, len(loop.ends_ns) * (loop.made.batch or 0)),
+                steps=steps,
+                denoiser_passes=_passes(within, steps * (loop.made.batch or 0)),
                 **size,
             )
 

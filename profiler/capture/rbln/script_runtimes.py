@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from profiler.capture.class_patches import ClassPatches
 from profiler.capture.notices import notice
 from profiler.interruptions import let_pass
 
@@ -41,7 +42,7 @@ class ScriptRuntimes:
         self._process = process
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.RLock()
-        self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._patches = ClassPatches()
 
     @property
     def libraries(self) -> dict[str, Callable[[Any], None]]:
@@ -50,14 +51,12 @@ class ScriptRuntimes:
     def watch(self, module: Any) -> None:
         """Watch all runtimes; `module` is `rebel`."""
         known = getattr(module, _CLASS, None)
-        if self._replaced or not isinstance(known, type):
+        if self._patches or not isinstance(known, type):
             return
         for name in CALLS:
             owner = next((one for one in known.__mro__ if name in vars(one)), None)
             if owner is not None and callable(original := vars(owner)[name]):
-                ours = self._first_use(name, original)
-                setattr(owner, name, ours)
-                self._replaced.append((owner, name, ours, original))
+                self._patches.replace(owner, name, self._first_use(name, original))
 
     def forget(self) -> None:
         """Hand over anew what is called from now on."""
@@ -65,11 +64,8 @@ class ScriptRuntimes:
         self._seen = weakref.WeakSet()
 
     def undo(self) -> None:
-        """Leave the class as it was; what somebody else has patched since stays patched."""
-        while self._replaced:
-            owner, name, ours, before = self._replaced.pop()
-            if vars(owner).get(name) is ours:
-                setattr(owner, name, before)
+        """Leave the class as it was."""
+        self._patches.undo()
         self.forget()
 
     def _first_use(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:

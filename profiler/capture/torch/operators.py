@@ -87,7 +87,7 @@ class TorchOperators:
         """Nothing yet: the session starts with the first invocation that is recorded."""
         with self._lock:
             self._pipelines.add(id(pipeline))
-            self._tracing.begin_pipeline((id(self), id(pipeline)))
+        self._tracing.begin_pipeline((id(self), id(pipeline)))
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
         """Stop this thread's session; remove the hooks with the last pipeline call."""
@@ -96,8 +96,8 @@ class TorchOperators:
             last = not self._pipelines
         if last:
             self._modules.detach()
-        self._end_session()
         self._tracing.end_pipeline((id(self), id(pipeline)))
+        self._end_session()
 
     def _end_session(self) -> None:
         begin = self._clock.now_ns()

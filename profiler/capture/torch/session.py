@@ -7,8 +7,9 @@ once it has recorded for `LONGEST_S` or would have more than `EVENT_CAP` events.
 it has at once, so that its memory is free; it is cut (`cut`) later (`conversions`).
 
 A session records the thread that started it, and torch stops it on that thread alone. When a
-second thread has asked for one, further sessions record all threads, until the last of them has
-ended; torch then tells of no allocations.
+second thread has asked for one in a pipeline call, further sessions record all threads, and torch
+then tells of no allocations. Such a session is stopped while no other thread runs a pipeline call:
+torch frees what an operator that another thread executes meanwhile would write to.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Tracing:
         self._numbers = itertools.count()
         self._session: _Session | None = None
         self._conversions = Conversions(self._resting_since)
-        self._running: set[object] = set()  # pipeline calls
+        self._running: dict[object, int] = {}  # pipeline calls, and the thread of each
         self._rest = time.monotonic()  # when the last of these, or a session, ended
         self._follows = False  # a session of this pipeline call was stopped
         self._levels: dict[str, int] = {}  # bytes that the last one converted left allocated
@@ -114,13 +115,16 @@ class Tracing:
         self._threads: dict[Scalar, int] = {}
 
     def begin_pipeline(self, pipeline: object) -> None:
-        """A pipeline call begins: nothing is converted beside it, if that can wait."""
-        self._running.add(pipeline)
+        """A pipeline call begins: nothing is converted beside it, if that can wait. It waits for a
+        session that is being stopped."""
+        with self._lock:
+            self._running[pipeline] = threading.get_ident()
 
     def end_pipeline(self, pipeline: object) -> None:
         """It has ended."""
-        self._running.discard(pipeline)
-        self._rest = time.monotonic()
+        with self._lock:
+            self._running.pop(pipeline, None)
+            self._rest = time.monotonic()
 
     def begin_call(
         self,
@@ -144,7 +148,7 @@ class Tracing:
         with self._lock:
             session = self._usable(thread)
             if session is not None and not session.records(thread):
-                self._several_threads = True
+                self._several_threads |= thread in self._running.values()
                 return False
             self._threads.setdefault(threading.get_native_id(), len(self._threads) + 1)
             if session is not None and self._only_here(session, thread):
@@ -190,7 +194,7 @@ class Tracing:
         with self._lock:
             session = self._session
             if session is not None and any(call.owner is owner for call in session.calls):
-                if session.records(thread):
+                if session.records(thread) and not self._elsewhere(session, thread):
                     self._end(thread)
                     if self._session is session:
                         self._stop(session)
@@ -208,7 +212,7 @@ class Tracing:
         self._lock = threading.RLock()
         self._session, self._starting, self._several_threads = None, False, False
         self._conversions.abandon()
-        self._conversions, self._running = Conversions(self._resting_since), set()
+        self._conversions, self._running = Conversions(self._resting_since), {}
         self._follows, self._threads, self._levels = False, {}, {}
         leave_modules()
         if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
@@ -226,7 +230,7 @@ class Tracing:
             return None
         if not is_ours():
             self._stop(session)
-        elif session.given_up and session.thread == thread:
+        elif session.given_up and session.records(thread):
             self._end(thread)
         elif not session.records(thread) and session.thread not in sys._current_frames():  # noqa: SLF001
             self._drop(session)
@@ -243,8 +247,15 @@ class Tracing:
         """Since when no pipeline call has run, and nothing was recorded; None while either is."""
         return None if self._running or self._session is not None else self._rest
 
+    def _elsewhere(self, session: _Session, thread: int) -> bool:
+        """Whether another thread that the session records runs a pipeline call."""
+        others = {other for other in self._running.values() if other != thread}
+        return session.all_threads and not others.isdisjoint(sys._current_frames())  # noqa: SLF001
+
     def _only_here(self, session: _Session, thread: int) -> bool:
-        """Whether no call is open, and no host work but this thread's."""
+        """Whether no call is open, and no host work or pipeline call but this thread's."""
+        if self._elsewhere(session, thread):
+            return False
         host = session.hosts.get(thread)
         still = [c for c in session.calls if c.end_ns < 0 and (host is None or c is not host.call)]
         return session.hosts.keys() <= {thread} and not still
@@ -260,7 +271,8 @@ class Tracing:
         return _HostRange(call, opened)
 
     def _end(self, thread: int) -> None:
-        """Close the host work of a thread; stop the session where nobody uses it any more."""
+        """Close the host work of a thread; stop the session where nobody uses it any more, and no
+        other thread may."""
         session = self._session
         if session is None or not session.records(thread):
             return
@@ -268,7 +280,8 @@ class Tracing:
         if host is not None:
             leave(host.opened)
             host.call.end_ns = session.clock.now_ns()
-        if not session.all_threads or not session.in_use():
+        used = session.in_use() or self._elsewhere(session, thread)
+        if not session.all_threads or not used:
             self._stop(session)
 
     def _start(self, clock: Clock, *, memory: bool) -> _Session | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 
 import pytest
 
 import profiler
+from profiler.capture.pipelines.script_loops import ScriptLoops
 from profiler.trace.manifest_settings import Generation, Scheduler
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
@@ -121,3 +123,58 @@ def test_loops_that_alternate(tmp_path):
                 latents = scheduler.step(parts["unet"](latents, t), t, latents).prev_sample
     made = profiler.load(run.path).info.generations
     assert [(one.steps, one.denoiser_passes) for one in made] == [(2, None)]
+
+
+class Counted:
+    """A scheduler that counts its steps, and whose schedule was set before anybody watched."""
+
+    def __init__(self, step_index):
+        self.step_index = step_index
+
+
+def with_id(identity, step_index):
+    """A scheduler where another lay that is gone."""
+    others = []
+    while id(found := Counted(step_index)) != identity:
+        assert len(others) < 10_000, "its memory is not used again"
+        others.append(found)
+    return found
+
+
+def test_a_scheduler_where_another_lay_has_a_loop_of_its_own():
+    """Python gives the id of an object that is gone to a later one: that one's third step is no
+    third step of the first one's loop."""
+    loops = ScriptLoops()
+    scheduler = Counted(0)
+    for step in range(2):
+        loops.stepped(scheduler, step, ((None, 1, torch.ones(1, 4, 8, 8)), {}), step)
+    identity = id(scheduler)
+    del scheduler
+    later = with_id(identity, 2)
+    loops.stepped(later, 2, ((None, 1, torch.ones(3, 4, 8, 8)), {}), 2)
+    assert [(made.steps, made.batch) for made in loops.generations([])] == [(2, 1), (1, 3)]
+
+
+def test_loops_keep_no_scheduler_alive():
+    """A scheduler that has stepped goes when the script lets go of it."""
+    loops, scheduler = ScriptLoops(), Counted(0)
+    loops.stepped(scheduler, 0, ((None, 1, torch.ones(1, 4, 8, 8)), {}), 0)
+    gone = weakref.ref(scheduler)
+    del scheduler
+    assert gone() is None
+
+
+def test_the_first_step_of_a_scheduler_that_a_call_in_its_step_shows(tmp_path):
+    """In `scheduler.step(transformer(…))` the transformer's first call shows a script's scheduler
+    when Python has looked `step` up already: that step counts, and so does its pass."""
+    profiler.start(out=tmp_path, ops="none")
+    scheduler, transformer = diffusers.FlowMatchEulerDiscreteScheduler(), Denoiser()
+    scheduler.set_timesteps(4)
+    latents = torch.ones(1, 4, 4, 4)
+    with torch.no_grad():
+        for t in scheduler.timesteps:
+            latents = scheduler.step(transformer(latents, t), t, latents)[0]
+    run = profiler.load(profiler.done())
+    assert run.calls["step"].to_list() == [0, 1, 2, 3]
+    (made,) = run.info.generations
+    assert (made.steps, made.scheduled_steps, made.batch, made.denoiser_passes) == (4, 4, 1, 1)

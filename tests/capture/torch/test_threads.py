@@ -229,3 +229,86 @@ def test_an_unreadable_session_is_a_drop(monkeypatch):
     assert run.traces() == []
     (drop,) = run.source.summary().drops
     assert "temporary folder" in told(drop)
+
+
+def of_all_threads(tracing):
+    """Two sources whose next session records all threads: a second one has asked for one."""
+    first, second = (Run(tracing=tracing, memory=True) for _ in range(2))
+
+    def other():
+        with second:
+            second.call()
+
+    with first:
+        first.call()
+        in_thread(other)
+    return first, second
+
+
+class Elsewhere:
+    """A pipeline call of `run` that begins and ends on a thread of its own."""
+
+    def __init__(self, run):
+        self._run, self._begun, self._end = run, threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._work)
+
+    def _work(self):
+        with self._run:
+            self._begun.set()
+            assert self._end.wait(120)
+
+    def __enter__(self):
+        self._thread.start()
+        assert self._begun.wait(120)
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join(timeout=120)
+        assert not self._thread.is_alive()
+
+
+def test_no_session_of_all_threads_is_stopped_beside_a_pipeline_call():
+    """torch would free what operators of the other thread write to, and the process would crash:
+    the last pipeline call that ends stops the session, and no operators are lost."""
+    first, second = of_all_threads(Tracing())
+    with Elsewhere(second):
+        with first:
+            first.call()
+        assert is_profiling()
+    assert not is_profiling()
+    assert [table(trace) for trace in first.traces()] == [MODEL_TABLE] * 2
+    assert first.source.summary().drops == ()
+
+
+def test_closing_beside_a_pipeline_call_of_another_thread_stops_nothing():
+    """What that session has is lost, and said; the session ends with that pipeline call, and the
+    next has everything."""
+    tracing = Tracing()
+    first, second = of_all_threads(tracing)
+    with Elsewhere(second):
+        with first:
+            first.call()
+        assert len(first.traces()) == 1
+        (drop,) = first.source.summary().drops
+        assert (drop.kind, drop.count) == ("untraced_call", 1)
+        assert "closed on another thread" in told(drop)
+        assert is_profiling()
+    assert not is_profiling()
+    with second:
+        second.call()
+    assert [table(trace) for trace in second.traces()] == [MODEL_TABLE]
+
+
+def test_calls_outside_of_pipelines_have_sessions_of_their_thread():
+    """Whether a thread outside of pipeline calls executes operators while a session of all threads
+    has to be stopped, nobody knows: its calls beside another's are lost, and said."""
+    tracing = Tracing()
+    first, second = (Run(tracing=tracing, memory=True) for _ in range(2))
+    for _ in range(2):
+        with first:
+            first.call()
+            in_thread(second.call)
+    assert [len(trace.counters) for trace in first.traces()] == [1, 1]  # none of all threads
+    assert second.traces() == []
+    (drop,) = second.source.summary().drops
+    assert (drop.kind, drop.count) == ("untraced_call", 2)

@@ -26,6 +26,7 @@ _AHEAD = 4  # batches for each worker that it need not ask for
 _MOST = 16  # items of a batch
 _SHARES = 8  # batches of a worker, where items are many
 _PATIENCE_S = 30  # for a scheduler to answer
+_RESTART = "1 hour"  # for a local worker that died to be there again; Dask gives it up after 15 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +153,11 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
             _wait_for_workers(client, workers.scheduler)
             yield client
         return
+    import dask
+
     threads = str(max((os.cpu_count() or 1) // workers.local, 1))
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": _RESTART}),
         distributed.LocalCluster(
             n_workers=workers.local,
             threads_per_worker=1,

@@ -20,6 +20,7 @@ import polars as pl
 from profiler.errors import InputError
 from profiler.fleet.metric_names import metric_name
 from profiler.fleet.storage import Storage
+from profiler.typed_json import decoded
 
 __all__ = ["ACCEPTED", "Accepted", "accept", "accepted_changes", "change_name", "named_run"]
 
@@ -81,7 +82,7 @@ def accepted_changes(storage: Storage) -> list[Accepted]:
         if not name.endswith(".json"):
             continue
         try:
-            found.append(msgspec.json.decode(storage.read(name), type=Accepted))
+            found.append(decoded(storage.read(name), Accepted))
         except FileNotFoundError:
             continue
         except msgspec.MsgspecError as error:

@@ -24,6 +24,7 @@ from msgspec import Meta, field
 from profiler.errors import InputError
 from profiler.fleet.columns import SCHEMA_VERSION
 from profiler.fleet.storage import Storage
+from profiler.typed_json import decoded
 
 __all__ = [
     "DATASET",
@@ -136,7 +137,7 @@ def make_dataset(storage: Storage) -> None:
 def check_dataset(storage: Storage) -> None:
     """Raises InputError where no data set is there, or one that this version does not read."""
     try:
-        found = msgspec.json.decode(storage.read(DATASET), type=_Dataset)
+        found = decoded(storage.read(DATASET), _Dataset)
     except FileNotFoundError:
         raise InputError(
             f"{storage.place} is no data set of runs: make one with `profile-sd3 fleet add "
@@ -198,7 +199,7 @@ def newest_generation(storage: Storage) -> Generation:
     if not names:
         return Generation(number=0)
     try:
-        return msgspec.json.decode(storage.read(names[-1]), type=Generation)
+        return decoded(storage.read(names[-1]), Generation)
     except msgspec.MsgspecError as error:
         raise InputError(f"{storage.place}/{names[-1]} is damaged ({error}): restore it") from error
 
@@ -212,7 +213,7 @@ def merged_number(name: str) -> int | None:
 def _removed(storage: Storage, names: Iterable[str]) -> Iterable[tuple[str, str]]:
     for name in names:
         try:
-            yield from msgspec.json.decode(storage.read(name), type=Removal).removed
+            yield from decoded(storage.read(name), Removal).removed
         except FileNotFoundError:  # a compaction has applied and removed it
             continue
         except msgspec.MsgspecError as error:

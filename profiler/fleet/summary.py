@@ -31,6 +31,7 @@ from profiler.sources.load import load_source
 from profiler.sources.resolve import Kind, Source
 from profiler.table.run import Run
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.typed_json import converted, decoded
 
 __all__ = [
     "RESIDUAL_LIMIT",
@@ -184,8 +185,8 @@ def _read(bundle: Path) -> Summary | None:
     try:
         if not path.is_file() or path.stat().st_size > _LIMIT:
             return None
-        found = msgspec.json.decode(path.read_bytes(), type=Summary)
-        msgspec.convert(found.run, _Row)
+        found = decoded(path.read_bytes(), Summary)
+        converted(found.run, _Row)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return found

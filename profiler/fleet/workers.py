@@ -26,6 +26,7 @@ _AHEAD = 4  # batches for each worker that it need not ask for
 _MOST = 16  # items of a batch
 _SHARES = 8  # batches of a worker, where items are many
 _PATIENCE_S = 30  # for a scheduler to answer
+_RESTART = "1 hour"  # for a local worker that died to be there again; Dask gives it up after 15 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,9 @@ def _of_cluster(
     given = [client.submit(_itself, value, pure=False) for value in shared]  # sent once a worker
     batches: dict[str, range] = {}
 
-    def submit(batch: range) -> Any:
+    def submit(batch: range, *, alone: bool = False) -> Any:
         own = [items[number] for number in batch]
-        key = f"profile-sd3-{batch.start}-{batch.stop}-{_digest(own)}"
+        key = f"profile-sd3-{batch.start}-{batch.stop}-{_digest(own)}{'-alone' if alone else ''}"
         batches[key] = batch
         return client.submit(_each, work, own, *given, key=key, retries=0, pure=False)
 
@@ -96,6 +97,7 @@ def _of_cluster(
     rest = iter(batches_of(len(items), workers))
     first = [submit(batch) for _, batch in zip(range(_AHEAD * workers), rest, strict=False)]
     done = distributed.as_completed(first, loop=client.loop)
+    suspects: list[range] = []
     for future in done:
         batch = batches.pop(future.key)
         error = (
@@ -106,12 +108,19 @@ def _of_cluster(
         elif len(batch) > 1:  # one of them is lost, the others are not
             for number in batch:
                 done.add(submit(range(number, number + 1)))
+        elif _killed(error):
+            suspects.append(batch)
         else:
             yield batch.start, Lost(_why(error))
         future.release()
         following = next(rest, None)
         if following is not None:
             done.add(submit(following))
+    for batch in suspects:  # Dask blames all that a dead worker had: each once more, by itself
+        future = submit(batch, alone=True)
+        error = future.exception()
+        yield batch.start, Lost(_why(error)) if error is not None else future.result()[0]
+        future.release()
 
 
 def batches_of(items: int, workers: int) -> list[range]:
@@ -144,8 +153,11 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
             _wait_for_workers(client, workers.scheduler)
             yield client
         return
+    import dask
+
     threads = str(max((os.cpu_count() or 1) // workers.local, 1))
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": _RESTART}),
         distributed.LocalCluster(
             n_workers=workers.local,
             threads_per_worker=1,
@@ -180,8 +192,13 @@ def _digest(item: object) -> str:
     return hashlib.sha256(repr(item).encode()).hexdigest()[:16]
 
 
+def _killed(error: BaseException | None) -> bool:
+    """Whether Dask gave up because workers died."""
+    return type(error).__name__ == "KilledWorker"
+
+
 def _why(error: BaseException | None) -> str:
-    if type(error).__name__ == "KilledWorker":
+    if _killed(error):
         return "the workers that read it died: is there memory enough for it?"
     return f"a worker could not read it ({_reason(error)})"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from profiler.kineto.events import Scalar
+from profiler.typed_json import decoded
 
 __all__ = ["CollectiveArgs", "collective_args"]
 
@@ -49,7 +50,7 @@ def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
     """What the kernels among `traceEvents` tell, by their place there; nothing where one has such
     keys in another form than Kineto's."""
     try:
-        events = msgspec.json.Decoder(_Events, strict=False).decode(data).traceEvents
+        events = decoded(data, _Events, strict=False).traceEvents
     except msgspec.MsgspecError:
         return {}
     return {

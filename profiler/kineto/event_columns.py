@@ -17,6 +17,7 @@ from profiler.kineto.events import Args, Event, Events, Scalar
 from profiler.kineto.json_parts import Text
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
+from profiler.typed_json import decoder_of
 
 __all__ = ["LATEST_NS", "EventColumns"]
 
@@ -45,7 +46,7 @@ class _Times(msgspec.Struct):
     traceEvents: list[_Time]  # noqa: N815  the key's own name
 
 
-_TIMES = msgspec.json.Decoder(_Times, strict=False)
+_TIMES = decoder_of(_Times, strict=False)
 
 
 class EventColumns:

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
+from profiler.typed_json import decoded
+
 __all__ = ["Text", "in_parts"]
 
 Text = bytes | bytearray
@@ -61,7 +63,7 @@ def _head_of(text: bytearray) -> bytes:
     for found in _EVENTS.finditer(text):
         head = bytes(text[: found.end()])
         try:
-            msgspec.json.decode(head + _LAST, type=dict[str, msgspec.Raw])
+            decoded(head + _LAST, dict[str, msgspec.Raw])
         except _WRONG:
             continue
         return head

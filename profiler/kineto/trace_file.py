@@ -28,6 +28,7 @@ from profiler.kineto.json_parts import Text, in_parts
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.unpack import may_unpack_to, too_small
+from profiler.typed_json import decoder_of
 
 __all__ = [
     "SIZE_LIMIT",
@@ -90,11 +91,11 @@ def _repaired(text: Text) -> Text:
     return _NOT_A_NUMBER.sub(b":null", text.translate(_CONTROL))
 
 
-_STRICT = _Reader(lambda text: text, msgspec.json.Decoder(Header), msgspec.json.Decoder(_Part))
+_STRICT = _Reader(lambda text: text, decoder_of(Header), decoder_of(_Part))
 _LENIENT = _Reader(
     _repaired,
-    msgspec.json.Decoder(Header, strict=False),
-    msgspec.json.Decoder(_Part, strict=False),
+    decoder_of(Header, strict=False),
+    decoder_of(_Part, strict=False),
 )
 
 

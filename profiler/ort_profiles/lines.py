@@ -15,6 +15,7 @@ from profiler.errors import InputError
 from profiler.ort_profiles.event import Event, Unread
 from profiler.ort_profiles.nodes import NodeRows
 from profiler.trace.unpack import may_unpack_to, too_small
+from profiler.typed_json import decoder_of
 
 __all__ = ["Others", "read_events"]
 
@@ -23,8 +24,8 @@ Others = Iterator[tuple[int, Event]]
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 18  # bytes read at once
-_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-_EVENT, _ARRAY = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
+_ELEMENTS = decoder_of(list[msgspec.Raw])
+_EVENT, _ARRAY = decoder_of(Event), decoder_of(list[Event])
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 

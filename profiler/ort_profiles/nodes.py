@@ -13,6 +13,7 @@ from profiler.events import UNKNOWN
 from profiler.ort_profiles.event import Event
 from profiler.trace import _core
 from profiler.trace.columns import Int32s, Int64s
+from profiler.typed_json import decoded
 
 __all__ = ["NodeColumns", "NodeKind", "NodeRows", "node_name"]
 
@@ -170,7 +171,7 @@ def _integer(text: str) -> int:
 def _shapes(raw: bytes) -> str:
     """`[{"float":[2,77,64]},{"int64":[1]}]` → `float[2,77,64] int64[1]`; "" for anything else."""
     try:
-        entries = msgspec.json.decode(raw, type=list[dict[str, list[int]]])
+        entries = decoded(raw, list[dict[str, list[int]]])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return " ".join(

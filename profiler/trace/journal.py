@@ -21,6 +21,7 @@ from msgspec import Struct
 from profiler.events import Call
 from profiler.files import file_mode, not_writable
 from profiler.interruptions import let_pass
+from profiler.typed_json import decoder_of
 
 try:
     import fcntl
@@ -97,7 +98,7 @@ class Journal:
 
 def read_journal(directory: Path) -> dict[int, JournalEntry]:
     """The calls of a journal by index; lines that are cut or no calls are left out."""
-    decoder = msgspec.json.Decoder(JournalEntry)
+    decoder = decoder_of(JournalEntry)
     found: dict[int, JournalEntry] = {}
     with (directory / JOURNAL_NAME).open("rb") as file:
         for line in file:
@@ -114,7 +115,7 @@ class JournalReader:
     def __init__(self, directory: Path) -> None:
         self._path = directory / JOURNAL_NAME
         self._offset = 0
-        self._decoder = msgspec.json.Decoder(JournalEntry)
+        self._decoder = decoder_of(JournalEntry)
 
     def read(self) -> list[JournalEntry]:
         """The calls that have been added since the last time; none once the journal is gone. A

@@ -39,6 +39,7 @@ from profiler.trace.manifest_parts import Parts
 from profiler.trace.manifest_ranks import Job
 from profiler.trace.manifest_secrets import without_secrets
 from profiler.trace.manifest_settings import Generation, SubmoduleSettings
+from profiler.typed_json import converted, decoded
 
 __all__ = [
     "FORMAT_VERSION",
@@ -225,7 +226,7 @@ def info_document(info: RunInfo) -> dict[str, Any]:
 def parse_info(document: object) -> RunInfo:
     """The inverse of `info_document`. Raises ValueError that names the key that is wrong."""
     try:
-        return msgspec.convert(document, _InfoDocument).info()
+        return converted(document, _InfoDocument).info()
     except msgspec.ValidationError as error:
         raise ValueError(_located(document, _InfoDocument, error)) from error
 
@@ -240,8 +241,8 @@ def read_manifest(path: Path) -> Manifest:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     advice = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
     try:
-        _check_version(msgspec.json.decode(text, type=_Version).format_version, path, advice)
-        return _manifest(msgspec.json.decode(text, type=_Document))
+        _check_version(decoded(text, _Version).format_version, path, advice)
+        return _manifest(decoded(text, _Document))
     except msgspec.ValidationError as error:
         reason = _located(_loosely(text), _Document, error)
         raise InputError(f"{path} is not a profile-sd3 manifest ({reason}): {advice}") from error
@@ -316,7 +317,7 @@ def _failing_key(
     entries = mapping.items() if isinstance(mapping, dict) else ()
     for key, value in entries:
         try:
-            msgspec.convert(_with(document, keys, {key: value}), wanted)
+            converted(_with(document, keys, {key: value}), wanted)
         except msgspec.ValidationError as error:
             if str(error).endswith(place):
                 return str(key)

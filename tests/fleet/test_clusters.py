@@ -55,7 +55,10 @@ def cluster(folder, *workers, **environment):
             assert scheduler.poll() is None
         address = json.loads(told.read_text())["address"]
         for options in workers:
-            dask("worker", address, *quiet, "--local-directory", str(folder), *options)
+            worker = dask("worker", address, *quiet, "--local-directory", str(folder), *options)
+            for line in worker.stderr:  # until the scheduler knows it
+                if "Registered to" in line:
+                    break
         yield address
 
 
@@ -110,8 +113,11 @@ def test_a_cluster_by_address(traces, torch_traces, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(torch_traces)
     with cluster(tmp_path / "dask", ("--nthreads", "2")) as address:
         there = ("--scheduler", address)
+        capsys.readouterr()  # what was said of the other one
         assert run_command("fleet", "add", tmp_path / "there", traces, *there) == 2
-        assert "1 run of 8 could not be added" in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert "added 7 runs" in said.out, said.err
+        assert "1 run of 8 could not be added" in said.err
         paths = sorted(torch_traces.glob("*/*")), "text.txt"
         out = os.path.relpath(tmp_path / "imported")
         relative = [os.path.relpath(path) for path in paths[0]]

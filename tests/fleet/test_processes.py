@@ -178,6 +178,18 @@ def test_of_a_batch_that_kills_workers_one_item_is_lost():
     assert found == {number: number for number in range(40) if number != 7}
 
 
+@pytest.mark.nightly
+def test_who_shares_a_worker_with_a_killer_is_not_lost():
+    """One worker has the items that follow in its queue whenever the first one kills it: Dask
+    blames them as well, yet that first one alone is lost."""
+    pytest.importorskip("distributed", reason="needs the fleet extra: distributed")
+    dask = pytest.importorskip("dask")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        found = dict(mapped(deadly_seven, [7, 8, 9, 10], Workers(local=1)))
+    assert isinstance(found.pop(0), Lost)
+    assert found == {1: 8, 2: 9, 3: 10}
+
+
 def _sorted(place, table):
     """All that a data set holds of a table, by key."""
     data = Dataset(place)

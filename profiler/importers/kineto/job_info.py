@@ -14,6 +14,7 @@ from profiler.importers.kineto.rank_clocks import AlignedRank, Key
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.notes import Note
 from profiler.trace.manifest_ranks import Collective, Job, MatchedBy, Rank
+from profiler.typed_json import decoded
 
 __all__ = ["InJob", "in_job", "job_drops", "job_of_one", "job_of_ranks"]
 
@@ -30,7 +31,7 @@ def in_job(trace: KinetoTrace) -> InJob | None:
     """What a trace says of its job; None where it says nothing, or what cannot be."""
     raw = bytes(trace.header.distributedInfo)
     try:
-        told = msgspec.json.decode(raw, type=InJob, strict=False) if raw else None
+        told = decoded(raw, InJob, strict=False) if raw else None
     except msgspec.MsgspecError:
         return None
     if told is None or not 0 <= told.rank < told.world_size < 1 << 31:

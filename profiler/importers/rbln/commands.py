@@ -15,6 +15,7 @@ from profiler.events import NO_STEP, UNKNOWN, Track
 from profiler.grammars.rbln import parse_name
 from profiler.importers.rbln.trace import RblnTrace
 from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s
+from profiler.typed_json import decoded
 
 __all__ = ["CYCLES", "Arguments", "RblnCommands", "commands_of", "parse_arguments"]
 
@@ -63,7 +64,7 @@ def parse_arguments(text: str) -> Arguments | None:
     only. None where `text` is not of that form.
     """
     try:
-        document = msgspec.json.decode(text, type=_Document)
+        document = decoded(text, _Document)
         cycles = [int(value) for value in document.comp_cycle]
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None

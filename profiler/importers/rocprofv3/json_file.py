@@ -31,6 +31,7 @@ from profiler.importers.rocprofv3.plain import plain_bytes
 from profiler.importers.rocprofv3.rows import NO_ID, Rows, Times
 from profiler.notes import Note
 from profiler.trace.columns import Int64s
+from profiler.typed_json import decoder_of
 
 __all__ = ["add_json"]
 
@@ -50,7 +51,7 @@ def add_json(path: Path, rows: Rows) -> None:
 
 def _document(path: Path, rows: Rows) -> Document:
     data, cut = plain_bytes(path)
-    decoder = msgspec.json.Decoder(Document)
+    decoder = decoder_of(Document)
     try:
         found = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -22,6 +22,7 @@ from profiler.importers.rocprofv3.agents import Agent, Agents
 from profiler.importers.rocprofv3.rows import NO_ID, Rows, Times
 from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
 from profiler.trace.columns import Int64s
+from profiler.typed_json import decoded
 
 __all__ = ["add_rocpd"]
 
@@ -234,7 +235,7 @@ def _times(found: Mapping[str, Int64s], kept: Int64s | None = None) -> Times:
 
 def _extra(text: object) -> _Extra:
     try:
-        return msgspec.json.decode(text if isinstance(text, str) else "{}", type=_Extra)
+        return decoded(text if isinstance(text, str) else "{}", _Extra)
     except msgspec.DecodeError:
         return _Extra()
 
@@ -245,6 +246,6 @@ class _Said(msgspec.Struct):
 
 def _message(text: str) -> str:
     try:
-        return msgspec.json.decode(text, type=_Said).message
+        return decoded(text, _Said).message
     except msgspec.DecodeError:
         return ""

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from profiler.errors import InputError
 from profiler.importers.head import content_of, head_of
+from profiler.typed_json import decoded
 
 __all__ = ["Export", "Kind", "LayerTime", "Row", "exports_in", "kind_of", "read_export"]
 
@@ -119,11 +120,11 @@ def read_export(path: Path) -> Export:
     for one in objects:
         try:
             if kind is Kind.TIMES:
-                rows.append(msgspec.json.decode(one, type=Row))
+                rows.append(decoded(one, Row))
             elif b'"count"' in one and b'"name"' not in one:
-                count = max(msgspec.json.decode(one, type=dict[str, int])["count"], 1)
+                count = max(decoded(one, dict[str, int])["count"], 1)
             else:
-                times.append(msgspec.json.decode(one, type=LayerTime))
+                times.append(decoded(one, LayerTime))
         except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
             unread += 1
     return Export(path, kind, tuple(times), count, tuple(rows), unread=unread, cut=cut)
@@ -153,6 +154,6 @@ def _whole_objects(text: str) -> Iterator[dict[str, Any]]:
 
 def _summary(path: Path, data: bytes) -> Export:
     try:
-        return Export(path, Kind.SUMMARY, summary=msgspec.json.decode(data, type=dict[str, Any]))
+        return Export(path, Kind.SUMMARY, summary=decoded(data, dict[str, Any]))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Export(path, Kind.SUMMARY, unread=1, cut=True)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from profiler.importers.head import content_of
+from profiler.typed_json import converted, decoded
 
 __all__ = ["Request", "Requests", "read_requests"]
 
@@ -81,7 +82,7 @@ def read_requests(paths: Iterable[Path]) -> Requests:
     for path in paths:
         data = content_of(path)
         try:
-            fragments: Iterable[_Fragment] = msgspec.json.decode(data, type=list[_Fragment])
+            fragments: Iterable[_Fragment] = decoded(data, list[_Fragment])
             missed = 0
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             whole, missed = _one_by_one(data)
@@ -116,7 +117,7 @@ def _one_by_one(data: bytes) -> tuple[list[_Fragment], int]:
     found, unread = [], 0
     for one in _objects(data.decode("utf-8", "replace")):
         try:
-            found.append(msgspec.convert(one, _Fragment))
+            found.append(converted(one, _Fragment))
         except msgspec.ValidationError:
             unread += 1
     return found, unread

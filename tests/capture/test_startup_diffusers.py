@@ -107,17 +107,46 @@ SD3_FAMILY = """
 """
 
 
+OTHERS = """
+    import diffusers
+
+    true_cfg = dict(negative_prompt="dog", true_cfg_scale=2.0, num_inference_steps=2)
+    flux, again = tiny.flux(), tiny.flux(diffusers.FluxImg2ImgPipeline)
+    flux("a cat", max_sequence_length=16, **true_cfg, **tiny.SIZE)
+    again("a cat", image=tiny.image(), strength=1.0, max_sequence_length=16, **true_cfg,
+          **tiny.SIZE)
+    tiny.qwen_image()("a cat", **true_cfg, **tiny.SIZE)
+    tiny.sdxl()("a cat", negative_prompt="dog", num_inference_steps=2, **tiny.SIZE)
+"""
+
+
 @pytest.fixture(scope="module")
-def sd3_family(scripts, tmp_path_factory):
-    """The tiles that the last pipeline call decoded, and the labels of each pipeline call."""
-    out = tmp_path_factory.mktemp("sd3") / "traces"
+def of_all(scripts, tmp_path_factory):
+    """Both scripts in one process, since importing diffusers takes ten seconds of a core: the tiles
+    that the first one's last call decoded, and the labels of each pipeline call."""
+    out = tmp_path_factory.mktemp("all") / "traces"
     ended = scripts.run(
-        SD3_FAMILY, RBLN_PROFILER_DIR=str(out), RBLN_PROFILER_CONFIG='{"ops": "none"}'
+        SD3_FAMILY + OTHERS, RBLN_PROFILER_DIR=str(out), RBLN_PROFILER_CONFIG='{"ops": "none"}'
     )
     assert ended.code == 0, ended.err
     (bundle,) = out.iterdir()
     assert drops(bundle) == []
-    return int(ended.out.splitlines()[-1]), by_pipeline(bundle)
+    found = by_pipeline(bundle)
+    assert len(found) == 10
+    return int(ended.out.splitlines()[-1]), found
+
+
+@pytest.fixture
+def sd3_family(of_all):
+    """The tiles, and the labels of the six pipeline calls of Stable Diffusion 3."""
+    tiles, found = of_all
+    return tiles, found[:6]
+
+
+@pytest.fixture
+def others(of_all):
+    """The labels of the four of other pipelines."""
+    return of_all[1][6:]
 
 
 BOTH_PROMPTS = encoded(3, "prompt", "negative_prompt")
@@ -125,9 +154,8 @@ TWO_STEPS = denoised("transformer batched 0", "transformer batched 1")
 
 
 def test_several_calls_of_one_pipeline_are_appended(sd3_family):
-    """Each of the six pipeline calls of the process has its calls, in their order."""
+    """Each pipeline call of the process has its calls, in their order."""
     _, found = sd3_family
-    assert len(found) == 6
     assert found[0] == [*BOTH_PROMPTS, *TWO_STEPS, DECODE]
 
 
@@ -171,31 +199,6 @@ def test_tiles_are_one_call(sd3_family):
     assert found[5] == [*BOTH_PROMPTS, *TWO_STEPS, DECODE]
 
 
-OTHERS = """
-    import diffusers
-    import tests.capture.tiny_diffusers as tiny
-
-    true_cfg = dict(negative_prompt="dog", true_cfg_scale=2.0, num_inference_steps=2)
-    flux, again = tiny.flux(), tiny.flux(diffusers.FluxImg2ImgPipeline)
-    flux("a cat", max_sequence_length=16, **true_cfg, **tiny.SIZE)
-    again("a cat", image=tiny.image(), strength=1.0, max_sequence_length=16, **true_cfg,
-          **tiny.SIZE)
-    tiny.qwen_image()("a cat", **true_cfg, **tiny.SIZE)
-    tiny.sdxl()("a cat", negative_prompt="dog", num_inference_steps=2, **tiny.SIZE)
-"""
-
-
-@pytest.fixture(scope="module")
-def others(scripts, tmp_path_factory):
-    """The labels of each pipeline call of the script above."""
-    out = tmp_path_factory.mktemp("others") / "traces"
-    ended = scripts.run(OTHERS, RBLN_PROFILER_DIR=str(out), RBLN_PROFILER_CONFIG='{"ops": "none"}')
-    assert ended.code == 0, ended.err
-    (bundle,) = out.iterdir()
-    assert drops(bundle) == []
-    return by_pipeline(bundle)
-
-
 TRUE_CFG = denoised(
     "transformer cond 0", "transformer uncond 0", "transformer cond 1", "transformer uncond 1"
 )
@@ -217,7 +220,6 @@ def test_stable_diffusion_xl(others):
     """A UNet with doubled batch, two encoders and both prompts."""
     prompts = encoded(2, "prompt", "negative_prompt")
     assert others[3] == [*prompts, *denoised("unet batched 0", "unet batched 1"), DECODE]
-    assert len(others) == 4
 
 
 INTERRUPTED = """

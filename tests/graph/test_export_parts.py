@@ -138,7 +138,7 @@ WITH_HALVES = ("text_encoder_3", "transformer", "vae")
 @pytest.mark.parametrize(
     ("dtype", "parts"),
     [
-        ("fp16", ("transformer",)),
+        ("fp16", ("vae",)),
         ("bf16", ("transformer", "vae")),
         pytest.param("fp16", WITH_HALVES, marks=pytest.mark.nightly),
         pytest.param("bf16", WITH_HALVES, marks=pytest.mark.nightly),
@@ -146,7 +146,8 @@ WITH_HALVES = ("text_encoder_3", "transformer", "vae")
 )
 def test_half_types(dtype, parts, tmp_path):
     """Weights and floats are of the type that was asked for; SD3's timestep stays float32. A part
-    in float16 of each kind is also exported where docs/graph-export.md is executed."""
+    in float16 of each kind is exported, compared with torch and run where docs/graph-export.md is
+    executed."""
     options = ExportOptions(dtype=dtype, parts=parts)
     exported = export_pipeline(source_folder("sd3"), tmp_path / "out", options)
     wanted = ir.DataType.FLOAT16 if dtype == "fp16" else ir.DataType.BFLOAT16
@@ -154,11 +155,10 @@ def test_half_types(dtype, parts, tmp_path):
         model = read_model(tmp_path / "out" / part.folder / "model.onnx")
         assert model.graph.outputs[0].dtype == wanted
         assert all(found.tolerance == 1e-2 and found.within for found in part.differences)
-    transformer = read_model(tmp_path / "out" / "transformer" / "model.onnx").graph
-    assert transformer.inputs[0].dtype == wanted
-    assert transformer.inputs[3].dtype == ir.DataType.FLOAT
-    if "vae" not in parts:
-        return
+    if "transformer" in parts:
+        transformer = read_model(tmp_path / "out" / "transformer" / "model.onnx").graph
+        assert transformer.inputs[0].dtype == wanted
+        assert transformer.inputs[3].dtype == ir.DataType.FLOAT
     vae = read_model(tmp_path / "out" / "vae_decoder" / "model.onnx")
     assert {t.dtype for t in all_tensors(vae) if t.size > 32 and t.dtype.is_floating_point()} == {
         wanted

@@ -101,6 +101,36 @@ ATTENTION = [
         1664,
         384,
     ),
+    # 8 heads of 3 queries and 5 keys, 16 a score: of 15 scores the triangle has 4.5, which torch
+    # aligns at the first key, and 6 lie beside it where the last query sees the last key
+    (
+        "aten::scaled_dot_product_attention",
+        "float[2,4,3,8] float[2,4,5,8] float[2,4,5,8] causal",
+        8 * 2 * 9 // 2 * 16,
+        4 * (192 + 640),
+        768,
+    ),
+    (
+        "aten::_flash_attention_forward",
+        "in: float16[2,3,4,8] float16[2,5,4,8] float16[2,5,4,8] causal",
+        8 * 2 * (9 + 12) // 2 * 16,
+        1664,
+        384,
+    ),
+    (
+        "aten::scaled_dot_product_attention",
+        "float[2,4,5,8] float[2,4,3,8] float[2,4,3,8] causal",
+        8 * 2 * (9 + 12) // 2 * 16,
+        4 * (320 + 384),
+        1280,
+    ),
+    (
+        "aten::_flash_attention_forward",
+        "in: float16[2,5,4,8] float16[2,3,4,8] float16[2,3,4,8] causal",
+        8 * 2 * 9 // 2 * 16,
+        2 * (320 + 384),
+        640,
+    ),
     # four heads of 8 side by side
     (
         "MultiHeadAttention",
@@ -244,6 +274,13 @@ AT_LEAST = [  # inputs of which a part is touched
         2 * 4 * 18 * 16,
         4 * (192 + 2 * 7 * 16 + 3 + 7),
         768,
+    ),
+    (
+        "aiter::mha_batch_prefill",
+        "in: float[6,4,8] float[9,4,8] float[9,4,8] int32[3] int32[3] int32[7] causal",
+        2 * 4 * (36 // 4) * 16,
+        4 * (6 * 32 + 2 * 7 * 32 + 3 + 7),
+        4 * 6 * 32,
     ),
     ("aiter::mha_batch_prefill", "in: float[6,4,8] float[6,4,8]", UNKNOWN, UNKNOWN, UNKNOWN),
 ]

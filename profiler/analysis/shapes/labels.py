@@ -2,8 +2,9 @@
 
 A matrix product is M×K×N, with its batch before where each of the batch has matrices of its own.
 Attention tells batch, heads, sequence and width, whatever order its operator takes them in; a
-second number is that of keys and values where it differs. A convolution is its input, then the
-channels and the kernel of its result. All others are the dims of their different inputs.
+second number is that of keys and values where it differs, and `causal` a mask that is known. A
+convolution is its input, then the channels and the kernel of its result. All others are the dims of
+their different inputs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def untyped_label(op_type: str, shapes: Shapes | None, work: Work | None) -> str
     words = special(op_type, shapes, work) if special and shapes and work else None
     if words is None:
         words = (op_type.removeprefix("aten::"), _inputs(shapes))
-    return " ".join(filter(None, words))
+    causal = "causal" if shapes and shapes.causal else ""
+    return " ".join(filter(None, (*words, causal)))
 
 
 def _product(op_type: str, shapes: Shapes, work: Work) -> tuple[str, ...] | None:

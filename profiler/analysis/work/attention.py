@@ -1,7 +1,10 @@
 """Attention: two products, `q @ kᵀ` and `scores @ v`; the softmax between them is not counted.
 
-Source of the count: `torch.utils.flop_counter.sdpa_flop_count`. A causal or windowed mask counts
-as if every score were computed. Scores are no traffic: these operations keep them on the chip.
+Source of the count: `torch.utils.flop_counter.sdpa_flop_count`, but for causal masks, of which it
+counts every score: where an operator tells that it has one (`is_causal`), the scores above the
+diagonal count nothing, and those on it half, as in the flash-attention package's benchmarks and in
+AMD's TraceLens. Other masks, and windows, count as if every score were computed. Scores are no
+traffic: these operations keep them on the chip.
 """
 
 from __future__ import annotations
@@ -49,10 +52,22 @@ def _attention(op: Operation, sequence: int) -> Work:
     keys = k.dims[sequence]
     if keys != v.dims[sequence]:
         raise DoesNotFit
-    rows = q.size // q.dims[-1]
-    flops = 2 * rows * keys * (q.dims[-1] + v.dims[-1])
+    queries = q.dims[sequence]
+    twice = _twice_the_scores(queries, keys, op.causal, aligned_last=sequence == -3)
+    flops = q.size // (q.dims[-1] * queries) * twice * (q.dims[-1] + v.dims[-1])
     out = q.like(*q.dims[:-1], v.dims[-1])
     return Work(Family.ATTENTION, q.dtype, flops, (q, k, v, *_mask(op, sequence)), (out,))
+
+
+def _twice_the_scores(queries: int, keys: int, causal: bool, *, aligned_last: bool) -> int:
+    """Twice the number of scores of a head. With a causal mask a query has one key more than the
+    query ahead of it: the first query has one (torch's `scaled_dot_product_attention`), or the last
+    one has all (`aligned_last`; `_flash_attention_forward` and the flash-attention package)."""
+    if not causal:
+        return 2 * queries * keys
+    shorter = min(queries, keys)
+    seen_whole = aligned_last == (queries < keys)  # the rectangle beside the triangle
+    return shorter * (shorter + 2 * abs(queries - keys) * seen_whole)
 
 
 @formula("aiter::mha_batch_prefill")
@@ -61,14 +76,14 @@ def over_pool(op: Operation) -> Work:
     of the pools of keys and values only `rows` are read.
 
     How the T queries are shared among n sequences is not in the shapes. A sequence has as many keys
-    as queries at least, and equal sequences have the fewest scores together: T²/n. Source: aiter's
-    `aiter/ops/mha.py`.
+    as queries at least, and equal sequences have the fewest scores together: T²/n, with a causal
+    mask half of them. Source: aiter's `aiter/ops/mha.py`.
     """
     q, k, v, ends, _, rows = (op.input(index) for index in range(6))
     if len(q.dims) != 3 or len(k.dims) != 3 or len(v.dims) != 3 or ends.size < 2:
         raise DoesNotFit
     queries, heads, width = q.dims
-    scores = queries * queries // (ends.size - 1)
+    scores = queries * queries // ((ends.size - 1) * (2 if op.causal else 1))
     flops = 2 * heads * scores * (width + v.dims[-1])
     used = [t.like(min(rows.size, t.dims[0]), *t.dims[1:]) for t in (k, v)]
     out = q.like(queries, heads, v.dims[-1])

@@ -32,9 +32,13 @@ def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
     found = formula_of(op_type) if op_type else None
     if found is None or op_type is None:
         return None
-    inputs, outputs = (shapes.inputs, shapes.outputs) if shapes else ((), None)
+    op = (
+        Operation(op_type, shapes.inputs, shapes.outputs, shapes.causal)
+        if shapes
+        else Operation(op_type, (), None)
+    )
     try:
-        work = found(Operation(op_type, inputs, outputs))
+        work = found(op)
     except (DoesNotFit, IndexError, ZeroDivisionError):
         return None
     return replace(work, part=shapes.part, parts=shapes.parts) if shapes else work

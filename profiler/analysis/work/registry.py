@@ -43,11 +43,13 @@ class DoesNotFit(Exception):  # noqa: N818 (not an error of anybody's: the work 
 
 
 class Operation(Struct, frozen=True):
-    """An operation type and its tensors. Fetching an input that is not there raises DoesNotFit."""
+    """An operation type and its tensors, and whether it is attention with a causal mask. Fetching
+    an input that is not there raises DoesNotFit."""
 
     op_type: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] | None
+    causal: bool = False
 
     def input(self, index: int) -> Tensor:
         """The input at `index`."""

@@ -5,8 +5,9 @@
     float[1,77,32] int64[]                            torch capture: inputs, with packed weights
 
 `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
-producer does not tell. A text may end in ` part 2/5`: the operator launched five commands, and the
-text is that of the whole operator.
+producer does not tell. ` causal` behind the tensors: attention whose scores lie below the diagonal.
+A text may end in ` part 2/5`: the operator launched five commands, and the text is that of the
+whole operator.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ _NAMES = {
     "complex<double>": "complex128",
 }
 _TENSOR = re.compile(r"([A-Za-z][\w<>():.]*)\[((?:\d+(?:,\d+)*)?)\]")
+_CAUSAL = " causal"
 _PART = re.compile(r" part (\d+)/(\d+)$")
 _LONGEST = 1 << 16  # characters; dims of a tensor are bounded too, so that products stay cheap
 _SHORT = 1 << 9  # characters of a text that is worth remembering
@@ -92,12 +94,14 @@ class Tensor:
 
 class Shapes(Struct, frozen=True):
     """Inputs and outputs in order; `outputs` is None where the text has inputs alone. The command
-    is the `part`-th of `parts` that share this text, from 1."""
+    is the `part`-th of `parts` that share this text, from 1. `causal`: attention that is known to
+    mask what follows each query."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...] | None
     part: int = 1
     parts: int = 1
+    causal: bool = False
 
 
 def parse_shapes(text: str | None) -> Shapes | None:
@@ -115,12 +119,14 @@ def whole_text(text: str) -> str:
 def _parsed(text: str) -> Shapes | None:
     part = _PART.search(text)
     number, parts = (int(part[1]), int(part[2])) if part and len(part[0]) < 24 else (1, 1)
-    left, arrow, right = text[: part.start() if part else None].partition("->")
+    tensors = text[: part.start() if part else None]
+    causal = tensors.endswith(_CAUSAL)
+    left, arrow, right = tensors.removesuffix(_CAUSAL).partition("->")
     inputs = _tensors(left.strip().removeprefix("in:"))
     outputs = _tensors(right) if arrow else None
     if inputs is None or (arrow and outputs is None) or not 0 < number <= parts:
         return None
-    return Shapes(inputs, outputs, number, parts)
+    return Shapes(inputs, outputs, number, parts, causal)
 
 
 _remembered = lru_cache(4096)(_parsed)  # calls of a submodule, and analyses, see the same texts

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.events import ROOT_DEVICE, UNKNOWN
+from profiler.kineto.attention import causal_mark, is_attention
 from profiler.kineto.convolution import argument_values, is_convolution, result_dims
 from profiler.kineto.events import Args, Event, Scalar, whole
 from profiler.kineto.trace_file import KinetoTrace
@@ -242,7 +243,8 @@ def _holders(memory: Iterable[Args], kind: str) -> list[str]:
 
 
 def _shapes(name: str, args: Args) -> str:
-    """The inputs, and of convolutions the result: " -> float[2,64,32,32]"."""
+    """The inputs, and what the arguments add: of convolutions the result, " -> float[2,64,32,32]",
+    of attention whether its mask is causal."""
     if not bytes(args.dims) or not bytes(args.types):
         return ""
     try:
@@ -250,15 +252,20 @@ def _shapes(name: str, args: Args) -> str:
     except msgspec.DecodeError:
         return ""
     text = input_text(dims, dtypes)
-    if not is_convolution(name):
-        return text
+    if is_convolution(name):
+        return text + _result(name, args, dims, dtypes)
+    return text + causal_mark(name, args.values) if text and is_attention(name) else text
+
+
+def _result(name: str, args: Args, dims: Sequence[Any], dtypes: Sequence[str]) -> str:
+    """The result of a convolution, " -> float[2,64,32,32]"; "" where it does not follow."""
     try:
         result = result_dims(name, dims, argument_values(args.values))
     except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
-        return text
+        return ""
     if result is None or dtypes[0] not in _DTYPES:
-        return text
-    return f"{text} -> {_DTYPES[dtypes[0]]}[{','.join(map(str, result))}]"
+        return ""
+    return f" -> {_DTYPES[dtypes[0]]}[{','.join(map(str, result))}]"
 
 
 def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:

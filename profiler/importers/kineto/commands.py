@@ -28,6 +28,7 @@ from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.importers.kineto.graphs import Entry
 from profiler.importers.kineto.launch import DEVICE_WORK, Launches
 from profiler.importers.kineto.layers import ModulePaths, convolution_text, input_text
+from profiler.kineto.attention import causal_mark, is_attention
 from profiler.kineto.convolution import is_convolution
 from profiler.kineto.events import Event, whole
 from profiler.kineto.names import copy_name, kernel_name, queue
@@ -223,12 +224,14 @@ class CommandWriter:
         args = operator.args if operator is not None else None
         if operator is None or args is None:
             return ""
-        convolution = operator.name if is_convolution(operator.name) else ""
-        values = bytes(args.values) if convolution else b""
-        key = (convolution, bytes(args.dims), bytes(args.types), values)
+        name = operator.name
+        convolution, attention = is_convolution(name), is_attention(name)
+        told = (name, bytes(args.values)) if convolution or attention else ("", b"")
+        key = (*told, bytes(args.dims), bytes(args.types))
         text = self._shapes.get(key)
         if text is None:
-            text = convolution_text(convolution, args) if convolution else input_text(args)
+            text = convolution_text(name, args) if convolution else input_text(args)
+            text += causal_mark(name, args.values) if attention and text else ""
             self._shapes[key] = text
         return text + part if text else ""
 

@@ -13,7 +13,7 @@ from profiler.events import GRAPH_CAPTURE, Drop
 from profiler.messages import Said, joined, said
 from profiler.report.event_counts import events_fact
 from profiler.report.model import Fact
-from profiler.report.sections.headline import asynchronous, carried_over
+from profiler.report.sections.headline import asynchronous, carried_over, measured_apart
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.step_kinds import by_cache
 from profiler.report.tracing_cost import how_known, share_of
@@ -67,8 +67,12 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
 
 
 def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
-    """How long the pipeline calls took, else the run's extent `span_ns`."""
+    """How long the pipeline calls took, else the run's extent `span_ns`; of components that were
+    measured one by one, their sum."""
     account = analysis.accounting
+    if measured_apart(analysis):
+        note = said("one execution of each component; what a pipeline takes is not recorded")
+        return Fact(said("Together"), duration(account.end_to_end_ns or span_ns), note)
     if account.end_to_end_ns:
         noun, number = ("pipeline call", account.pipelines)
         if account.in_iterations:
@@ -259,11 +263,14 @@ def residual_fact(analysis: Analysis) -> Fact:
 
 
 def drops_fact(analysis: Analysis) -> Fact:
-    """How much that was executed is not in the trace, or not surely."""
+    """How much that was executed is not in the trace; "Doubtful" where all of it is, but not
+    surely."""
     if not analysis.drops:
         return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
-    return Fact(said("Dropped"), counted(len(analysis.drops), "record"), kinds, alert=True)
+    missing = any(drop.kind.time_missing for drop in analysis.drops)
+    name = said("Dropped") if missing else said("Doubtful")
+    return Fact(name, counted(len(analysis.drops), "record"), kinds, alert=True)
 
 
 def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:

@@ -9,7 +9,9 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
+from profiler.drop_reasons import DropReason
 from profiler.events import Drop, DropKind
+from profiler.notes import Note
 from profiler.report.facts import key_facts
 from profiler.report.patterns import by_pattern, pattern
 from profiler.report.sections.headline import asynchronous, headline
@@ -256,6 +258,25 @@ def test_drops_and_a_large_residual_alert():
     assert unaccounted.alert
     assert "more than 1 %" in unaccounted.note
     assert facts_of(make_run())["Unaccounted"].value == "unknown"
+
+
+def test_what_is_doubtful_is_not_dropped():
+    """Where everything that ran is here, nothing is said to be dropped."""
+    doubtful = Drop(DropKind.ESTIMATED_TIMES, "a.yaml", 3, "calls", why("averages"))
+    facts = facts_of(tiny_run(drops=(doubtful,)))
+    assert facts["Doubtful"].alert
+    assert "Dropped" not in facts
+
+
+def test_components_measured_one_by_one_have_no_end_to_end_time():
+    """Their sum is called that, in the headline, too: how often each is called is not told."""
+    steps_unknown = Note.of(DropReason.STEPS_UNKNOWN)
+    run = tiny_run(drops=(Drop(DropKind.ESTIMATED_TIMES, "a.yaml", 3, "calls", steps_unknown),))
+    facts = facts_of(run)
+    assert "End to end" not in facts
+    assert facts["Together"].value == facts_of(tiny_run())["End to end"].value
+    assert headline(analyze(run), 1000).startswith("measured one by one: ")
+    assert not headline(analyze(tiny_run()), 1000).startswith("measured one by one: ")
 
 
 def test_nothing_measured_is_said():

@@ -17,11 +17,12 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
+from profiler.drop_reasons import DropReason
 from profiler.events import GRAPH_CAPTURE
 from profiler.messages import joined, said
 from profiler.report.units import count, counted, duration, percent
 
-__all__ = ["asynchronous", "at_once", "carried_over", "headline"]
+__all__ = ["asynchronous", "at_once", "carried_over", "headline", "measured_apart"]
 
 _ENOUGH = 0.8  # of the time: the parts that take it are named
 _MOST = 3  # of parts, and of devices that are named
@@ -44,8 +45,16 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
     if GRAPH_CAPTURE in analysis.inputs.run.info.capabilities:
         what = said("graph capture, not serving: {what}", what=what)
+    if measured_apart(analysis):
+        what = said("measured one by one: {what}", what=what)
     parts = [part for part in (_parts(analysis, total), _idle(analysis)) if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
+
+
+def measured_apart(analysis: Analysis) -> bool:
+    """Whether nobody knows how often a pipeline calls the components, each of which was measured by
+    itself: their sum is no end-to-end time."""
+    return any(drop.detail.code is DropReason.STEPS_UNKNOWN for drop in analysis.drops)
 
 
 def _what(analysis: Analysis) -> str:

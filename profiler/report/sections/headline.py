@@ -97,26 +97,25 @@ def _parts(analysis: Analysis, total: int) -> str:
             break
         reached += share
         named.append(said("{share} {name}", share=percent(share), name=name))
-    if named:
-        bound = _launch_bound(analysis, shares[0][0])
-        named[0] = joined(" ", [named[0], bound]) if bound else named[0]
-    role = _role(analysis, shares[0][0]) if named else ""
-    if role:
-        named[0] = _with_role(named[0], role, len(named) > 1, _is_busy(analysis, shares[0][0]))
-    return joined(", ", named) if named else ""
+    if not named:
+        return ""
+    first = shares[0][0]
+    bound, role = _launch_bound(analysis, first), _role(analysis, first)
+    if role and _is_busy(analysis, first):
+        role = said("of which {role}", role=role)
+    elif role:
+        role = said("of its device time {role}", role=role)
+    named[0] = _with_notes(named[0], bound, role, among=len(named) > 1)
+    return joined(", ", named)
 
 
-def _with_role(part: str, role: str, among: bool, busy: bool) -> str:
-    """A submodule with what most of its time is for, or of its device time, in parentheses `among`
-    others."""
-    words = {"part": part, "role": role}
-    if not busy:
-        if among:
-            return said("{part} (of its device time {role})", **words)
-        return said("{part}, of its device time {role}", **words)
-    if among:
-        return said("{part} (of which {role})", **words)
-    return said("{part}, of which {role}", **words)
+def _with_notes(part: str, bound: str, role: str, *, among: bool) -> str:
+    """A submodule with how much of it is launch-bound, and what most of it is for: in one pair of
+    parentheses `among` others, else the latter behind them."""
+    inside = [note for note in (bound, role if among else "") if note]
+    if inside:
+        part = said("{part} ({notes})", part=part, notes=joined("; ", inside))
+    return said("{part}, {role}", part=part, role=role) if role and not among else part
 
 
 def _is_busy(analysis: Analysis, submodules: tuple[str, ...]) -> bool:
@@ -127,12 +126,12 @@ def _is_busy(analysis: Analysis, submodules: tuple[str, ...]) -> bool:
 
 
 def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:
-    """`"(37 % of it launch-bound)"`; "" where that is little."""
+    """`"37 % of it launch-bound"`; "" where that is little."""
     rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
     elapsed, bound = (int(rows[name].sum()) for name in ("elapsed_ns", "launch_bound_ns"))
     if not elapsed or bound < _WORTH * elapsed:
         return ""
-    return said("({share} of it launch-bound)", share=percent(bound / elapsed))
+    return said("{share} of it launch-bound", share=percent(bound / elapsed))
 
 
 def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[tuple[str, ...], str, float]]:

@@ -97,7 +97,8 @@ def _on_what(analysis: Analysis) -> Iterator[str]:
 
 def _step(analysis: Analysis) -> Iterator[str]:
     if analysis.step_summary.count:
-        yield f"median {duration(analysis.step_summary.median_ns)}"
+        median = duration(analysis.step_summary.median_ns)
+        yield median if len(analysis.steps) == 1 else f"median {median}"
 
 
 def _cost_of_tracing(analysis: Analysis) -> Iterator[str]:

@@ -5,11 +5,12 @@
 
 msgspec learns what a struct's fields are when the struct is first read, and lets other threads read
 it while it has learned half of them: the process dies of that. Here one thread learns, the others
-wait.
+wait, a fork among them, whose child would keep half of it for ever.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, TypeVar, cast
 
@@ -20,6 +21,13 @@ __all__ = ["converted", "decoded", "decoder_of"]
 _Type = TypeVar("_Type")
 _DECODERS: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
 _LEARNING = threading.RLock()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_LEARNING.acquire,
+        after_in_parent=_LEARNING.release,
+        after_in_child=_LEARNING.release,
+    )
 
 
 def decoder_of(kind: type[_Type], *, strict: bool = True) -> msgspec.json.Decoder[_Type]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,60 @@ def test_others_wait_for_a_type() -> None:
     command = [sys.executable, "-c", _HALF_LEARNED]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "1 1 1\n")
+
+
+_FORKED = """
+from __future__ import annotations
+
+import os
+import threading
+
+import msgspec
+
+from profiler.typed_json import decoded
+
+_TEXT = b'{"inner": {"number": 1}}'
+child = []
+
+
+class Outer(msgspec.Struct):
+    inner: Inner
+
+
+def forked():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(decoded(_TEXT, Outer).inner.number)
+    child.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+forking = threading.Thread(target=forked)
+
+
+def others_fork():
+    if forking.ident is None:
+        forking.start()
+        forking.join(0.1)
+    return int
+
+
+class Inner(msgspec.Struct):
+    number: others_fork()
+
+
+decoded(_TEXT, Outer)
+forking.join()
+print(*child)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_waits_for_a_type() -> None:
+    """A thread forks while another has learned half of a struct: the child, which has no such
+    thread, reads the struct, and waits for nobody."""
+    command = [sys.executable, "-c", _FORKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "1\n")
 
 
 def test_values_and_errors() -> None:

@@ -380,6 +380,14 @@ def test_a_finding_chooses_what_it_is_about(chromium, run, tmp_path):
         assert button.get_attribute("aria-pressed") == "true"
 
 
+def test_drawing_the_figures_moves_nothing(chromium, path):
+    """Figures have their room before they are drawn: what a reader is about to press stays."""
+    with opened(chromium, path) as report:
+        tall = report.page.evaluate("document.documentElement.scrollHeight")
+        with_figures(report)
+        assert report.page.evaluate("document.documentElement.scrollHeight") == tall
+
+
 def test_the_next_match_is_found_in_order(report, run):
     """f and F go through the matching commands by time and say which of how many it is."""
     choose(report, role="attention", submodule="transformer")

@@ -78,7 +78,7 @@ def _figure(part: Part, heights: Mapping[str, int]) -> str:
     if part.figure is None:
         return ""
     key = part.figure.key
-    return f'<div class="figure" data-figure="{key}" style="min-height:{heights[key]}px"></div>'
+    return f'<div class="figure" data-figure="{key}" style="min-height:{heights[key]}px"></div><p class="saves-figure"></p>'
 
 
 def _table(view: TableView | None) -> str:

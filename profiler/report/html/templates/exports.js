@@ -23,7 +23,7 @@ function figureButton(place) {
   const label = () => button.setAttribute("aria-label", button.title = say("Save this figure as SVG"));
   whenSpoken(label, button);
   label();
-  return element("p", { class: "saves-figure" }, button);
+  return button;
 }
 
 // A canvas of the first screen with its title above it.

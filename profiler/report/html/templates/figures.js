@@ -112,7 +112,7 @@ async function redrawAll() {
 // Below a figure, what it has to do with the choice.
 function drawFigureScope(place, scope) {
   if (!place.scopeLine && !scope) return;
-  if (!place.scopeLine) place.after((place.scopeLine = element("p", { class: "scope" })));
+  if (!place.scopeLine) place.saves.after((place.scopeLine = element("p", { class: "scope" })));
   const line = place.scopeLine;
   line.textContent = scope;
   line.hidden = !scope;
@@ -121,15 +121,16 @@ function drawFigureScope(place, scope) {
 // A figure of which nothing is left by the choice is hidden.
 async function drawFigure(place, theme) {
   const { data, layout, scope } = figureOf(place, theme);
+  place.saves ??= place.nextElementSibling; // has its height from the start, so that nothing below moves
   drawFigureScope(place, scope);
-  place.hidden = !data.length;
+  place.hidden = place.saves.hidden = !data.length;
   if (place.hidden) return;
   place.style.minHeight = `${layout.height}px`;
   const config = { displayModeBar: false, responsive: false }, width = place.clientWidth;
   await Plotly.react(place, fittedData(data, width), fitted(data, layout, width), config);
   if (!place.hasAttribute("data-clicks")) {
     startClicks(place);
-    place.after(figureButton(place));
+    place.saves.append(figureButton(place));
   }
   place.toggleAttribute("data-clicks", true);
 }

@@ -89,7 +89,8 @@ class Landmarked(Protocol):
 class Importer(Struct, frozen=True):
     """Turns the files of one producer into bundles.
 
-    `accepts` says in words what to give. `recognises` sees one file and its first MiB, unpacked,
+    `accepts` says in words what to give, `title` what a list of formats calls it: `name` where it
+    is "". `recognises` sees one file and its first MiB, unpacked,
     or one folder and b"". `read` takes the files that belong together and the options that were
     given, each read by its `Option`; it raises InputError for what it cannot use.
     `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, …
@@ -106,6 +107,7 @@ class Importer(Struct, frozen=True):
     capabilities: frozenset[str] = frozenset()
     seen: str = ""
     together: Callable[[Sequence[Path]], Sequence[Sequence[Path]]] | None = None
+    title: str = ""
 
     def values(self, given: Mapping[str, object]) -> dict[str, str | int | Path]:
         """The options in `given`, read. Raises InputError for an unknown one or a wrong value."""

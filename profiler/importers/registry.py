@@ -22,7 +22,7 @@ from profiler.importers.mixed import mixed_importer
 from profiler.importers.refusals import refuse
 from profiler.plugins import plugins
 
-__all__ = ["GROUP", "accepted", "built_in", "choose", "importers", "recognised", "unread"]
+__all__ = ["GROUP", "built_in", "choose", "importers", "recognised", "unread"]
 
 GROUP = "profile_sd3.importers"
 _NEEDS = ("name", "accepts", "recognises", "read", "options", "capabilities", "values")
@@ -104,21 +104,20 @@ def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
         return able[0]
     for path in paths:
         if recognised([path]) is None:
-            raise unread(path, accepted())
+            raise unread(path)
     named = ", ".join(map(str, paths))
     raise InputError(f"{named} are of different formats, and no importer reads them as one run")
 
 
-def unread(path: Path, wanted: str) -> InputError:
-    """What to raise for a path that nobody reads; `wanted` says what would be read."""
+def unread(path: Path) -> InputError:
+    """What to raise for a path that nobody reads: what it looks like, which formats are read, and
+    where it says what to give of each."""
+    formats = ", ".join(getattr(one, "title", "") or one.name for one in importers())
     return InputError(
-        f"{path} looks like {likeness(path, head_of(path))}, which is not read here: give {wanted}"
+        f"{path} looks like {likeness(path, head_of(path))}, which is not read here. Formats: "
+        f"bundle, Perfetto trace, {formats}. `profile-sd3 import --list` says which file to give "
+        "of each"
     )
-
-
-def accepted() -> str:
-    """In words, what importers accept."""
-    return "; or ".join(importer.accepts for importer in importers())
 
 
 def _names(importer: Importer) -> set[str]:

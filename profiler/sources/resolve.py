@@ -24,7 +24,7 @@ from profiler.errors import InputError
 from profiler.importers.head import head_of
 from profiler.importers.importer import Importer
 from profiler.importers.likeness import likeness, producer
-from profiler.importers.registry import accepted, recognised, unread
+from profiler.importers.registry import recognised, unread
 from profiler.table.parquet import is_parquet_run
 from profiler.trace.search import Unfinished, search
 
@@ -130,7 +130,7 @@ def _file(path: Path) -> Found:
         return Found(path, (_foreign(importer, (path,)),))
     head = head_of(path)
     if head[:1] not in (b"", _PACKET) or producer(head) is not None:
-        raise unread(path, f"a bundle; a Perfetto trace (.pb); {accepted()}")
+        raise unread(path)
     return Found(path, (Source(path, Kind.TRACE),))
 
 

@@ -35,11 +35,16 @@ def test_a_kineto_trace_is_recognised(tmp_path, name):
 
 @pytest.mark.parametrize("text", ["{}", "[1, 2]", '{"answer": 42}', "hello", ""])
 def test_an_unknown_file_gets_the_list_of_formats(tmp_path, text):
-    """The sentence names the file and what is accepted."""
+    """The sentence names the file, every format by its title, and where to read what to give; it
+    stays short enough to be read."""
     path = tmp_path / "odd.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"odd\.json looks like .*torch\.profiler"):
+    with pytest.raises(InputError, match=r"odd\.json looks like .*torch\.profiler") as raised:
         import_trace(path, tmp_path)
+    said = str(raised.value)
+    assert [one.title for one in registry.built_in() if one.title not in said] == []
+    assert "`profile-sd3 import --list`" in said
+    assert len(said) - len(str(path)) < 450
 
 
 def test_a_missing_file_is_an_input_error(tmp_path):
@@ -102,5 +107,6 @@ def test_importers_are_found_by_their_folders():
     folders = {path.parent.name for path in found if "IMPORTER = " in path.read_text("utf-8")}
     assert {importer.name for importer in registry.built_in()} == folders
     for importer in registry.built_in():
-        assert importer.accepts in registry.accepted()
+        assert importer.accepts
+        assert importer.title
         assert importer.capabilities & {"timeline", "averages", "stages"}

@@ -32,6 +32,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="aihub",
+    title="Qualcomm AI Hub",
     accepts="measurements of Qualcomm's AI Hub (a model's perf.yaml)",
     recognises=_recognises,
     read=_read,

@@ -29,6 +29,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="diffusers_csv",
+    title="diffusers' benchmarks",
     accepts="the CSV of diffusers' benchmarks (benchmarks/benchmarking_*.py)",
     recognises=_recognises,
     read=_read,

@@ -65,6 +65,7 @@ def _together(paths: Sequence[Path]) -> list[list[Path]]:
 
 IMPORTER = Importer(
     name="kineto",
+    title="torch.profiler",
     accepts=_ACCEPTS,
     recognises=_recognises,
     read=_read,

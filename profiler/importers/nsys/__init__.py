@@ -30,6 +30,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> GpuRun:
 
 IMPORTER = Importer(
     name="nsys",
+    title="Nsight Systems",
     accepts=_ACCEPTS,
     recognises=_recognises,
     read=_read,

@@ -42,6 +42,7 @@ def _read(paths: Sequence[Path], _options: Mapping[str, Any]) -> OrtRun:
 
 IMPORTER = Importer(
     name="onnxruntime",
+    title="ONNX Runtime",
     accepts="a profile of ONNX Runtime (.json or .json.gz), or a folder with those of a run",
     recognises=_recognises,
     read=_read,

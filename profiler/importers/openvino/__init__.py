@@ -28,6 +28,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="openvino",
+    title="OpenVINO",
     accepts="layer counters of OpenVINO's benchmark_app (-report_type average_counters or "
     "detailed_counters)",
     recognises=_recognises,

@@ -41,6 +41,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="qnn",
+    title="Qualcomm QNN",
     accepts="a profile of Qualcomm's QNN (CSV of ONNX Runtime or qnn-profile-viewer), an HTP "
     "summary (QHAS), or both",
     recognises=_recognises,

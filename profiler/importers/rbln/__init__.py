@@ -25,6 +25,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> RblnRun:
 
 IMPORTER = Importer(
     name="rbln",
+    title="RBLN",
     accepts=_ACCEPTS,
     recognises=is_capture,
     read=_read,

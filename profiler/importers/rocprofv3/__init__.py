@@ -27,6 +27,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> GpuRun:
 
 IMPORTER = Importer(
     name="rocprofv3",
+    title="rocprofv3",
     accepts="what rocprofv3 writes (JSON, the CSV files of a run, rocpd), or a folder with it",
     recognises=_recognises,
     read=_read,

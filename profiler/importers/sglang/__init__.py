@@ -33,6 +33,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="sglang",
+    title="SGLang diffusion",
     accepts="stage times of SGLang's diffusion runtime (--perf-dump-path, performance.log)",
     recognises=_recognises,
     read=_read,

@@ -27,6 +27,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="tensorrt",
+    title="TensorRT",
     accepts="what trtexec exports of an engine (--exportProfile, --exportTimes, "
     "--exportLayerInfo), or a folder with it",
     recognises=_recognises,

@@ -33,6 +33,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="triton",
+    title="Triton Inference Server",
     accepts="a trace of the Triton Inference Server (mode triton, level TIMESTAMPS), or its "
     "numbered files",
     recognises=_recognises,

@@ -33,6 +33,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="vllm_omni",
+    title="vLLM-Omni",
     accepts="stage times of vLLM-Omni (--log-stats: *.stats.jsonl, or its log)",
     recognises=_recognises,
     read=_read,

@@ -32,6 +32,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 IMPORTER = Importer(
     name="xplane",
+    title="XPlane",
     accepts="an XSpace of XLA's profiler (jax.profiler, tf.profiler: *.xplane.pb)",
     recognises=_recognises,
     read=_read,

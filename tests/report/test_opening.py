@@ -109,17 +109,40 @@ def test_one_step_has_one_time():
         assert len(opening.bars) == steps - 1
 
 
-def test_rows_of_one_label_are_told_apart_once():
-    """The same operator in two submodules on two devices: either column stands there once."""
-    places = (("text_encoder", "rbln:0"), ("vae", "rbln:1"))
+@pytest.mark.parametrize(
+    ("places", "columns"),
+    [
+        ((("text_encoder", "rbln:0"), ("vae", "rbln:1")), ["label", "submodule", "total_ns"]),
+        ((("vae", "rbln:0"), ("vae", "rbln:1")), ["label", "device", "total_ns"]),
+        (
+            (("vae", "rbln:0"), ("vae", "rbln:1"), ("text_encoder", "rbln:0")),
+            ["label", "submodule", "device"],
+        ),
+    ],
+)
+def test_rows_of_one_label_have_the_columns_that_tell_them_apart(places, columns):
+    """The same operator in several submodules or on several devices: the submodule where that is
+    enough, the device where it is not; both stay in a narrow terminal."""
     calls = [make_call(n, name, 0, 100, device=on) for n, (name, on) in enumerate(places)]
     commands = [
-        Command(n, on, "Cluster", "compute", "Runtime", 0, 50) for n, (_, on) in enumerate(places)
+        Command(n, on, f"Cluster {n}", "compute", "Runtime", 0, 50)
+        for n, (_, on) in enumerate(places)
     ]
-    shapes = _opening(make_run(calls, commands)).shapes
-    names = [column.name for column in shapes.columns]
-    assert names[:3] == ["label", "submodule", "device"]
-    assert len(names) == len({*names})
+    shown = _opening(make_run(calls, commands)).shapes.columns
+    assert [column.name for column in shown[:3]] == columns
+    assert all(column.importance == 0 for column in shown[:3])
+
+
+def test_kernels_of_one_name_have_the_template_argument_that_differs():
+    """Three kernels that one name stands for, and one that has its name alone, which stays."""
+    commands = [
+        Command(0, "rbln:0", "s", "compute", name, 10 * n, 9 - n, kernel=f"void {name}<{args}>(int)")
+        for n, (name, args) in enumerate(
+            (("mmvq", "(type)13, 1"), ("mmvq", "(type)12, 1"), ("rows", "4"), ("mmvq", "(type)8, 1"))
+        )
+    ]
+    shapes = _opening(make_run([make_call(0, "t", 0, 100, device="rbln:0")], commands)).shapes
+    assert shapes.frame["label"].to_list() == ["mmvq<13>", "mmvq<12>", "rows", "mmvq<8>"]
 
 
 def test_the_largest_of_submodules_and_shapes(generated):

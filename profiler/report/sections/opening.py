@@ -40,6 +40,7 @@ from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label
 from profiler.report.step_kinds import by_cache
+from profiler.report.told_apart import with_template_arguments
 from profiler.report.units import count, counted, duration, of_all
 from profiler.report.views import renamed, table
 from profiler.table.columns import Column
@@ -222,17 +223,21 @@ def _shapes(of: ReportInput) -> TableView | None:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
-    columns[1:1] = _apart(rows.head(shown))
+    rows = with_template_arguments(rows.head(shown))
+    columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
 
 
-def _apart(rows: pl.DataFrame) -> list[str]:
-    """The columns that tell rows of one label apart: of what, and where. Where some rows are of no
-    call, the submodule says which."""
-    same = rows["label"].n_unique() < len(rows)
-    apart = [name for name in ("submodule", "device") if same and rows[name].n_unique() > 1]
+def _apart(rows: pl.DataFrame) -> list[str | Column]:
+    """The columns that it takes to tell rows of one label apart: of what, and where; they stay
+    where the table is narrow. Where some rows are of no call, the submodule says which."""
     some = 0 < rows["submodule"].null_count() < len(rows)
-    return ["submodule", *apart] if some and "submodule" not in apart else apart
+    found = ["submodule"] if some else []
+    for name in ("submodule", "device"):
+        alike = rows.group_by("label", *found).agg(pl.col(name).n_unique())
+        if name not in found and (alike[name] > 1).any():
+            found.append(name)
+    return [renamed(SHAPES, name, importance=0) for name in found]
 
 
 def _advised(findings: tuple[Finding, ...]) -> list[Finding]:

@@ -76,6 +76,19 @@ def test_device_does_not_wait_for_a_pipeline_call_of_others():
     assert _parts(_rows(make_run(calls, commands, spans))["cpu:0"]) == (0, 0, 0, 0, 20)
 
 
+@pytest.mark.parametrize(("other", "parts"), [("b", (0, 20, 0, 0, 0)), ("a", (0, 0, 0, 0, 20))])
+def test_device_does_not_wait_for_copies_of_its_own_work(other, parts):
+    """Between two calls of `a` another device runs for 20 ns: `b`, whose result may be needed, or
+    `a` as well, on another part of the batch, which tells of no wait."""
+    calls = [
+        make_call(0, "a", 0, 10, device="cuda:0"),
+        make_call(1, other, 10, 30, device="cuda:1"),
+        make_call(2, "a", 30, 50, device="cuda:0"),
+    ]
+    commands = [gpu(0, 0, 10), _compute(1, "cuda:1", 10, 30), gpu(2, 30, 50)]
+    assert _parts(_rows(make_run(calls, commands))["cuda:0"]) == parts
+
+
 def test_node_on_the_host_is_waiting_for_another_device():
     """In a call of cuda:0 the CPU runs a node for 20 ns, and 10 ns nothing runs."""
     calls = [make_call(0, "t", 0, 100, device="cuda:0")]
@@ -164,7 +177,14 @@ def _runs(draw):
         start, took = draw(_TIMES)
         pipeline = draw(st.integers(-1, 1)) if spans else -1
         calls.append(
-            make_call(index, "t", start, start + took, device=draw(_DEVICES), pipeline=pipeline)
+            make_call(
+                index,
+                draw(st.sampled_from("tu")),
+                start,
+                start + took,
+                device=draw(_DEVICES),
+                pipeline=pipeline,
+            )
         )
     commands = []
     for _ in range(draw(st.integers(0, 12))):
@@ -227,11 +247,12 @@ def _reason(moment, device, calls, commands, pipelines, tiles, counted):
         return "other_device_ns"
     if any(map(under_way, own)):
         return "launch_ns"
-    mine = {c.pipeline for c in own}
+    mine, run_here = {c.pipeline for c in own}, {c.submodule for c in own}
     beside = (
         c
         for c in calls
         if c.index not in numbers
+        and c.submodule not in run_here
         and (not pipelines or (c.pipeline in mine and c.pipeline in pipelines))
     )
     return "other_device_ns" if any(map(under_way, beside)) else "host_ns"

@@ -26,12 +26,12 @@ from profiler.analysis.findings import (
     trust,
     waiting,
 )
+from profiler.analysis.findings.alike import once_for_all_devices, once_for_all_ranks
 from profiler.analysis.findings.finding import SEVERITIES, Finding, Severity
 from profiler.analysis.findings.gains import replayed
 from profiler.analysis.findings.measures import end_to_end_ns, share
 from profiler.analysis.replay.gains import Gains
 from profiler.analysis.result import Analysis
-from profiler.events import NO_RANK, rank_of_device
 
 __all__ = ["RULES", "Rule", "find"]
 
@@ -90,13 +90,13 @@ def find(
 ) -> tuple[Finding, ...]:
     """What the rules find in `analysis`, worst first; `gains` makes the replays of its run.
 
-    What a rule says of several ranks is said once. In order of severity; within one, what the
+    What a rule says of several ranks or devices alike is said once. In order of severity; within one, what the
     trace itself lacks comes before what has a cost, the highest first, and before what has none
     that is known.
     """
     total = end_to_end_ns(analysis)
     found = [each for rule in RULES.values() for each in _several(rule(analysis))]
-    found = _once_for_all_ranks(found)
+    found = once_for_all_devices(once_for_all_ranks(found))
     known = gains() if any(each.effect is not None for each in found) else None
     if known is not None:
         found = [replayed(each, known, total) for each in found]
@@ -118,25 +118,6 @@ def _several(found: Finding | tuple[Finding, ...] | None) -> tuple[Finding, ...]
     if found is None:
         return ()
     return (found,) if isinstance(found, Finding) else found
-
-
-def _once_for_all_ranks(found: list[Finding]) -> list[Finding]:
-    """What a rule says of the devices of several ranks, of the one where it costs most; its
-    evidence `ranks` is of how many it says so."""
-    alike: dict[tuple[object, ...], list[Finding]] = {}
-    for number, finding in enumerate(found):
-        where = finding.where
-        of_rank = rank_of_device(where.device or "") != NO_RANK and "ranks" not in finding.evidence
-        key = (finding.rule, where.submodule, where.layer, where.step) if of_rank else (number,)
-        alike.setdefault(key, []).append(finding)
-    kept = []
-    for several in alike.values():
-        worst = max(several, key=lambda one: one.cost_ns or 0)
-        ranks = {rank_of_device(one.where.device or "") for one in several}
-        if len(ranks) > 1:
-            worst = replace(worst, evidence={**worst.evidence, "ranks": len(ranks)})
-        kept.append(worst)
-    return kept
 
 
 def _weighed(finding: Finding, total: int) -> Finding:

@@ -14,7 +14,8 @@ nothing runs on it is put down to the first of these that holds of it:
   cause, where its launch was not recorded though others were, or nothing of the host was; else
   launch: it was launched too late, nothing was left to launch, or the trace knows no launches;
 - another device, once more: no tile of its own, but a tile of another device's call, of a pipeline
-  call in which this device has calls too;
+  call in which this device has calls too. Calls of a submodule that this device runs itself are
+  copies of its own work (data parallel, one program on many devices): it does not wait for them;
 - host: the rest, between calls.
 
 Where the host waited for a device when this one ran dry, launch and host are *sync*: the host could
@@ -80,7 +81,7 @@ class _Work(Struct, frozen=True, eq=False):
     """What the gaps of all devices are measured with. `uses` tells which call, of those in rows,
     worked or has its tile on which device, bool [devices, calls]; `last` is when the last work of
     each call on each device ended, int64 likewise, long ago for none; `pipeline` is the pipeline
-    call of each, None where the run has none."""
+    call of each, None where the run has none, `submodule` a code of what each is a call of."""
 
     commands: CommandArrays
     layers: pl.Series
@@ -91,6 +92,7 @@ class _Work(Struct, frozen=True, eq=False):
     uses: npt.NDArray[np.bool_]
     last: npt.NDArray[np.int64]
     pipeline: Codes | None
+    submodule: Codes
     missing: Stretches
     host: Stretches
 
@@ -124,6 +126,7 @@ class _Work(Struct, frozen=True, eq=False):
             uses=(last > np.iinfo(np.int64).min) | (np.array([*axes])[:, None] == on[None, :]),
             last=last,
             pipeline=pipelines.code_of(run.calls) if len(pipelines.numbers) else None,
+            submodule=run.calls["submodule"].cast(pl.Categorical).to_physical().to_numpy(),
             missing=Stretches.union(begin[rows], end[rows]),
             host=host.minus(axis.waits),
         )
@@ -197,9 +200,9 @@ class _Work(Struct, frozen=True, eq=False):
         return np.flatnonzero(here & (self.commands.category == SYNC))
 
     def _tiles_beside(self, own: _Flags) -> Stretches:
-        """The tiles of calls that are not a device's own, of the pipeline calls in which it has
-        some: of the run, where that has none."""
-        beside = ~own
+        """The tiles of calls that are not a device's own, nor of submodules that it runs itself, of
+        the pipeline calls in which it has some: of the run, where that has none."""
+        beside = ~own & ~np.isin(self.submodule, self.submodule[own])
         if self.pipeline is not None:
             beside &= np.isin(self.pipeline, self.pipeline[own & (self.pipeline >= 0)])
         rows = np.flatnonzero(beside)

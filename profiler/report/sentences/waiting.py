@@ -29,7 +29,7 @@ SENTENCES: Sentences = {
         WaitCause.SYNC: said("the host, which had waited for it"),
         WaitCause.QUEUE: said("launched commands to begin"),
         WaitCause.HOST: said("the next call"),
-        WaitCause.COPY: said("copies that it started"),
+        WaitCause.COPY: said("asynchronous copies"),
         WaitCause.OTHER_DEVICE: said("another device"),
         WaitCause.DATA: said("data"),
         WaitCause.UNRECORDED: said("work that was not recorded"),

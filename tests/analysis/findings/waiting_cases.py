@@ -104,8 +104,14 @@ def one_long_gap():
 
 @triggers("idle_gaps", gaps=1, cause="other_device", waits_most_ns=200_001)
 def one_long_gap_for_another_device():
-    """cuda:1 computes in the gap, of another call."""
+    """cuda:1 computes in the gap, of another submodule's call."""
     return _by_turns()
+
+
+@triggers("idle_gaps", gaps=1, cause="host", waits_most_ns=200_001)
+def one_long_gap_in_which_another_device_does_the_same():
+    """cuda:1 computes in the gap, of another call of the same submodule."""
+    return _by_turns(names=("t", "t", "t"))
 
 
 @misses("idle_gaps")
@@ -114,11 +120,14 @@ def one_long_gap_between_clocks():
     return _by_turns(*UNALIGNED)
 
 
-def _by_turns(*drops):
+def _by_turns(*drops, names=("t", "u", "t")):
     ends = (0, 1_000_000, 1_200_001, 4_000_000)
     devices = ("cuda:0", "cuda:1", "cuda:0")
     places = [*zip(ends, ends[1:], devices, strict=False)]
-    calls = [gpu_call(i, a, b, device=d) for i, (a, b, d) in enumerate(places)]
+    calls = [
+        gpu_call(i, a, b, device=d, submodule=name)
+        for i, ((a, b, d), name) in enumerate(zip(places, names, strict=True))
+    ]
     work = [command(i, a, b, device=d) for i, (a, b, d) in enumerate(places)]
     return analyzed(calls, work, end=4_000_000, drops=drops)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.messages import Said, said
+from profiler.messages import Said, joined, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 from profiler.report.units import count
 
@@ -21,6 +21,7 @@ _SLOWER_WITH_STACKS = said(
     "Recording slows the host, Python stacks most of all: without the profiler the device waits "
     "less. Faster kernels gain nothing while it waits."
 )
+_NAMED = 4  # devices, at most
 _LAUNCH_NS = 1_000_000  # longer than any launch takes
 _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
@@ -79,7 +80,13 @@ def _host_bound(found: Finding) -> Words:
         device=given["device"],
         share=given["host_wait_share"],
     )
-    if found.evidence.get("most_of_step_ns"):
+    if _on_several(found):
+        title = said(
+            "{devices} each wait for the host to launch work for {share} of the time",
+            devices=_devices(found),
+            share=_range(found, "host_wait_share"),
+        )
+    elif found.evidence.get("most_of_step_ns"):
         title = said(
             "{what}: {low} to {high} of each step, of which {least} to {most} before the first "
             "kernel",
@@ -130,6 +137,8 @@ def waits_longer_than_launches(found: Finding) -> bool:
 
 
 def _idle_gaps(found: Finding) -> Words:
+    if _on_several(found):
+        return _idle_devices(found)
     given = texts(found)
     known = {
         "device": given["device"],
@@ -143,12 +152,7 @@ def _idle_gaps(found: Finding) -> Words:
             **known,
             unrecorded=given["unrecorded_share"],
         )
-        caveat = said(
-            "Of its {commands} commands, {missing} were recorded without their launch. A gap that "
-            "other requests fill costs nothing.",
-            commands=count(round(number(found, "commands"))),
-            missing=count(round(number(found, "unrecorded_launches"))),
-        )
+        caveat = _without_launches(found)
     else:
         title = said(
             "{device} is idle for more than 100 µs {times}, {share} of its time in all; it mainly "
@@ -156,10 +160,7 @@ def _idle_gaps(found: Finding) -> Words:
             **known,
             most=given["cause"],
         )
-        caveat = said(
-            "The cause is that of all its waiting, shorter gaps included. A gap that other "
-            "requests fill costs nothing."
-        )
+        caveat = _OF_ALL_WAITING
     return Words(
         title=title,
         caveat=caveat,
@@ -167,14 +168,85 @@ def _idle_gaps(found: Finding) -> Words:
     )
 
 
+_OF_ALL_WAITING = said(
+    "The cause is that of all its waiting, shorter gaps included. A gap that other requests fill "
+    "costs nothing."
+)
+
+
+def _without_launches(found: Finding) -> Said:
+    return said(
+        "Of its {commands} commands, {missing} were recorded without their launch. A gap that "
+        "other requests fill costs nothing.",
+        commands=count(round(number(found, "commands"))),
+        missing=count(round(number(found, "unrecorded_launches"))),
+    )
+
+
+def _idle_devices(found: Finding) -> Words:
+    """The same of several devices, the caveat of the one that is idle longest."""
+    known = {
+        "devices": _devices(found),
+        "low": count(round(number(found, "least_gaps"))),
+        "high": count(round(number(found, "most_gaps"))),
+        "share": _range(found, "gap_share"),
+    }
+    if found.evidence["cause"] == WaitCause.UNRECORDED:
+        title = said(
+            "{devices} are each idle for more than 100 µs {low} to {high} times, {share} of the "
+            "time in all; the cause was mostly not recorded",
+            **known,
+        )
+        caveat = _without_launches(found)
+    else:
+        title = said(
+            "{devices} are each idle for more than 100 µs {low} to {high} times, {share} of the "
+            "time in all; they mainly wait for {most}",
+            **known,
+            most=texts(found)["cause"],
+        )
+        caveat = _OF_ALL_WAITING
+    recommendation = _RECOMMENDATIONS[found.evidence["cause"]]
+    return Words(title=title, caveat=caveat, recommendation=recommendation)
+
+
+def _on_several(found: Finding) -> bool:
+    return "on_devices" in found.evidence
+
+
+def _devices(found: Finding) -> Said:
+    """`tpu:0, tpu:1 and tpu:2`, of more how many and which: `8 devices (rocm:0, …, rocm:7)`."""
+    names = found.evidence["on_devices"]
+    assert isinstance(names, tuple)
+    *others, last = map(str, names)
+    if len(names) > _NAMED:
+        some = {"count": count(len(names)), "first": others[0], "last": last}
+        return said("{count} devices ({first}, …, {last})", **some)
+    return said("{devices} and {last}", devices=joined(", ", others), last=last)
+
+
+def _range(found: Finding, name: str) -> Said | str:
+    """`95 % to 97 %`, or one of them where they read the same."""
+    given = texts(found)
+    low, high = given[f"least_{name}"], given[f"most_{name}"]
+    return low if low == high else said("{low} to {high}", low=low, high=high)
+
+
 def _transfers_exposed(found: Finding) -> Words:
     given = texts(found)
+    title = said(
+        "{device} waits for transfers for {share} of its time",
+        device=given["device"],
+        share=given["data_wait_share"],
+    )
+    if _on_several(found):
+        title = said(
+            "{devices} each wait for transfers for {share} of their time",
+            devices=_devices(found),
+            share=_range(found, "data_wait_share"),
+        )
     return Words(
-        title=said(
-            "{device} waits for transfers for {share} of its time",
-            device=given["device"],
-            share=given["data_wait_share"],
-        ),
+        title=title,
         caveat=said(
             "Prefetching needs memory for a second buffer. Copies from pageable memory do not "
             "overlap at all."

@@ -133,12 +133,44 @@ def test_rows_of_one_label_have_the_columns_that_tell_them_apart(places, columns
     assert all(column.importance == 0 for column in shown[:3])
 
 
+@pytest.mark.parametrize("devices", [("cuda:0", "cuda:1"), ("cuda:0", "cuda:0")])
+def test_elapsed_that_adds_up_devices_says_so(devices):
+    """Two calls of 100 ns each take 100 ns on two devices: their sum is 200 ns of a run of 100 ns.
+    On one device they take turns, and the sum is what they add to the run."""
+    begins = (0, 0) if devices[0] != devices[1] else (0, 100)
+    calls = [
+        make_call(n, "t", at, at + 100, device=on)
+        for n, (at, on) in enumerate(zip(begins, devices, strict=True))
+    ]
+    commands = [
+        Command(n, on, "s", "compute", "mm", at, 100)
+        for n, (at, on) in enumerate(zip(begins, devices, strict=True))
+    ]
+    report = report_of(
+        analyze(make_run(calls, commands, [make_span("pipeline", "P", 0, max(begins) + 100)]))
+    )
+    at_once = devices[0] != devices[1]
+    assert ("summed over devices" in report.opening.submodules.name) == at_once
+    (part,) = [
+        one for section in report.sections for one in section.parts if one.title == "Submodules"
+    ]
+    assert bool(part.notes) == at_once
+    assert part.table.frame["elapsed_ns"].to_list() == [200]
+
+
 def test_kernels_of_one_name_have_the_template_argument_that_differs():
     """Three kernels that one name stands for, and one that has its name alone, which stays."""
     commands = [
-        Command(0, "rbln:0", "s", "compute", name, 10 * n, 9 - n, kernel=f"void {name}<{args}>(int)")
+        Command(
+            0, "rbln:0", "s", "compute", name, 10 * n, 9 - n, kernel=f"void {name}<{args}>(int)"
+        )
         for n, (name, args) in enumerate(
-            (("mmvq", "(type)13, 1"), ("mmvq", "(type)12, 1"), ("rows", "4"), ("mmvq", "(type)8, 1"))
+            (
+                ("mmvq", "(type)13, 1"),
+                ("mmvq", "(type)12, 1"),
+                ("rows", "4"),
+                ("mmvq", "(type)8, 1"),
+            )
         )
     ]
     shapes = _opening(make_run([make_call(0, "t", 0, 100, device="rbln:0")], commands)).shapes

@@ -85,14 +85,19 @@ def _range(
 ) -> Fact:
     """Of many devices the least and the most; `rows` have the idlest first."""
     busy = [1 - row["idle_share"] for row in rows]
-    value = said("busy {low} to {high}", low=percent(busy[0]), high=percent(busy[-1]))
+    value = said("busy {share}", share=_from_to(busy[0], busy[-1]))
     known = [waits[row["device"]] for row in rows if row["device"] in waits]
     cause = _most_common(known)
     bound = [row[cause] / total for row in known if total]
-    low, high = percent(min(bound, default=0)), percent(max(bound, default=0))
-    share = said("{low} to {high}", low=low, high=high)
+    share = _from_to(min(bound, default=0), max(bound, default=0))
     note = said("{cause}; the idlest is below", cause=said(_CAUSES[cause].template, share=share))
     return Fact(counted(len(rows), "device"), value, note)
+
+
+def _from_to(low: float, high: float) -> str:
+    """`1.6 % to 2.7 %`, or the one that both read as."""
+    ends = {"low": percent(low), "high": percent(high)}
+    return ends["low"] if ends["low"] == ends["high"] else said("{low} to {high}", **ends)
 
 
 def _most_common(waits: Sequence[Mapping[str, Any]]) -> str:

@@ -36,6 +36,7 @@ from profiler.report.facts import (
 from profiler.report.model import Advice, Fact, Opening, ReportInput, Summary, TableView
 from profiler.report.sections.device_use import device_facts
 from profiler.report.sections.requests import of_requests, request_facts
+from profiler.report.sections.time import adds_up_devices
 from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label
@@ -48,6 +49,7 @@ from profiler.table.columns import Column
 __all__ = ["opening_of"]
 
 _LARGEST = 3  # submodules
+_SUMMED = said("Submodules by elapsed time summed over devices (share is not)")
 _FINDINGS = 3
 _COSTLIEST = 5  # shapes
 _SUBMODULES = (
@@ -189,10 +191,10 @@ def _submodules(of: ReportInput) -> TableView | None:
     """The largest submodules by elapsed time."""
     rows = of.analysis.submodules.filter(pl.col("calls") > 0)
     shown = min(of.most(_LARGEST), len(rows))
-    title = said("Submodules by elapsed time")
+    summed = adds_up_devices(of.analysis)
+    title = _SUMMED if summed else said("Submodules by elapsed time")
     if shown < len(rows):
-        which = of_all(shown, len(rows))
-        title = said("Submodules by elapsed time, {which}", which=which)
+        title = joined(", ", [title, of_all(shown, len(rows))])
     return table(
         "opening_submodules",
         title,

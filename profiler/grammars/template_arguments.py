@@ -1,6 +1,6 @@
 """What tells kernels of one name apart: the template arguments in which they differ.
 
-    telling_apart(["void f<(ggml_type)13, 1>(int)", "void f<(ggml_type)8, 1>(int)"]) == ["13", "8"]
+telling_apart(["void f<(ggml_type)13, 1>(int)", "void f<(ggml_type)8, 1>(int)"]) == ["13", "8"]
 """
 
 from __future__ import annotations

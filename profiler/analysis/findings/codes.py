@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CompiledIn", "MostlyBetween", "OutlierPattern", "PeakSource", "Recorded"]
+from profiler.notes import NoteCode
+
+__all__ = ["AroundNodes", "CompiledIn", "MostlyBetween", "OutlierPattern", "PeakSource", "Recorded"]
+
+
+class AroundNodes(NoteCode):
+    """What of a call's time lies outside of its nodes."""
+
+    PART = "part"
 
 
 class Recorded(StrEnum):

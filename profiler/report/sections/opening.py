@@ -96,6 +96,7 @@ _READ_NEXT = {  # sections, by rule
     "little_headroom": "memory",
     "negative_prompt": "guidance",
     "outlier_steps": "time",
+    "outside_nodes": "calls",
     "recomputed": "guidance",
     "separate_guidance": "guidance",
     "slow_products": "roofline",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.codes import (
+    AroundNodes,
     CompiledIn,
     MostlyBetween,
     OutlierPattern,
@@ -15,6 +16,7 @@ from profiler.report.sentences.worded import Sentences
 __all__ = ["SENTENCES"]
 
 SENTENCES: Sentences = {
+    AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")},
     Recorded: {Recorded.PYTHON_STACKS: said("with Python stacks")},
     CompiledIn: {
         CompiledIn.FIRST_CALL: said("the first call"),

@@ -21,6 +21,7 @@ from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     compilation_cases,
     memory_cases,
     operator_cases,
+    outside_nodes_cases,
     over_time_cases,
     rank_cases,
     redundancy_cases,

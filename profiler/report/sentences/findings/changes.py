@@ -14,6 +14,7 @@ from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
+from profiler.report.sentences.findings.outside_nodes import is_qnn
 from profiler.report.sentences.findings.roofline import is_attention
 from profiler.report.sentences.findings.waiting import (
     waits_for_data_loader,
@@ -41,6 +42,7 @@ CHANGES: Mapping[str, Said] = {
     "little_headroom": said("Quantize the largest submodule, or offload encoders when done"),
     "negative_prompt": said("Cache the embeddings of the negative prompt"),
     "norm_chains": said("Use the framework's norm, or compile the block"),
+    "outside_nodes": said("Share buffers with the device; send several inputs a call"),
     "provider_switches": said("Give the second provider larger pieces, or the whole submodule"),
     "recomputed": said("Compute it once before the loop and pass it in"),
     "scheduler_sync": said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
@@ -86,6 +88,7 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 
 
 _OTHER_ATTENTION = said("Try another attention backend; lengths in multiples of 64")
+_QNN = said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
 _LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
 
 
@@ -95,6 +98,8 @@ def change(finding: Finding) -> str:
         return _LOAD_AHEAD
     if finding.rule == "host_bound" and waits_longer_than_launches(finding):
         return BY_CAUSE[WaitCause.LAUNCH]
+    if finding.rule == "outside_nodes" and is_qnn(finding):
+        return _QNN
     if finding.rule == "slow_products" and is_attention(finding):
         return _OTHER_ATTENTION
     cause = finding.evidence.get("cause", finding.evidence.get("mostly"))

@@ -91,7 +91,8 @@ class DropReason(NoteCode):
     LAYERS_UNLIKE_TOTAL = "layers_unlike_total"  # (layers_ns, total_ns)
     SHARES_OF_CYCLES = "shares_of_cycles"
     EXECUTIONS_IN_ORDER = "executions_in_order"  # without a clock
-    UNITS_ONLY = "units_only"  # (nodes)
+    UNITS_ONLY = "units_only"  # (nodes, used): the latter notes UNIT_USED
+    UNIT_USED = "unit_used"  # (name, share): of the execution's time
     ONE_COLUMN = "one_column"  # (measurements): of a table of measurements
     STEPS_UNKNOWN = "steps_unknown"
     EVERY_NTH = "every_nth"  # (rate): requests that were recorded

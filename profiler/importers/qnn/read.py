@@ -288,7 +288,8 @@ def _of_summary(path: Path, summary: Summary) -> PlacedRun:
     counters.of_summary(0, summary)
     call = Call(0, submodule, RUN_STAGE, "", NO_STEP, _DEVICE, 0, lasted, True, pipeline=0)
     placed = (PlacedCall(call, builder.build()),)
-    note = Note.of(DropReason.UNITS_ONLY, nodes=max(summary.nodes, 0))
+    used = tuple(_used(unit, summary.cycles) for unit in summary.units)
+    note = Note.of(DropReason.UNITS_ONLY, nodes=max(summary.nodes, 0), used=used)
     return PlacedRun(
         producer="qnn",
         name=called,
@@ -300,6 +301,12 @@ def _of_summary(path: Path, summary: Summary) -> PlacedRun:
         counters=tuple(counters.columns()),
         drops=(Drop(DropKind.UNTRACED_CALL, submodule, 1, "calls", note),),
     )
+
+
+def _used(unit: Unit, cycles: int) -> Note:
+    """How much of the time a thread worked, the timeline's cycles being all of it."""
+    share = max(unit.used, 0) / max(cycles, unit.end, 1)
+    return Note.of(DropReason.UNIT_USED, name=f"{unit.kind} {unit.number}", share=share)
 
 
 def _add_unit(builder: CommandBuilder, unit: Unit, lasted: int, cycles: int) -> None:

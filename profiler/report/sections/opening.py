@@ -50,6 +50,7 @@ __all__ = ["opening_of"]
 
 _LARGEST = 3  # submodules
 _SUMMED = said("Submodules by elapsed time summed over devices (share is not)")
+_AT_ONCE = 1.05  # times what a device was busy
 _FINDINGS = 3
 _COSTLIEST = 5  # shapes
 _SUBMODULES = (
@@ -226,9 +227,18 @@ def _shapes(of: ReportInput) -> TableView | None:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
+    if _adds_up_tracks(of.analysis):
+        title = said("{title}; total adds up tracks", title=title)
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
+
+
+def _adds_up_tracks(analysis: Analysis) -> bool:
+    """Whether what a device ran at the same time makes sums longer than it was busy."""
+    sums = analysis.shapes.group_by("device").agg(pl.col("total_ns").sum())
+    both = sums.join(analysis.devices, on="device")
+    return not both.filter(pl.col("total_ns") > _AT_ONCE * pl.col("busy_ns")).is_empty()
 
 
 def _apart(rows: pl.DataFrame) -> list[str | Column]:

@@ -210,8 +210,11 @@ SENTENCES: Sentences = {
             "the file does not tell when executions began: they are laid one behind the other"
         ),
         DropReason.UNITS_ONLY: said(
-            "a summary lists the costliest of {nodes} nodes alone: give the profile as CSV with it"
+            "a summary lists the costliest of {nodes} nodes alone: give the profile as CSV with it. "
+            "Its threads last from their first to their last cycle; they worked for {used} of the "
+            "time"
         ),
+        DropReason.UNIT_USED: said("{name} {share}"),
         DropReason.ONE_COLUMN: said(
             "one of {measurements} measurements in the file: choose by --import device=…, "
             "runtime=… and precision=…"

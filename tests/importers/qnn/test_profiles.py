@@ -17,6 +17,7 @@ from profiler.importers.registry import recognised
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused
+from tests.runs import told
 
 CSV, QHAS = CORPUS / "qnn/winml_optrace_resnet50.csv", CORPUS / "qnn/winml_qhas_resnet50.json"
 COLUMNS = (
@@ -139,6 +140,11 @@ def test_a_summary_gives_its_types_and_bytes(tmp_path):
     assert sorted(tracks) == sorted(f"{kind} {tid}" for kind, tid, *_ in truth["tracks"])
     used = alone.counters.filter(pl.col("name").cast(pl.String) == "HMX 256 cycles used")
     assert used["value"].to_list() == [truth["tracks"][0][2]]
+    (drop,) = alone.drops
+    assert [(one.values["name"], one.values["share"]) for one in drop.detail.values["used"]] == [
+        (f"{kind} {tid}", used / truth["timeline_cycles"]) for kind, tid, used, _ in truth["tracks"]
+    ]
+    assert "worked for HMX 256 83 %, HVX 512 42 %" in told(drop).replace("\N{NO-BREAK SPACE}", " ")
     dram = alone.counters.filter(pl.col("name").cast(pl.String) == "DRAM read")
     assert dram["value"].to_list() == [truth["dram_read"]]
 

@@ -16,7 +16,7 @@ from profiler.report.model import Fact
 from profiler.report.sections.headline import asynchronous, carried_over, measured_apart
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.step_kinds import by_cache
-from profiler.report.tracing_cost import how_known, share_of
+from profiler.report.tracing_cost import how_known, share_of, unmeasured
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import (
     AttributedTo,
@@ -203,7 +203,9 @@ def cost_fact(analysis: Analysis) -> Fact:
     share, name = overhead.share, said("Cost of tracing")
     if share is None:
         if overhead.hooks_ns is None:
-            return Fact(name, said("not measured"), said("by the producer of this run"))
+            return Fact(
+                name, unmeasured(analysis.run.recording), said("by the producer of this run")
+            )
         return Fact(name, said("not known"), how_known(overhead, stated=False))
     fired = {finding.rule for finding in analysis.findings}
     alert = share >= _DISTORTING or trust.tracing_overhead.__name__ in fired

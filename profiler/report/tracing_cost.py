@@ -9,12 +9,13 @@ from profiler.report.units import count, duration
 from profiler.trace.manifest_fields import (
     MeasuredCost,
     Overhead,
+    Recording,
     ShareOf,
     UnknownCost,
     WhyUnknown,
 )
 
-__all__ = ["how_known", "method", "share_of", "untraced"]
+__all__ = ["how_known", "method", "share_of", "unmeasured", "untraced"]
 
 _WHOLES = {
     ShareOf.END_TO_END: said("the time that pipeline calls took"),
@@ -39,6 +40,13 @@ _ESTIMATED = {
 def share_of(overhead: Overhead) -> Said:
     """What the share of tracing is of: `"the time that pipeline calls took"`."""
     return _WHOLES[overhead.share_of or ShareOf.END_TO_END]
+
+
+def unmeasured(recording: Recording | None) -> Said:
+    """That nobody measured what tracing cost, and whether it recorded what slows the host most."""
+    if recording is not None and recording.with_stack:
+        return said("not measured (Python stacks slow the host)")
+    return said("not measured")
 
 
 def untraced(overhead: Overhead) -> Said | None:

@@ -12,6 +12,7 @@ from profiler.events import Drop, DropKind
 from profiler.report.sentences.findings.changes import BY_CAUSE, CHANGES, OTHERWISE, change
 from profiler.report.units import duration, percent
 from profiler.sources.load import load
+from profiler.trace.manifest_fields import Overhead, Recording, UnknownCost, WhyUnknown
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import report_of
 from tests.runs import TINY_INFO, Command, make_call, make_info, make_run, make_span, tiny_run, why
@@ -97,6 +98,30 @@ def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
         assert told in cost.note
         assert ("distort" in cost.note) == bool(told)
         assert ("--ops none" in cost.note) == ("--ops none" in told)
+
+
+@pytest.mark.parametrize(("stacks", "said"), [(True, True), (False, False), (None, False)])
+def test_stacks_that_slow_the_host_are_said_beside_the_cost_of_tracing(stacks, said):
+    """A producer that did not measure its cost may tell that it recorded Python stacks."""
+    overhead = Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),))
+    info = make_info("kineto", recording=Recording(with_stack=stacks), overhead=overhead)
+    run = make_run([make_call(0, "t", 0, 90)], info=info)
+    (cost,) = [f for f in _opening(run).checks if f.label == "Cost of tracing"]
+    assert ("Python stacks slow the host" in cost.value) == said
+    assert cost.value.startswith("not measured")
+
+
+def test_totals_of_tracks_at_once_say_so():
+    """Two tracks of a device that work side by side for 50 ns make 100 ns of 50; one after the
+    other they make what the device was busy."""
+    call = make_call(0, "t", 0, 100, device="qnn:0")
+    for second, said in ((0, True), (50, False)):
+        commands = [
+            Command(0, "qnn:0", f"HVX {n}", "compute", "HVX", at, 50)
+            for n, at in enumerate((0, second))
+        ]
+        title = _opening(make_run([call], commands)).shapes.name
+        assert title.endswith("total adds up tracks") == said
 
 
 def test_one_step_has_one_time():

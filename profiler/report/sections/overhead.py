@@ -12,7 +12,7 @@ from profiler.report.model import Part, ReportInput, SectionKind
 from profiler.report.named_values import grouped, grouped_by_name
 from profiler.report.nouns import noun_of, of_devices
 from profiler.report.sections.headline import asynchronous
-from profiler.report.tracing_cost import how_known, method, share_of, untraced
+from profiler.report.tracing_cost import how_known, method, share_of, unmeasured, untraced
 from profiler.report.units import count, duration, percent
 from profiler.trace.manifest_fields import Attribution, Overhead, stated
 
@@ -41,7 +41,7 @@ def _told(overhead: Overhead) -> Mapping[str, Any]:
 
 def _sentences(analysis: Analysis) -> Iterator[str]:
     run = analysis.run
-    yield said("Cost of tracing: {cost}.", cost=_cost(run.overhead))
+    yield said("Cost of tracing: {cost}.", cost=_cost(run.overhead) or unmeasured(run.recording))
     if run.attribution:
         yield _attribution(run.attribution)
     for name, duration_ns, busy_ns in asynchronous(analysis):
@@ -54,7 +54,7 @@ def _sentences(analysis: Analysis) -> Iterator[str]:
 
 
 def _cost(overhead: Overhead) -> str:
-    """What tracing cost, as far as the producer measured it."""
+    """What tracing cost, as far as the producer measured it; "" where it did not."""
     parts = [*_share(overhead), *filter(None, (untraced(overhead),))]
     if overhead.hooks_ns is not None:
         parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))
@@ -62,7 +62,7 @@ def _cost(overhead: Overhead) -> str:
     if longer := overhead.new_sessions_ns:
         parts.append(said("first calls on new sessions {time} longer", time=duration(longer)))
     if not parts:
-        return said("not measured")
+        return ""
     if waited := overhead.backpressure_ns:
         parts.append(said("pipelines waited {time} for files to be written", time=duration(waited)))
     if overhead.conversion_ns is not None:

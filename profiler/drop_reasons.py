@@ -94,6 +94,7 @@ class DropReason(NoteCode):
     UNITS_ONLY = "units_only"  # (nodes, used): the latter notes UNIT_USED
     UNIT_USED = "unit_used"  # (name, share): of the execution's time
     ONE_COLUMN = "one_column"  # (measurements): of a table of measurements
+    MEDIAN_LATENCY = "median_latency"
     STEPS_UNKNOWN = "steps_unknown"
     EVERY_NTH = "every_nth"  # (rate): requests that were recorded
     RATE_UNTOLD = "rate_untold"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
-from os.path import commonprefix
+from itertools import pairwise, takewhile, zip_longest
 
 __all__ = ["telling_apart"]
 
@@ -50,7 +49,8 @@ def _numbers(texts: Sequence[str]) -> bool:
 def _cut(texts: Sequence[str]) -> list[str] | None:
     """The texts at a length that one can read, from their begins or from where they begin to
     differ; None where neither tells them apart."""
-    common = len(commonprefix(texts))
+    alike = takewhile(lambda column: len({*column}) == 1, zip(*texts, strict=False))
+    common = len([*alike])
     begin = max(texts[0].rfind(mark, 0, common) for mark in "<, ") + 1
     for shown in (texts, [f"…{text[begin:]}" for text in texts]):
         cut = [text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…" for text in shown]
@@ -65,7 +65,7 @@ def _arguments(kernel: str) -> list[str]:
     if begin < 0:
         return []
     cuts = [begin, *_commas(kernel, begin + 1)]
-    return [kernel[a + 1 : b].strip() for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [kernel[a + 1 : b].strip() for a, b in pairwise(cuts)]
 
 
 def _commas(text: str, begin: int) -> Iterator[int]:

@@ -90,13 +90,14 @@ class Importer(Struct, frozen=True):
     """Turns the files of one producer into bundles.
 
     `accepts` says in words what to give, `title` what a list of formats calls it: `name` where it
-    is "". `recognises` sees one file and its first MiB, unpacked,
-    or one folder and b"". `read` takes the files that belong together and the options that were
-    given, each read by its `Option`; it raises InputError for what it cannot use.
+    is "". `recognises` sees one file and its first MiB, unpacked, or one folder and b"". `read`
+    takes the files that belong together and the options that were given, each read by its
+    `Option`; it raises InputError for what it cannot use.
     `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, …
     (`report.sentences.capabilities` says what they mean). `seen` names the versions of the
-    producer whose files were read. `together` parts files of one folder into those that `read`
-    takes as one run: all of them where it is None.
+    producer whose files were read. `beside` names further files that `read` looks at beside one
+    that it is given, and that are no trace by themselves. `together` parts files of one folder into
+    those that `read` takes as one run: all of them where it is None.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Importer(Struct, frozen=True):
     seen: str = ""
     together: Callable[[Sequence[Path]], Sequence[Sequence[Path]]] | None = None
     title: str = ""
+    beside: Callable[[Path], Sequence[Path]] | None = None
 
     def values(self, given: Mapping[str, object]) -> dict[str, str | int | Path]:
         """The options in `given`, read. Raises InputError for an unknown one or a wrong value."""

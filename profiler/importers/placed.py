@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -50,6 +50,8 @@ __all__ = [
     "spans_of",
     "timelines",
 ]
+
+_AROUND = "inference"  # what the host calls the time around the layers of a call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,10 +140,19 @@ class Timed:
 
 
 def end_to_end(
-    submodule: str, track: Track, layers: Iterable[Timed], start_ns: int = 0, iteration: int = 0
+    submodule: str,
+    track: Track,
+    layers: Sequence[Timed],
+    start_ns: int = 0,
+    iteration: int = 0,
+    lasts_ns: int = 0,
 ) -> PlacedCall:
-    """One call whose commands are laid end to end, in their order, from `start_ns` on."""
+    """One call whose commands are laid end to end, in their order, from `start_ns` on. Where it is
+    known that it `lasts_ns`, longer than these, a command of the host around them says so."""
     builder, at = CommandBuilder(), start_ns
+    if lasts_ns > sum(one.duration_ns for one in layers):
+        host = Track(ROOT_DEVICE, _AROUND, "host")
+        builder.add(host, _AROUND, _AROUND, start_ns, lasts_ns)
     for one in layers:
         builder.add(
             track,
@@ -163,7 +174,7 @@ def end_to_end(
         step=NO_STEP,
         device=track.device,
         start_ns=start_ns,
-        duration_ns=at - start_ns,
+        duration_ns=max(at - start_ns, lasts_ns),
         ops_traced=len(builder) > 0,
         iteration=iteration,
     )

@@ -92,9 +92,9 @@ def find(
 ) -> tuple[Finding, ...]:
     """What the rules find in `analysis`, worst first; `gains` makes the replays of its run.
 
-    What a rule says of several ranks or devices alike is said once. In order of severity; within one, what the
-    trace itself lacks comes before what has a cost, the highest first, and before what has none
-    that is known.
+    What a rule says of several ranks or devices alike is said once. In order of severity; within
+    one, what the trace itself lacks comes before what has a cost, the highest first, and before
+    what has none that is known.
     """
     total = end_to_end_ns(analysis)
     found = [each for rule in RULES.values() for each in _several(rule(analysis))]

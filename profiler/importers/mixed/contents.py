@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -34,13 +34,12 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
     """The files in a folder, and in those directly below, by the first importer that recognises
     each."""
     found: dict[str, list[Path]] = {}
-    left_out = []
+    others: dict[Path, str] = {}
     for path in islice(_files(folder), _LOOKED_AT):
-        name = str(path.relative_to(folder))
         try:
             head = head_of(path)
         except InputError:
-            left_out.append(LeftOut(file=plain_text(name), what="unreadable"))
+            others[path] = "unreadable"
             continue
         matching = filter(partial(recognised_by, path, head), importers)
         importer = next(matching, None)
@@ -48,9 +47,25 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
             found.setdefault(importer.name, []).append(path)
             continue
         refusal = refusal_of(path, head)
-        what = refusal.what if refusal is not None else likeness(path, head)
-        left_out.append(LeftOut(file=plain_text(name), what=what))
+        others[path] = refusal.what if refusal is not None else likeness(path, head)
+    beside = _read_beside(found, importers)
+    left_out = (
+        LeftOut(file=plain_text(str(path.relative_to(folder))), what=what)
+        for path, what in others.items()
+        if path not in beside
+    )
     return Contents({name: tuple(files) for name, files in found.items()}, tuple(left_out))
+
+
+def _read_beside(found: Mapping[str, Sequence[Path]], importers: Sequence[Importer]) -> set[Path]:
+    """What the importers of these files look at beside them."""
+    return {
+        other
+        for importer in importers
+        if (beside := getattr(importer, "beside", None)) is not None
+        for path in found.get(importer.name, ())
+        for other in beside(path)
+    }
 
 
 def _files(folder: Path) -> list[Path]:

@@ -26,6 +26,13 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
     return read_run(paths, **options)
 
 
+def _beside(path: Path) -> Sequence[Path]:
+    from profiler.importers.openvino.report import report_beside
+
+    beside = report_beside(path)
+    return () if beside is None else (beside,)
+
+
 IMPORTER = Importer(
     name="openvino",
     title="OpenVINO",
@@ -33,6 +40,7 @@ IMPORTER = Importer(
     "detailed_counters)",
     recognises=_recognises,
     read=_read,
+    beside=_beside,
     capabilities=frozenset({"averages"}),
     seen="those of an NPU, of 2025",
 )

@@ -3,7 +3,8 @@
     import_trace(Path("benchmark_average_counters_report.csv"), Path("traces"))
 
 The counters are those of the last inference of each infer request, averaged over requests: a call a
-section, its layers laid end to end. `benchmark_report.csv` beside them tells device and latency.
+section, its layers laid end to end. `benchmark_report.csv` beside them tells device and latency: a
+call of one request lasts as long as the median one.
 Source of the format: openvinotoolkit/openvino, tools/benchmark_tool, utils/statistics_report.py.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isclose, isfinite
+from math import isclose
 from pathlib import Path
 
 from profiler.drop_reasons import DropReason
@@ -22,34 +23,19 @@ from profiler.importers.components import component
 from profiler.importers.head import content_of, head_of
 from profiler.importers.importer import only_path
 from profiler.importers.openvino import HEADER, IMPORTER
+from profiler.importers.openvino.report import COUNTERS, Report, is_report, milliseconds
 from profiler.importers.placed import PlacedRun, Timed, end_to_end, timelines
 from profiler.notes import Note
-from profiler.trace.manifest_fields import Device, Setting
+from profiler.trace.manifest_fields import Device
 
 __all__ = ["read_run"]
 
 _EXECUTED, _NO_COMMAND = "EXECUTED", ("OPTIMIZED_OUT", "NOT_RUN")
 _TOTAL = "Total"
 _LINE = re.compile(r"\r?\n|\r")
-_COUNTERS = ("average_counters_report", "detailed_counters_report", "sort_counters_report")
-_REPORT = b"Command line parameters"
-_LARGEST_MS = 1e9
 _LARGEST = 64 << 20  # bytes
 _GRAIN_MS = 0.0005  # of a time with three decimals
 _DEVICE = "openvino:0"
-_FIGURES = {
-    "total_number_of_iterations": "iterations",
-    "latency_(ms)": "median_latency_ms",
-    "avg_latency": "mean_latency_ms",
-    "min_latency": "min_latency_ms",
-    "max_latency": "max_latency_ms",
-    "throughput": "throughput_per_s",
-    "first_inference_time_(ms)": "first_inference_ms",
-    "number_of_parallel_infer_requests": "infer_requests",
-    "batch_size": "batch_size",
-    "precision": "precision",
-    "API": "api",
-}
 
 
 @dataclass(slots=True)
@@ -69,7 +55,7 @@ class _Section:
 
 def read_run(paths: Sequence[Path]) -> PlacedRun:
     """Read one file. Raises InputError where it holds no time of a layer."""
-    counters = [one for one in paths if not head_of(one).startswith(_REPORT)]
+    counters = [one for one in paths if not is_report(head_of(one))]
     path = only_path(counters, IMPORTER.accepts)
     text = content_of(path, _LARGEST).decode("utf-8", "replace").lstrip("\ufeff")
     sections = [one for one in _sections(text) if one.layers]
@@ -78,12 +64,13 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
             f"{path} holds no time of a layer: give what `benchmark_app -report_type "
             "average_counters -pc` writes"
         )
-    report = _report(path)
-    target = str(report.get("target_device", ""))
+    report = Report.beside(path)
     device = _DEVICE
     name = _name(path)
     track = Track(device, "layers", "compute")
-    calls = [end_to_end(_submodule(name), track, one.layers) for one in sections]
+    lasts = report.latency_ns if len(sections) == 1 else 0
+    calls = [end_to_end(_submodule(name), track, one.layers, lasts_ns=lasts) for one in sections]
+    longer = lasts > sections[0].sum_ms * 1e6
     placed, spans, _ = timelines(name, [[call] for call in calls])
     return PlacedRun(
         producer="openvino",
@@ -92,11 +79,11 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
         placed=placed,
         capabilities=frozenset({"averages"}),
         spans=spans,
-        devices={device: Device(hardware=target[:200], provider="OpenVINO")},
+        devices={device: Device(hardware=report.device, provider="OpenVINO")},
         files=1 + bool(report),
-        drops=tuple(_drops(path, sections)),
-        settings=_settings(report),
-        model=_model(report),
+        drops=(*_drops(path, sections), *([_of_median(path)] if longer else [])),
+        settings=report.settings(),
+        model=report.model,
     )
 
 
@@ -108,7 +95,7 @@ def _sections(text: str) -> Iterator[_Section]:
         if not any(cells) or ";".join(cells).encode() == HEADER:
             continue
         if cells[0] == _TOTAL and not any(cells[1:4]):
-            section.total_ms = _ms(cells[4]) if len(cells) > 4 else None
+            section.total_ms = milliseconds(cells[4]) if len(cells) > 4 else None
             yield section
             section = _Section()
         else:
@@ -118,7 +105,7 @@ def _sections(text: str) -> Iterator[_Section]:
 
 
 def _add(section: _Section, cells: Sequence[str]) -> None:
-    time = _ms(cells[4]) if len(cells) == 6 else None
+    time = milliseconds(cells[4]) if len(cells) == 6 else None
     status = cells[1].removeprefix("Status.") if len(cells) == 6 else ""
     if status in _NO_COMMAND:
         section.idle += 1
@@ -127,15 +114,6 @@ def _add(section: _Section, cells: Sequence[str]) -> None:
     else:
         name, _, kind, kernel = cells[:4]
         section.layers.append(Timed(name, round(time * 1e6), kind, kernel))
-
-
-def _ms(text: str) -> float | None:
-    """A time, None where it is none: `nan` and what is below 0 or above 11 days, too."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if isfinite(value) and 0 <= value < _LARGEST_MS else None
 
 
 def _drops(path: Path, sections: Sequence[_Section]) -> Iterator[Drop]:
@@ -163,40 +141,15 @@ def _drops(path: Path, sections: Sequence[_Section]) -> Iterator[Drop]:
             yield Drop(DropKind.AGGREGATE_MISMATCH, path.name, len(one.layers), "commands", note)
 
 
-def _report(path: Path) -> dict[str, str]:
-    """`benchmark_report.csv` of the same inferences, by its keys with `_` for spaces; empty
-    where it is not there."""
-    for ending in _COUNTERS:
-        if ending in path.name:
-            beside = path.with_name(path.name.replace(ending, "report").removesuffix(".gz"))
-            break
-    else:
-        beside = path.with_name("benchmark_report.csv")
-    if beside == path or not beside.is_file() or not head_of(beside).startswith(_REPORT):
-        return {}
-    text = content_of(beside, _LARGEST).decode("utf-8", "replace")
-    rows = (line.split(";") for line in text.splitlines())
-    return {row[0].strip().replace(" ", "_"): row[1].strip() for row in rows if len(row) == 2}
-
-
-def _settings(report: dict[str, str]) -> dict[str, Setting]:
-    found: dict[str, Setting] = {}
-    for key, name in _FIGURES.items():
-        if key in report:
-            number = _ms(report[key])
-            whole = number is not None and number == int(number)
-            found[name] = report[key][:200] if number is None else int(number) if whole else number
-    return found
-
-
-def _model(report: dict[str, str]) -> str:
-    return Path(report.get("-m", "")).name[:200]
+def _of_median(path: Path) -> Drop:
+    note = Note.of(DropReason.MEDIAN_LATENCY)
+    return Drop(DropKind.ESTIMATED_TIMES, path.name, 1, "calls", note)
 
 
 def _name(path: Path) -> str:
     """The file's name without what the tool adds to it."""
     name = path.name.removesuffix(".gz").removesuffix(".csv")
-    for ending in _COUNTERS:
+    for ending in COUNTERS:
         name = name.removesuffix(ending)
     name = name.rstrip("_")
     return name.removesuffix("benchmark").rstrip("_") or path.absolute().parent.name or "openvino"

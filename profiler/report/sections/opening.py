@@ -242,14 +242,15 @@ def _adds_up_tracks(analysis: Analysis) -> bool:
 
 
 def _apart(rows: pl.DataFrame) -> list[str | Column]:
-    """The columns that it takes to tell rows of one label apart: of what, and where; they stay
-    where the table is narrow. Where some rows are of no call, the submodule says which."""
+    """The columns that it takes to tell rows of one label apart, and of which device's time each
+    share is; they stay where the table is narrow. Where some rows are of no call, the submodule
+    says which."""
     some = 0 < rows["submodule"].null_count() < len(rows)
-    found = ["submodule"] if some else []
-    for name in ("submodule", "device"):
-        alike = rows.group_by("label", *found).agg(pl.col(name).n_unique())
-        if name not in found and (alike[name] > 1).any():
-            found.append(name)
+    several = rows.group_by("label").agg(pl.col("submodule").n_unique() > 1)["submodule"].any()
+    found = ["submodule"] if some or several else []
+    devices = rows.select("device", *found).unique()
+    if len(devices) > (devices["submodule"].n_unique() if found else 1):
+        found.append("device")
     return [renamed(SHAPES, name, importance=0) for name in found]
 
 

@@ -210,14 +210,18 @@ SENTENCES: Sentences = {
             "the file does not tell when executions began: they are laid one behind the other"
         ),
         DropReason.UNITS_ONLY: said(
-            "a summary lists the costliest of {nodes} nodes alone: give the profile as CSV with it. "
-            "Its threads last from their first to their last cycle; they worked for {used} of the "
-            "time"
+            "a summary lists the costliest of {nodes} nodes alone: give the profile as CSV with "
+            "it. Its threads last from their first to their last cycle; they worked for {used} of "
+            "the time"
         ),
         DropReason.UNIT_USED: said("{name} {share}"),
         DropReason.ONE_COLUMN: said(
             "one of {measurements} measurements in the file: choose by --import device=…, "
             "runtime=… and precision=…"
+        ),
+        DropReason.MEDIAN_LATENCY: said(
+            "the call is as long as the median latency of all inferences, its layers are those of "
+            "the last one"
         ),
         DropReason.STEPS_UNKNOWN: said(
             "each component was measured once: how often a pipeline calls it is not told, so this "

@@ -8,10 +8,12 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
-from profiler.importers.registry import recognised
+from profiler.importers.mixed.contents import contents_of
+from profiler.importers.registry import importers, recognised
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused
@@ -42,14 +44,17 @@ def test_the_totals_of_the_corpus(tmp_path):
     report beside them: those of `truth.json` and of the report."""
     truth = json.loads((CORPUS / "truth.json").read_text())[f"openvino/{NAME}"]
     run = imported(tmp_path, CORPUS / "openvino" / NAME)
-    assert len(run.commands) == truth["count"]
-    total = int(run.commands["duration_ns"].sum())
+    layers = run.commands.filter(pl.col("category") == "compute")
+    assert len(layers) == truth["count"]
+    total = int(layers["duration_ns"].sum())
     assert total / 1e6 == pytest.approx(truth["busy_ms"]["(sum of realTime)"], abs=1e-9)
-    assert analyze(run).devices["busy_ns"].to_list() == [total]
-    top = run.commands.sort("duration_ns", descending=True).head(3)
+    analysis = analyze(run)
+    assert dict(analysis.devices.select("device", "busy_ns").iter_rows())["openvino:0"] == total
+    assert analysis.accounting.end_to_end_ns == 3_270_000
+    top = layers.sort("duration_ns", descending=True).head(3)
     found = top.select(pl.col("layer").cast(pl.String), "duration_ns").rows()
     assert found == [(name, round(ms * 1e6)) for name, ms in truth["top3"]]
-    types = run.commands.group_by(pl.col("op_type").cast(pl.String)).agg(
+    types = layers.group_by(pl.col("op_type").cast(pl.String)).agg(
         pl.col("duration_ns").sum() / 1e6
     )
     by_type = dict(types.iter_rows())
@@ -136,3 +141,34 @@ def test_the_report_alone_is_refused_and_beside_is_read(tmp_path):
     run = imported(tmp_path, path)
     assert (run.info.devices["openvino:0"].hardware, run.info.model) == ("GPU.1", "unet.xml")
     assert recognised([path]).name == "openvino"
+
+
+@pytest.mark.parametrize(
+    ("told", "lasts"),
+    [
+        ("latency (ms);2", 2_000_000),
+        ("latency (ms);0.1", 216_000),
+        ("latency (ms);nan", 216_000),
+        ("number of parallel infer requests;4\nlatency (ms);2", 216_000),
+    ],
+)
+def test_a_call_lasts_as_long_as_the_median_inference(tmp_path, told, lasts):
+    """The report's latency where it is longer than the layers, which the drops say; the layers'
+    216 µs where it is shorter, is none, or is that of requests that wait for each other."""
+    path = written(tmp_path, *ROWS, TOTAL)
+    (tmp_path / "benchmark_report.csv").write_text(f"Command line parameters\n{told}\n")
+    run = imported(tmp_path, path)
+    assert run.calls["duration_ns"].to_list() == [lasts]
+    host = run.commands.filter(pl.col("category") == "host")["duration_ns"].to_list()
+    assert host == [lasts] * (lasts == 2_000_000)
+    codes = [drop.detail.code for drop in run.drops]
+    assert (DropReason.MEDIAN_LATENCY in codes) == (lasts == 2_000_000)
+
+
+def test_the_report_in_the_folder_is_not_called_unread(tmp_path):
+    """It is read beside the counters; another text in the folder is not."""
+    written(tmp_path, *ROWS, TOTAL)
+    (tmp_path / "benchmark_report.csv").write_text("Command line parameters\nlatency (ms);2\n")
+    (tmp_path / "notes.txt").write_text("of NPU 1")
+    left_out = contents_of(tmp_path, importers()).left_out
+    assert [one.file for one in left_out] == ["notes.txt"]

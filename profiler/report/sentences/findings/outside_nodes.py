@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
 from profiler.events import device_kind
-from profiler.messages import Said, said
+from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, texts
 
 __all__ = ["WORDS", "is_qnn"]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from profiler.analysis.findings import trust
 from profiler.analysis.result import Analysis
+from profiler.analysis.timelines import are_apart
 from profiler.events import GRAPH_CAPTURE, Drop
 from profiler.messages import Said, joined, said
 from profiler.report.event_counts import events_fact
@@ -73,6 +74,9 @@ def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
     if measured_apart(analysis):
         note = said("one execution of each component; what a pipeline takes is not recorded")
         return Fact(said("Together"), duration(account.end_to_end_ns or span_ns), note)
+    if account.end_to_end_ns and are_apart(analysis.drops):
+        note = said("{count} recordings, one behind the other", count=count(account.pipelines))
+        return Fact(said("Together"), duration(account.end_to_end_ns), note)
     if account.end_to_end_ns:
         noun, number = ("pipeline call", account.pipelines)
         if account.in_iterations:

@@ -8,7 +8,9 @@ from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
 from profiler.analysis.waiting.codes import WaitCause
+from profiler.drop_reasons import DropReason
 from profiler.events import Drop, DropKind
+from profiler.notes import Note
 from profiler.report.sentences.findings.changes import BY_CAUSE, CHANGES, OTHERWISE, change
 from profiler.report.units import duration, percent
 from profiler.sources.load import load
@@ -122,6 +124,21 @@ def test_totals_of_tracks_at_once_say_so():
         ]
         title = _opening(make_run([call], commands)).shapes.name
         assert title.endswith("total adds up tracks") == said
+
+
+def test_parts_recorded_one_by_one_are_no_pipeline_calls():
+    """An engine's inferences and the averages of its layers: their sum is no end-to-end time, and
+    what ran are their calls."""
+    calls = [make_call(n, "t", 100 * n, 100 * n + 100, pipeline=n) for n in range(2)]
+    spans = [make_span("pipeline", "P", 100 * n, 100 * n + 100, pipeline=n) for n in range(2)]
+    apart = Drop(DropKind.ESTIMATED_TIMES, "t", 2, "timelines", Note.of(DropReason.TIMELINES_APART))
+    for drops, headline, fact in (
+        ((apart,), "2 calls in 200 ns", ("Together", "2 recordings, one behind the other")),
+        ((), "2 pipeline calls in 200 ns", ("End to end", "2 pipeline calls")),
+    ):
+        opening = _opening(make_run(calls, spans=spans, drops=drops))
+        assert _plain(opening.headline).startswith(headline)
+        assert (opening.facts[0].label, opening.facts[0].note) == fact
 
 
 def test_one_step_has_one_time():

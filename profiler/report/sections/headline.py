@@ -17,6 +17,7 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
+from profiler.analysis.timelines import are_apart
 from profiler.drop_reasons import DropReason
 from profiler.events import GRAPH_CAPTURE
 from profiler.messages import joined, said
@@ -60,7 +61,7 @@ def measured_apart(analysis: Analysis) -> bool:
 def _what(analysis: Analysis) -> str:
     account = analysis.accounting
     parts = []
-    if account.pipelines > 1:
+    if account.pipelines > 1 and not are_apart(analysis.drops):
         parts.append(counted(account.pipelines, "pipeline call"))
     if account.steps:
         parts.append(counted(account.steps, "step"))

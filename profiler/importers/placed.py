@@ -32,6 +32,7 @@ from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     Clocks,
     Device,
+    HostActivity,
     Overhead,
     Recording,
     Setting,
@@ -85,6 +86,7 @@ class PlacedRun:
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     model: str = ""
     pipeline: str = ""
+    host_activities: tuple[HostActivity, ...] = ()
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, the spans, and what ran in no call."""
@@ -115,6 +117,7 @@ class PlacedRun:
             overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
             warmup=self.warmup,
             drops=self.drops,
+            host_activities=self.host_activities,
         )
 
     def _submodules(self) -> dict[str, Submodule]:

@@ -36,6 +36,7 @@ _HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buf
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
 _IN_CALLS = ("launch_ns", "queue_ns", "sync_ns")
+_FOR_HOST = ("launch_ns", "sync_ns", "host_ns")
 _WAITS = {  # by column of the idle table
     "launch_ns": WaitCause.LAUNCH,
     "unknown_cause_ns": WaitCause.UNRECORDED,
@@ -107,6 +108,7 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
                     "cause": _WAITS[largest],
                     "waits_most_ns": row[largest],
                     **_unrecorded(analysis, row),
+                    **(_host_in(analysis, row) if largest in _FOR_HOST else {}),
                 },
                 where=where or Where(device=row["device"]),
                 cost_ns=length,
@@ -197,6 +199,21 @@ def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
     if 2 * covered < listed["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
         return {}
     return {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
+
+
+def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
+    """What the host was in for most of the longest gaps of a device, and how long; nothing where
+    that is less than half of all long gaps."""
+    doing = (
+        analysis.gaps.filter(pl.col("device") == row["device"])
+        .drop_nulls("host_doing")
+        .group_by("host_doing")
+        .agg(took=(pl.col("length_ns") * pl.col("host_doing_share")).sum())
+        .sort("took", "host_doing", descending=True)
+    )
+    if doing.is_empty() or 2 * doing["took"][0] < row["long_gap_ns"]:
+        return {}
+    return {"host_in": str(doing["host_doing"][0]), "host_in_ns": round(doing["took"][0])}
 
 
 def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:

@@ -14,6 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import (
@@ -32,6 +35,7 @@ from profiler.importers.importer import only_path
 from profiler.importers.placed import PlacedCall, PlacedRun
 from profiler.importers.spans import spans
 from profiler.importers.xplane import IMPORTER
+from profiler.importers.xplane.host import activities, is_programs
 from profiler.importers.xplane.operations import Operation, on_gpu, on_tpu
 from profiler.importers.xplane.space import Event, Line, Plane, Space, read_space
 from profiler.notes import Note
@@ -75,12 +79,14 @@ class _Range:
 
 @dataclass(slots=True)
 class _Found:
-    """What the planes hold; `launches` are the host's calls by their correlation id."""
+    """What the planes hold; `launches` are the host's calls by their correlation id, `program` the
+    lines of the program's own threads."""
 
     ranges: list[_Range] = field(default_factory=list)
     outside: list[_Work] = field(default_factory=list)
     launches: dict[int, tuple[Track, str, int, int]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
+    program: list[Line] = field(default_factory=list)
     untimed: int = 0
     guessed: bool = False
 
@@ -94,7 +100,7 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
         device = _DEVICE.fullmatch(plane.name)
         if device is not None:
             _of_device(plane, device[1] == "TPU", int(device[2]), space.start_ns, found)
-        elif plane.name == _HOST and plane.tells("correlation_id"):
+        elif plane.name == _HOST:
             _of_host(plane, space.start_ns, found)
     if not any(one.works for one in found.ranges) and not found.outside:
         raise InputError(
@@ -202,9 +208,13 @@ def _by_module(device: str, works: Sequence[_Work]) -> tuple[list[_Range], list[
 
 
 def _of_host(plane: Plane, start_ns: int, found: _Found) -> None:
-    """The host's calls that launched something, the first of each correlation id."""
+    """The host's calls that launched something, the first of each correlation id; and what the
+    program's threads did."""
+    launches = plane.tells("correlation_id")
     for line in plane.lines():
-        for event in line.events:
+        if is_programs(line):
+            found.program.append(line)
+        for event in line.events if launches else ():
             number = event.stats.get("correlation_id")
             if isinstance(number, int) and number > 0 and number not in found.launches:
                 track = Track(ROOT_DEVICE, line.name or "host", "host")
@@ -271,7 +281,22 @@ def _run(path: Path, space: Space, found: _Found) -> PlacedRun:
         drops=tuple(_drops(path, space, found)),
         clocks=Clocks(clock=ClockName.REALTIME if space.start_ns else None, base_ns=space.start_ns),
         recording=Recording(calls_from=_source(found)),
+        host_activities=activities(found.program, space.start_ns, [*_worked(ranges, outside)]),
     )
+
+
+def _worked(
+    ranges: Sequence[_Range], outside: Sequence[_Work]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Begins and ends of what each device did, but waiting."""
+    works = [*outside, *(work for one in ranges for work in one.works)]
+    by_device: dict[str, list[tuple[int, int]]] = {}
+    for work in works:
+        if work.operation.category != "sync":
+            by_device.setdefault(work.track.device, []).append((work.start_ns, work.end_ns))
+    for times in by_device.values():
+        start, end = np.array(times, dtype=np.int64).T
+        yield start, end
 
 
 def _source(found: _Found) -> CallsFrom | None:

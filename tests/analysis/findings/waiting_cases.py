@@ -1,8 +1,9 @@
 """Runs for the rules about devices that wait."""
 
-from profiler.events import Drop, DropKind
+from profiler.events import HOST_TRACK, Drop, DropKind
+from profiler.trace.manifest_fields import ActivityKind, HostActivity
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
-from tests.runs import Command, make_call, make_span, why
+from tests.runs import EPOCH, Command, make_call, make_span, why
 
 UNALIGNED = (
     Drop(DropKind.UNALIGNED_CLOCK, "cuda:1", 1, "clocks", why("placed by the order of calls")),
@@ -112,6 +113,30 @@ def one_long_gap_for_another_device():
 def one_long_gap_in_which_another_device_does_the_same():
     """cuda:1 computes in the gap, of another call of the same submodule."""
     return _by_turns(names=("t", "t", "t"))
+
+
+@triggers("idle_gaps", cause="host", host_in="poll", host_in_ns=150_001)
+def one_long_gap_for_most_of_which_the_host_is_in_one_thing():
+    return _between_calls(150_001)
+
+
+@triggers("idle_gaps", cause="host", host_in=None)
+def one_long_gap_that_the_host_hardly_has_to_do_with():
+    return _between_calls(90_000)
+
+
+def _between_calls(took):
+    """Two calls, 200,001 ns apart, for part of which the host polls."""
+    calls = [gpu_call(0, 0, 1_000_000), gpu_call(1, 1_200_001, 4_000_000)]
+    work = [command(0, 0, 1_000_000), command(1, 1_200_001, 4_000_000)]
+    polls = HostActivity(
+        name="poll",
+        kind=ActivityKind.FUNCTION,
+        thread=HOST_TRACK,
+        start_ns=EPOCH + 1_000_000,
+        duration_ns=took,
+    )
+    return analyzed(calls, work, end=4_000_000, host_activities=(polls,))
 
 
 @misses("idle_gaps")

@@ -204,6 +204,34 @@ def test_gpus(tmp_path):
     assert run.info.devices["rocm:2"].compute_units == 304
 
 
+def test_what_the_program_did_in_long_gaps_is_kept(tmp_path):
+    """Of threads with Python frames or compiled functions: for a gap of 300 µs the innermost that
+    covers half of it; nothing for one of 50 µs, nor of the runtime's own threads."""
+
+    def kernel(at):
+        return E("dot.kd", at * US, 10 * US, {"hlo_op": "ref:dot", "hlo_module": "ref:jit_f"})
+
+    device = plane("/device:GPU:0", [L("Stream #1(Kernel)", [kernel(0), kernel(310), kernel(370)])])
+    program = L(
+        "python",
+        [
+            E("$train.py:3 loop", 0, 500 * US),
+            E("$/home/alice/api.py:9 block_until_ready", 20 * US, 200 * US),
+            E("$api.py:7 poll", 20 * US, 60 * US),
+            E("$api.py:5 step", 321 * US, 48 * US),
+        ],
+    )
+    runtime = L("tf_pjrt_thread_pool/1", [E("ThreadpoolListener::Record", 0, 400 * US)])
+    run = imported(tmp_path, space(device, plane("/host:CPU", [program, runtime]), TASK))
+    kept = [
+        (one.name, one.kind.value, one.start_ns - START, one.duration_ns)
+        for one in run.info.host_activities
+    ]
+    assert kept == [("api.py:9 block_until_ready", "function", 20_000, 200_000)]
+    (gap,) = analyze(run).gaps.filter(pl.col("length_ns") == 300_000).rows(named=True)
+    assert (gap["host_doing"], gap["host_doing_share"]) == (kept[0][0], pytest.approx(2 / 3))
+
+
 def test_a_device_that_did_nothing_is_no_error(tmp_path):
     """A plane without lines is an idle device."""
     run = imported(tmp_path, space(plane("/device:TPU:0"), tpu(), TASK))

@@ -160,6 +160,7 @@ def _idle_gaps(found: Finding) -> Words:
             **known,
             most=given["cause"],
         )
+        title = _with_host(title, found)
         caveat = _OF_ALL_WAITING
     return Words(
         title=title,
@@ -205,9 +206,23 @@ def _idle_devices(found: Finding) -> Words:
             **known,
             most=texts(found)["cause"],
         )
+        title = _with_host(title, found)
         caveat = _OF_ALL_WAITING
     recommendation = _RECOMMENDATIONS[found.evidence["cause"]]
     return Words(title=title, caveat=caveat, recommendation=recommendation)
+
+
+def _with_host(title: Said, found: Finding) -> Said:
+    """The title, with what the host was in for most of the longest gaps."""
+    if "host_in" not in found.evidence:
+        return title
+    given = texts(found)
+    return said(
+        "{what}; the host was in {name} for {time}",
+        what=title,
+        name=given["host_in"],
+        time=given["host_in_ns"],
+    )
 
 
 def _on_several(found: Finding) -> bool:

@@ -123,7 +123,7 @@ def test_totals_of_tracks_at_once_say_so():
             for n, at in enumerate((0, second))
         ]
         title = _opening(make_run([call], commands)).shapes.name
-        assert title.endswith("total adds up tracks") == said
+        assert title.endswith("tracks add up") == said
 
 
 def test_parts_recorded_one_by_one_are_no_pipeline_calls():

@@ -204,8 +204,9 @@ def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
 def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
     """What the host was in for most of the longest gaps of a device, and how long; nothing where
     that is less than half of all long gaps."""
+    idle = pl.col("cause") != WaitCause.UNRECORDED
     doing = (
-        analysis.gaps.filter(pl.col("device") == row["device"])
+        analysis.gaps.filter(idle & (pl.col("device") == row["device"]))
         .drop_nulls("host_doing")
         .group_by("host_doing")
         .agg(took=(pl.col("length_ns") * pl.col("host_doing_share")).sum())

@@ -228,7 +228,7 @@ def _shapes(of: ReportInput) -> TableView | None:
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
     if _adds_up_tracks(of.analysis):
-        title = said("{title}; total adds up tracks", title=title)
+        title = said("{title}; tracks add up", title=title)
     rows = with_template_arguments(rows.head(shown))
     columns[1:1] = _apart(rows)
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)

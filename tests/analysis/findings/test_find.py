@@ -15,14 +15,17 @@ from profiler.analysis.findings.finding import SEVERITIES, Finding, Where
 from profiler.analysis.findings.rules import find
 from profiler.analysis.findings.table import findings_table
 from profiler.analysis.selection import Selection
+from profiler.events import HOST_TRACK
 from profiler.importers.importing import import_trace
 from profiler.report.sentences.findings.words import words
 from profiler.sources.load import load
 from profiler.table.columns import checked
+from profiler.trace.manifest_fields import ActivityKind, HostActivity
+from tests.analysis.linked_runs import linked
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import PERFETTO_TESTS, SD35, needs_corpus
 from tests.examples import examples
-from tests.runs import tiny_run
+from tests.runs import EPOCH, Command, make_call, make_info, make_run, tiny_run
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manifest.json"))
@@ -107,3 +110,33 @@ def test_untraced_calls_count():
     (finding,) = [f for f in find(analysis) if f.rule == "recomputed"]
     assert finding.cost_ns == 10
     assert isinstance(analysis.redundant_work, pl.DataFrame)
+
+
+def test_what_was_not_recorded_is_no_time_of_the_host():
+    """The host polls for 5 ms in which a launched kernel waits for something that nobody recorded:
+    that is no idle time, so the finding about 0.3 ms between two calls does not name it."""
+    calls = [
+        make_call(n, "t", 1_000 * us, 1_000 * (us + took), device="cuda:0")
+        for n, us, took in ((0, 0, 6_500), (1, 6_800, 500))
+    ]
+    commands = [
+        Command(0, "cpu:0", "thread 1", "host", "cudaLaunchKernel", 0, 10_000),
+        Command(0, "cpu:0", "thread 1", "host", "cudaLaunchKernel", 20_000, 10_000),
+        Command(1, "cpu:0", "thread 1", "host", "cudaLaunchKernel", 6_800_000, 10_000),
+        Command(0, "cuda:0", "stream 7", "compute", "a", 20_000, 980_000),
+        Command(0, "cuda:0", "stream 7", "compute", "b", 6_000_000, 500_000),
+        Command(1, "cuda:0", "stream 7", "compute", "c", 6_820_000, 480_000),
+    ]
+    polls = HostActivity(
+        name="poll",
+        kind=ActivityKind.FUNCTION,
+        thread=HOST_TRACK,
+        start_ns=EPOCH + 1_000_000,
+        duration_ns=5_000_000,
+    )
+    info = make_info(host_activities=(polls,))
+    analysis = analyze(linked(make_run(calls, commands, info=info), (0, 3), (1, 4), (2, 5)))
+    assert analysis.gaps["cause"].to_list()[:2] == ["unrecorded", "host"]
+    assert analysis.gaps["host_doing"][0] == "poll"
+    (found,) = [one for one in find(analysis) if one.rule == "idle_gaps"]
+    assert "host_in" not in found.evidence

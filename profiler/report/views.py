@@ -14,7 +14,16 @@ from profiler.report.model import Opens, Selected, TableView
 from profiler.report.sentences.worded import labels, worded_cell
 from profiler.table.columns import DATA_ONLY, Column, column_of
 
-__all__ = ["columns_of", "inwards", "ranked", "registered_view", "renamed", "table", "worded"]
+__all__ = [
+    "columns_of",
+    "inwards",
+    "on_devices",
+    "ranked",
+    "registered_view",
+    "renamed",
+    "table",
+    "worded",
+]
 
 _INWARDS = "\N{NO-BREAK SPACE}" * 2
 _MAY_BE_ALL_ZERO = frozenset(
@@ -95,6 +104,18 @@ def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
     """A declared column as one table shows it otherwise: `label`, `kind`, `meaning`,
     `importance`."""
     return column_of(declared, name, **changes)
+
+
+def on_devices(
+    columns: Sequence[str], declared: Sequence[Column], frame: pl.DataFrame, name: str
+) -> list[str | Column]:
+    """The columns by name; `device` stays in a narrow terminal where rows of one `name` are of
+    several devices, which nothing else tells apart."""
+    several = frame.group_by(name).agg(pl.col("device").n_unique() > 1)["device"].any()
+    return [
+        renamed(declared, one, importance=0) if several and one == "device" else one
+        for one in columns
+    ]
 
 
 def worded(column: Column, values: pl.Series) -> list[Any]:

@@ -10,7 +10,7 @@ from profiler.analysis.kernels.columns import KERNELS
 from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
 from profiler.report.units import count, duration, percent
-from profiler.report.views import table
+from profiler.report.views import on_devices, table
 
 __all__ = ["SECTION"]
 
@@ -28,7 +28,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         table=table(
             "kernels",
             "kernels",
-            _COLUMNS,
+            on_devices(_COLUMNS, KERNELS, rows, "kernel"),
             KERNELS,
             rows,
             shown=of.rows(TOP),

@@ -13,7 +13,7 @@ from profiler.analysis.timelines import timelines_of
 from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
 from profiler.report.units import duration, percent
-from profiler.report.views import table
+from profiler.report.views import on_devices, table
 
 __all__ = ["SECTION"]
 
@@ -53,7 +53,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         table=table(
             "shapes",
             "operators by shape",
-            _SHAPES,
+            on_devices(_SHAPES, SHAPES, rows, "label"),
             SHAPES,
             rows,
             shown=of.rows(TOP),

@@ -33,6 +33,7 @@ _HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few
 _GAPS = 0.05  # of end to end
 _EXPOSED = 0.05  # of the device's span
 _HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buffering
+_WORTH_NAMING = 0.25  # of the long gaps: what the host was in meanwhile
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
 _IN_CALLS = ("launch_ns", "queue_ns", "sync_ns")
@@ -68,7 +69,7 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             **_launches(analysis, device),
             **_of_steps(analysis, device),
             **_gaps(row),
-            **_data_loader(analysis, row),
+            **(_data_loader(analysis, row) or _host_in(analysis, row)),
         }
         if stacks:
             evidence["recorded"] = Recorded.PYTHON_STACKS
@@ -202,8 +203,8 @@ def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
-    """What the host was in for most of the longest gaps of a device, and how long; nothing where
-    that is less than half of all long gaps."""
+    """What the host was in for longest in the longest gaps of a device, and how long; nothing where
+    that is less than a quarter of all long gaps."""
     idle = pl.col("cause") != WaitCause.UNRECORDED
     doing = (
         analysis.gaps.filter(idle & (pl.col("device") == row["device"]))
@@ -212,7 +213,7 @@ def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
         .agg(took=(pl.col("length_ns") * pl.col("host_doing_share")).sum())
         .sort("took", "host_doing", descending=True)
     )
-    if doing.is_empty() or 2 * doing["took"][0] < row["long_gap_ns"]:
+    if doing.is_empty() or doing["took"][0] < _WORTH_NAMING * row["long_gap_ns"]:
         return {}
     return {"host_in": str(doing["host_doing"][0]), "host_in_ns": round(doing["took"][0])}
 

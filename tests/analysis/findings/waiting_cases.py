@@ -120,23 +120,43 @@ def one_long_gap_for_most_of_which_the_host_is_in_one_thing():
     return _between_calls(150_001)
 
 
+@triggers("host_bound", host_in="poll", host_in_ns=60_000)
+def a_gap_in_a_call_for_a_quarter_of_which_the_host_is_in_one_thing():
+    return _in_call(60_000)
+
+
+@triggers("host_bound", host_in=None)
+def a_gap_in_a_call_for_less_than_a_quarter_of_which_it_is():
+    return _in_call(49_000)
+
+
 @triggers("idle_gaps", cause="host", host_in=None)
 def one_long_gap_that_the_host_hardly_has_to_do_with():
-    return _between_calls(90_000)
+    return _between_calls(49_000)
+
+
+def _in_call(took):
+    """A call with a gap of 200,001 ns, for part of which the host polls."""
+    work = [command(0, 0, 1_000_000), command(0, 1_200_001, 2_000_000)]
+    call = gpu_call(0, 0, 2_000_000)
+    return analyzed([call], work, end=2_000_000, host_activities=(_polls(took),))
 
 
 def _between_calls(took):
     """Two calls, 200,001 ns apart, for part of which the host polls."""
     calls = [gpu_call(0, 0, 1_000_000), gpu_call(1, 1_200_001, 4_000_000)]
     work = [command(0, 0, 1_000_000), command(1, 1_200_001, 4_000_000)]
-    polls = HostActivity(
+    return analyzed(calls, work, end=4_000_000, host_activities=(_polls(took),))
+
+
+def _polls(took):
+    return HostActivity(
         name="poll",
         kind=ActivityKind.FUNCTION,
         thread=HOST_TRACK,
         start_ns=EPOCH + 1_000_000,
         duration_ns=took,
     )
-    return analyzed(calls, work, end=4_000_000, host_activities=(polls,))
 
 
 @misses("idle_gaps")

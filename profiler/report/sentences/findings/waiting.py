@@ -96,6 +96,8 @@ def _host_bound(found: Finding) -> Words:
             least=given["least_before_kernel_ns"],
             most=given["most_before_kernel_ns"],
         )
+    if waits_longer_than_launches(found):
+        title = _with_host(title, found)
     return Words(
         title=_with_data_loader(title, found),
         caveat=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
@@ -213,7 +215,7 @@ def _idle_devices(found: Finding) -> Words:
 
 
 def _with_host(title: Said, found: Finding) -> Said:
-    """The title, with what the host was in for most of the longest gaps."""
+    """The title, with what the host was in for a large part of the longest gaps."""
     if "host_in" not in found.evidence:
         return title
     given = texts(found)

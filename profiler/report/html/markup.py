@@ -78,7 +78,8 @@ def _figure(part: Part, heights: Mapping[str, int]) -> str:
     if part.figure is None:
         return ""
     key = part.figure.key
-    return f'<div class="figure" data-figure="{key}" style="min-height:{heights[key]}px"></div><p class="saves-figure"></p>'
+    place = f'<div class="figure" data-figure="{key}" style="min-height:{heights[key]}px"></div>'
+    return f'{place}<p class="saves-figure"></p>'  # the page's button to save it comes into that
 
 
 def _table(view: TableView | None) -> str:

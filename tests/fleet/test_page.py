@@ -75,7 +75,7 @@ def test_each_workload_is_in_the_state_it_was_given(data, page):
     assert rows[0]["median"] == pytest.approx(np.median(runs), rel=1e-4)
     assert rows[0]["now"] == pytest.approx(np.median(runs[CHANGED:]), rel=1e-4)
     assert rows[0]["spread"] == pytest.approx(0.01, abs=0.005)
-    headline = "120 runs of 3 workloads: 1 slower, not accepted, 1 drift, 1 steady"
+    headline = "120 runs of 3 workloads: 1 slower (not accepted), 1 drifting, 1 steady"
     assert f">{headline}</span></h1>" in page
 
 
@@ -129,7 +129,7 @@ def test_bad_quality_stands_apart_and_is_told(data, page, tmp_path):
         0.05,
     )
     assert "Of bad quality, and in none of the rest: 1 run." in page
-    assert "cache is unknown" in page
+    assert "not recorded: cache" in page
     assert all(row["run"] != "run500" for row in tables_of(page)["newest"])
     out = tmp_path / "all.html"
     assert run_command("fleet", "page", data, "--out", out, "--bad-quality") == 0
@@ -243,7 +243,7 @@ def test_runs_that_are_comparable_with_none_are_shown(tmp_path):
     text = overview_page("data", overview(Dataset(tmp_path / "data")), reports_beside(None))
     assert set(tables_of(text)) == {"newest"}
     assert "No comparable runs" in text
-    assert "3 runs, such as run0: weights is unknown: --assume-same weights" in text
+    assert "3 runs, such as run0; not recorded: weights; --assume-same weights" in text
     assert re.findall(r'<section[^>]* id="([^"]*)"', text) == ["summary", "newest", "slowest"]
 
 

@@ -30,7 +30,7 @@ from profiler.report.sentences.changes import (
     interval_text,
     notes_beside,
     row_name,
-    sample_text,
+    sample_line,
     settings_text,
     side_text,
 )
@@ -78,7 +78,8 @@ def comparison_report(
 ) -> Report:
     """How the new runs differ from the base: the `top` roles and modules, and the gates."""
     facts = side_facts(comparison)
-    notes = Part(notes=tuple(map(worded, notes_beside(comparison))), always=True)
+    told = (*map(worded, notes_beside(comparison)), sample_line(comparison))
+    notes = Part(notes=told, always=True)
     waterfall = waterfall_view(comparison.waterfall)
     sections = (
         Section("notes", parts=(notes,) if notes.shows_something else ()),

@@ -27,6 +27,7 @@ from profiler.report.sentences.changes import (
     headline,
     notes_beside,
     row_name,
+    sample_line,
     settings_text,
     side_text,
 )
@@ -51,7 +52,8 @@ def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) ->
         *_settings(columns),
     )
     legend = f"Changes are relative to {base}; * beyond noise."
-    parts = (Part(notes=(*_notes(columns), legend), always=True), *_parts(base, columns, top))
+    said_of_all = (*_notes(columns), sample_line(columns[0].comparison), legend)
+    parts = (Part(notes=said_of_all, always=True), *_parts(base, columns, top))
     shown = tuple(part for part in parts if part.shows_something)
     found = tuple(one for column in columns for one in verdicts(column.gates, column.name))
     summary = Summary(f"{counted(len(columns), 'run')} against {base}", facts=facts)
@@ -98,8 +100,8 @@ def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
 
 
 def _operations(base: str, columns: Sequence[Compared], key: str, shown: int) -> Part:
-    """What each run did at a shape, a kernel or a node, what lies furthest apart first; below a shape
-    the kernels of all."""
+    """What each run did at a shape, a kernel or a node, what lies furthest apart first; below a
+    shape the kernels of all."""
     names = [base, *(column.name for column in columns)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for number, column in enumerate(columns, 1):

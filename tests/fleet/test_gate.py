@@ -63,9 +63,9 @@ def test_history_names_the_runs_around_a_change(regressed, capsys):
 
 
 def test_history_says_what_it_leaves_out(tmp_path, capsys):
-    """The newest run of good quality tells what is comparable: three runs of bad quality, the newest
-    among them, are counted and left out, and stand in it with --bad-quality; of bad runs alone
-    there is no history. The median of ten runs and the newest value are two figures."""
+    """The newest run of good quality tells what is comparable: three runs of bad quality, the
+    newest among them, are counted and left out, and stand in it with --bad-quality; of bad runs
+    alone there is no history. The median of ten runs and the newest value are two figures."""
     data, storage = stored(tmp_path / "data", [1e8] * 9 + [1.5e8]), LocalStorage(tmp_path / "data")
     for number in (20, 21, 22):
         commit_batch(storage, [addition(number, {"step": 2e8}, quality="drops")])
@@ -91,8 +91,10 @@ def test_history_of_a_run_whose_likes_are_of_bad_quality(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert f"{METRIC}: 1 run, 200 ms" in _plain(out)
     assert err.splitlines() == [
-        "left out: 9 runs that are not comparable with the newest run, run21: --where selects "
-        "others",
+        (
+            "left out: 9 runs that are not comparable with the newest run, run21: --where selects "
+            "others"
+        ),
         "left out: 1 run of bad quality: --bad-quality takes them",
     ]
 

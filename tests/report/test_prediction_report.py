@@ -55,8 +55,8 @@ def test_tables_by_stage_and_submodule():
 
 
 def test_of_several_requests_the_first_line_has_what_all_get():
-    """A request has 1,050 ns of calls and 100 ns of the host between them; two keep the device busy,
-    so that one of them is done every 1,050 ns, which takes twice as long. One alone takes 1,150."""
+    """A request has 1,050 ns of calls and 100 ns of the host between them; two keep the device
+    busy: one is done every 1,050 ns, after twice that time. One alone takes 1,150."""
     run = stepped_run([[[("transformer", "cond", 300)]] * 3])
     assert headline(_predicted(run, concurrency=2)).replace(_SPACE, " ") == (
         f"2 requests at once: {1e9 / 1050:,.2f} requests/s, half of them within 2.10 µs; one alone: "
@@ -67,8 +67,8 @@ def test_of_several_requests_the_first_line_has_what_all_get():
 
 
 def test_the_cost_of_tracing_that_the_run_knows_is_in_what_is_assumed():
-    """A run that knows 8 % of the whole, but nothing by submodule: the prediction says 8 %, and not
-    that nothing is known."""
+    """A run that knows 8 % of the whole, but nothing by submodule: the prediction says 8 %, and
+    not that nothing is known."""
     run = tiny_run()
     known = replace(run, info=make_info(overhead={"share": 0.08}))
     text = " ".join(_text(_predicted(known)).split())

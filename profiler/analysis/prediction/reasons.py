@@ -22,7 +22,8 @@ def reasons_of(
     one_launch: Sequence[ReplayedCall],
 ) -> Iterator[Note]:
     """Of the request `now`: what less work gains from `before`, which has as many steps and is
-    else as it was recorded; what waits for launches; the time were each call `one_launch`, where that was replayed.
+    else as it was recorded; what waits for launches; the time were each call `one_launch`, where
+    that was replayed.
     """
     total = _mean([call.pieces.duration_ns for call in now])
     yield from _less_work(before, now, _OF_REQUEST * total)

@@ -192,6 +192,8 @@ def _submodules(of: ReportInput) -> TableView | None:
     if shown < len(rows):
         which = of_all(shown, len(rows))
         title = said("Submodules by elapsed time, {which}", which=which)
+    if _overlap(rows.head(shown), of.analysis.accounting.end_to_end_ns):
+        title = said("{title}; share counts overlapping calls once", title=title)
     return table(
         "opening_submodules",
         title,
@@ -202,6 +204,13 @@ def _submodules(of: ReportInput) -> TableView | None:
         held=shown,
         sort="elapsed_ns",
     )
+
+
+def _overlap(rows: pl.DataFrame, end_to_end_ns: int) -> bool:
+    """Whether calls of a submodule ran at the same time, so that its share is of less than the sum
+    of its calls."""
+    apart = pl.col("elapsed_ns") - pl.col("share") * end_to_end_ns
+    return bool((rows.select(apart.max() > 0.01 * end_to_end_ns)).item() or False)
 
 
 def _shapes(of: ReportInput) -> TableView | None:
@@ -222,15 +231,16 @@ def _shapes(of: ReportInput) -> TableView | None:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
-    columns[1:1] = _apart(rows.head(shown))
+    columns[1:1] = [renamed(SHAPES, name, importance=0) for name in _apart(rows.head(shown))]
     return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
 
 
 def _apart(rows: pl.DataFrame) -> list[str]:
     """The columns that tell rows of one label apart: of what, and where. Where some rows are of no
     call, the submodule says which."""
-    same = rows["label"].n_unique() < len(rows)
-    apart = [name for name in ("submodule", "device") if same and rows[name].n_unique() > 1]
+    same = rows.filter(pl.col("label").is_duplicated()).group_by("label")
+    kinds = same.agg(pl.col("submodule", "device").n_unique()).select(pl.exclude("label").max())
+    apart = [name for name in kinds.columns if (kinds[name].item() or 0) > 1]
     some = 0 < rows["submodule"].null_count() < len(rows)
     return ["submodule", *apart] if some and "submodule" not in apart else apart
 

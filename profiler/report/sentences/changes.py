@@ -27,6 +27,7 @@ __all__ = [
     "interval_text",
     "notes_beside",
     "row_name",
+    "sample_line",
     "sample_text",
     "settings_text",
     "side_text",
@@ -134,6 +135,14 @@ def sample_text(comparison: Comparison) -> Said:
         return said("per step, else per pipeline call")
     calls = int(comparison.runs["pipelines"].sum())
     return said("per pipeline call") if calls else said("per call")
+
+
+def sample_line(comparison: Comparison) -> Said:
+    """What the times of the tables are of, in a sentence."""
+    return said(
+        "roles and modules: medians {sample}; shapes, nodes and kernels: means",
+        sample=sample_text(comparison),
+    )
 
 
 def gate_words(gate: Gate) -> str:

@@ -210,7 +210,7 @@ def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
         command = "profile-sd3 analyze … --full"
     yield from _lines(start + command, width, 1)
     sections = ",".join(opening.sections)
-    further = f"--section {sections} prints these, --list-sections names all"
+    further = f"--section {sections}: these alone; --list-sections: their names"
     yield from _lines(" " * len(start) + further, width, 1)
 
 

@@ -117,8 +117,9 @@ def unread(path: Path, wanted: str) -> InputError:
 
 
 def accepted() -> str:
-    """In words, what importers accept."""
-    return "; or ".join(importer.accepts for importer in importers())
+    """In words, what importers accept: their names, for what each accepts is a line of its own."""
+    names = ", ".join(importer.name for importer in importers())
+    return f"a trace in a format that `profile-sd3 import --list` describes ({names})"
 
 
 def _names(importer: Importer) -> set[str]:

@@ -98,6 +98,8 @@ def headline(prediction: Prediction) -> str:
         ends = f"{duration(request.low)} to {duration(request.high)}"
         text += f", {percent(PREDICTED_CONFIDENCE)} interval {ends}"
     asked = ", ".join(_asked(prediction))
+    if prediction.too_large:
+        return f"does not fit into memory; if it did: {text} ({asked or 'nothing changed'})"
     found = prediction.simulation
     if found is None or found.concurrency == 1:
         return f"{text} ({asked or 'nothing changed'})"
@@ -151,7 +153,7 @@ def _basis(prediction: Prediction) -> str:
         text += " The interval has the bounds of what was estimated; nothing was measured twice."
     if prediction.too_large:
         why = worded(prediction.too_large)
-        text += f" As placed: does not fit into memory, as {why}; its times are as if it did."
+        text += f" As placed it does not fit into memory: {why}."
     return text
 
 

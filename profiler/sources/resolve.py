@@ -130,7 +130,7 @@ def _file(path: Path) -> Found:
         return Found(path, (_foreign(importer, (path,)),))
     head = head_of(path)
     if head[:1] not in (b"", _PACKET) or producer(head) is not None:
-        raise unread(path, f"a bundle; a Perfetto trace (.pb); {accepted()}")
+        raise unread(path, f"a bundle, a Perfetto trace (.pb), or {accepted()}")
     return Found(path, (Source(path, Kind.TRACE),))
 
 

@@ -59,8 +59,8 @@ def test_of_several_requests_the_first_line_has_what_all_get():
     busy: one is done every 1,050 ns, after twice that time. One alone takes 1,150."""
     run = stepped_run([[[("transformer", "cond", 300)]] * 3])
     assert headline(_predicted(run, concurrency=2)).replace(_SPACE, " ") == (
-        f"2 requests at once: {1e9 / 1050:,.2f} requests/s, half of them within 2.10 µs; one alone: "
-        "1.15 µs → 1.15 µs, 90 % interval 1.14 µs to 1.16 µs"
+        f"2 requests at once: {1e9 / 1050:,.2f} requests/s, half of them within 2.10 µs; one "
+        "alone: 1.15 µs → 1.15 µs, 90 % interval 1.14 µs to 1.16 µs"
     )
     asked = headline(_predicted(run, concurrency=2, drop=("vae",)))
     assert asked.endswith("(without vae)")

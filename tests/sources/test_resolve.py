@@ -118,7 +118,10 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path):
         (lambda path: None, "does not exist: give a bundle"),
         (lambda path: path.mkdir(), "no bundle in .*: record one"),
         (lambda path: path.write_text("hello"), "which is not read here: give a bundle"),
-        (lambda path: path.write_text('{"a": 1}'), r"torch\.profiler trace"),
+        (
+            lambda path: path.write_text('{"a": 1}'),
+            r"`profile-sd3 import --list` describes \(.*kineto, nsys",
+        ),
         (os.mkfifo, "is neither a file nor a folder"),
         (lambda path: path.symlink_to(path), "cannot read"),
     ],

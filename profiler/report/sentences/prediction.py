@@ -192,8 +192,8 @@ SENTENCES: Sentences = {
             "activations of {submodules} are not known and count as nothing"
         ),
         PlacementNote.TOO_LARGE: said(
-            "{submodules} need {needed_bytes} on {device} ({weights_bytes} of weights, "
-            "{activations_bytes} of activations), which has {memory_bytes}"
+            "{device} has {memory_bytes} and would hold {needed_bytes} of {submodules} "
+            "({weights_bytes} of weights, {activations_bytes} of activations)"
         ),
         PlacementNote.SEARCH_CUT: said(
             "the search ended after {simulations} simulations; others may be better"

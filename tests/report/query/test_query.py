@@ -157,7 +157,7 @@ def test_a_query_has_a_limit_of_memory(runs: dict[str, Run], monkeypatch) -> Non
         (
             "SELECT\n  durtion_ns\nFROM calls",
             (
-                r"duration_ns.* \(line 2, column 3\); `profile-sd3 query --tables` lists tables and "
+                r"duration_ns.* \(line 2, column 3\); `profile-sd3 query --tables` lists "
                 "columns$"
             ),
         ),

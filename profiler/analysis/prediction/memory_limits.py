@@ -65,7 +65,7 @@ class TooLarge:
 
     @property
     def error(self) -> str:
-        """The beginning of an error's message: `"cpu:0 has 1.0 GiB and would hold 2.0 GiB of vae"`."""
+        """The beginning of an error: `"cpu:0 has 1.0 GiB and would hold 2.0 GiB of vae"`."""
         names, need = ", ".join(self.need.submodules), _readable(self.need.needed)
         return f"{self.need.device} has {_readable(self.memory)} and would hold {need} of {names}"
 

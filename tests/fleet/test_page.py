@@ -330,6 +330,22 @@ def test_names_tell_workloads_apart(tmp_path):
     assert (apart.runs, apart.example, [one.field for one in apart.why]) == (1, "run3", ["cache"])
 
 
+def test_of_lists_the_entries_that_differ_are_in_a_name(tmp_path):
+    """Of the software of two groups only the package whose version differs, which a column of a
+    table has room for."""
+    software = (
+        "diffusers 0.42.1, torch 2.13.0, transformers 5.23.0",
+        "diffusers 0.42.1, torch 2.14.0",
+    )
+    runs = [addition(number, software=one) for number, one in enumerate(software)]
+    filled(LocalStorage(tmp_path / "data"), runs)
+    grouped = groups(Dataset(tmp_path / "data").runs())
+    assert sorted(names(identities(grouped)).values()) == [
+        "sd3.5, torch 2.13.0, transformers 5.23.0",
+        "sd3.5, torch 2.14.0",
+    ]
+
+
 def test_the_history_page_has_the_runs(data, tmp_path):
     """A row a run, the newest first, with commit, time, value, interval and verdict."""
     out = tmp_path / "history.html"

@@ -102,7 +102,7 @@ def comparison_report(
 def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
     """What the sides are made of, and which settings differ: with other work, other times."""
     settings = settings_text(comparison)
-    sides = tuple(Fact(side.value, side_text(comparison, side)) for side in Side)
+    sides = tuple(Fact(label(side), side_text(comparison, side)) for side in Side)
     return sides if settings is None else (*sides, Fact(said("settings"), settings))
 
 

@@ -17,6 +17,7 @@ from profiler.report.markdown import markdown
 from profiler.report.sentences.changes import gate_text, headline
 from profiler.report.side_by_side import columns_report
 from profiler.report.terminal.report import print_report
+from profiler.report.two_runs import two_runs_report
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.runs import make_info
 
@@ -89,6 +90,7 @@ def test_settings_that_differ_stand_beside_the_sides():
     columns = columns_report("main", [Compared("x", found), Compared("y", found)])
     for report, label in (
         (brief_report(found), "settings"),
+        (two_runs_report(found), "settings"),
         (comparison_report(found), "settings"),
         (columns, "settings of x"),
     ):

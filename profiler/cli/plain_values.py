@@ -8,7 +8,8 @@ would take them. Everything else, and whatever ends in an error, is left to type
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -20,6 +21,7 @@ _Process = Callable[[Any, Any], Any]
 _UNCHECKED = {"exists": False, "file_okay": True, "dir_okay": True, "writable": False}
 _AS_GIVEN = {"parser": None, "path_type": None, "resolve_path": False, "allow_dash": False}
 _LEFT_TO_TYPER = object()
+_PYDANTIC = "Value error, "
 
 
 class PlainCommand(TyperCommand):
@@ -45,10 +47,23 @@ def _processing(param: Any, convert: _Process) -> _Process:
         lacking = param.required and value in (None, (), [])
         taken = _LEFT_TO_TYPER if lacking else _plain(param, value)
         if taken is _LEFT_TO_TYPER:
-            return convert(ctx, value)
+            with _plain_errors():
+                return convert(ctx, value)
         return taken if param.callback is None else param.callback(ctx, param, taken)
 
     return process_value
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Takes pydantic's name of an error from the front of what typer says of it."""
+    try:
+        yield
+    except Exception as error:
+        message = getattr(error, "message", None)
+        if isinstance(message, str):
+            error.message = message.removeprefix(_PYDANTIC)  # type: ignore[attr-defined]
+        raise
 
 
 def _plain(param: Any, value: Any) -> Any:

@@ -25,7 +25,16 @@ from profiler.fleet.identity import IDENTIFYING, differences, groups
 from profiler.fleet.metric_history import MetricHistory, metric_history
 from profiler.fleet.newest import Newest, history_needed, newest
 
-__all__ = ["NEWEST", "Gate", "GateVerdict", "Outcome", "comparable", "gate", "like"]
+__all__ = [
+    "NEWEST",
+    "Gate",
+    "GateVerdict",
+    "Outcome",
+    "bad_quality_text",
+    "comparable",
+    "gate",
+    "like",
+]
 
 NEWEST = "newest"
 
@@ -60,6 +69,13 @@ class GateVerdict:
         return self.outcome in (Outcome.SLOWER, Outcome.ALARM)
 
 
+_BAD = {
+    "drops": "events were dropped",
+    "residual": "time that no stage accounts for",
+    "tracing_cost": "tracing took much of its time",
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Gate:
     """The row of the run in `runs`, the limit, and a verdict a metric."""
@@ -92,10 +108,7 @@ def gate(
         raise InputError(f"{data.storage.place} has no run that meets --where: change it")
     row = runs.row(-1, named=True) if run == NEWEST else named_run(runs, run)
     if row["quality"]:
-        raise InputError(
-            f"{row['run_id']} is of bad quality ({row['quality']}), so its times tell nothing: "
-            "record it again"
-        )
+        raise InputError(bad_quality_text(str(row["run_id"]), str(row["quality"])))
     same = comparable(runs, row, assume_same)
     accepted = accepted_changes(data.storage)
     frame = data.metrics(metrics, where)
@@ -110,6 +123,14 @@ def gate(
         for name in names
     ]
     return Gate(row, limit, tuple(verdicts))
+
+
+def bad_quality_text(run: str, quality: str) -> str:
+    """Why a run is held against nothing, as its column `quality` has it, and what to do."""
+    parts = quality.split(",")
+    what = ", ".join(_BAD.get(part, part) for part in parts)
+    cheaper = "" if "tracing_cost" not in parts else ", with --ops none or --ops first,last"
+    return f"{run} is of bad quality ({what}), so its times tell nothing: record it again{cheaper}"
 
 
 def comparable(

@@ -3,19 +3,22 @@
     for number, result in mapped(work, items, Workers(local=2)):
 
 Results come as they are done. Items go to a worker in batches; those whose worker dies are done
-again by another one, and an item whose workers die again and again is a `Lost`, alone.
+again by another one, and an item whose workers die again and again is a `Lost`, alone. Where no
+worker is left and none comes back, or Dask itself fails, an InputError says so.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from profiler.errors import InputError
+from profiler.errors import InputError, ProfilerError
 from profiler.extras import needing
 
 __all__ = ["Lost", "Workers", "batches_of", "mapped"]
@@ -26,6 +29,14 @@ _AHEAD = 4  # batches for each worker that it need not ask for
 _MOST = 16  # items of a batch
 _SHARES = 8  # batches of a worker, where items are many
 _PATIENCE_S = 30  # for a scheduler to answer
+_GONE_S = 300.0  # without any worker, until nothing is waited for any more
+_LOOK_S = 0.1  # between looks for results; Dask's own iterator looks as often
+_ASK_S = 1.0  # between questions to the scheduler
+_ENDED = frozenset({"closing", "closed", "failed"})  # of a nanny that restarts no worker
+_FETCH_S = 60.0  # for one result to come
+_AGAIN = (
+    "run the command again with fewer --workers, and look whether there is memory enough for them"
+)
 _RESTART = "1 hour"  # for a local worker that died to be there again; Dask gives it up after 15 s
 
 
@@ -73,17 +84,32 @@ def mapped(
         return
     with needing("fleet", "work in several processes", "distributed"):
         import distributed
-    with _client(distributed, workers) as client:
-        yield from _of_cluster(distributed, client, work, items, shared)
+    with _dask_failures(), _client(distributed, workers) as cluster:
+        yield from _of_cluster(distributed, cluster, work, items, shared)
+
+
+@contextmanager
+def _dask_failures() -> Iterator[None]:
+    """Raises InputError in place of what Dask raises in the block."""
+    try:
+        yield
+    except ProfilerError:
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        raise InputError(
+            f"Dask failed ({_reason(error)}): run the command again, or leave out --workers and "
+            "--scheduler"
+        ) from error
 
 
 def _of_cluster(
     distributed: Any,
-    client: Any,
+    cluster: _Cluster,
     work: Callable[..., _Result],
     items: Sequence[_Item],
     shared: tuple[Any, ...],
 ) -> Iterator[tuple[int, _Result | Lost]]:
+    client = cluster.client
     given = [client.submit(_itself, value, pure=False) for value in shared]  # sent once a worker
     batches: dict[str, range] = {}
 
@@ -93,18 +119,16 @@ def _of_cluster(
         batches[key] = batch
         return client.submit(_each, work, own, *given, key=key, retries=0, pure=False)
 
-    workers = max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
+    workers = max(cluster.workers(), 1)
     rest = iter(batches_of(len(items), workers))
     first = [submit(batch) for _, batch in zip(range(_AHEAD * workers), rest, strict=False)]
     done = distributed.as_completed(first, loop=client.loop)
     suspects: list[range] = []
-    for future in done:
+    for future in _as_done(done, cluster):
         batch = batches.pop(future.key)
-        error = (
-            future.exception()
-        )  # waits where a worker died with the results: they are made again
+        error = cluster.exception(future)
         if error is None:
-            yield from zip(batch, future.result(), strict=True)
+            yield from zip(batch, cluster.result(future), strict=True)
         elif len(batch) > 1:  # one of them is lost, the others are not
             for number in batch:
                 done.add(submit(range(number, number + 1)))
@@ -118,9 +142,70 @@ def _of_cluster(
             done.add(submit(following))
     for batch in suspects:  # Dask blames all that a dead worker had: each once more, by itself
         future = submit(batch, alone=True)
-        error = future.exception()
-        yield batch.start, Lost(_why(error)) if error is not None else future.result()[0]
+        error = cluster.exception(future)
+        yield batch.start, Lost(_why(error)) if error is not None else cluster.result(future)[0]
         future.release()
+
+
+def _as_done(done: Any, cluster: _Cluster) -> Iterator[Any]:
+    """Futures as they are done, as long as there is a worker or one may come back."""
+    while not done.is_empty():
+        ready = done.next_batch(block=False)
+        yield from ready
+        if not ready:
+            cluster.look()
+            with done.thread_condition:
+                done.thread_condition.wait(timeout=_LOOK_S)
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """A client, and what it waits for: nothing is waited for that no worker will do."""
+
+    client: Any
+    scheduler: str = ""  # of others; "" where the workers are processes of this machine
+    nannies: Callable[[], Iterable[Any]] = tuple  # who restart the workers of this machine
+    asked: float = 0.0
+    seen: float = field(default_factory=time.monotonic)  # when there was a worker
+
+    def workers(self) -> int:
+        """How many there are."""
+        return len(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def look(self) -> None:
+        """Raises InputError where no worker is left, and none comes back."""
+        now = time.monotonic()
+        if now - self.asked < _ASK_S:
+            return
+        self.asked = now
+        if self.workers():
+            self.seen = now
+            return
+        if not self.scheduler and all(one.status.name in _ENDED for one in self.nannies()):
+            raise InputError(f"all workers have died and none could be restarted: {_AGAIN}")
+        if now - self.seen > _GONE_S:
+            where = f" at {self.scheduler}" if self.scheduler else ""
+            raise InputError(
+                f"the Dask scheduler{where} has had no worker for {_GONE_S:g} s: "
+                + (f"start some with `dask worker {self.scheduler}`" if where else _AGAIN)
+            )
+
+    def exception(self, future: Any) -> BaseException | None:
+        """Of a task, once it is done; waits where a worker died with its results, which are made
+        again."""
+        error: BaseException | None = self._waited(lambda: future.exception(timeout=_ASK_S))
+        return error
+
+    def result(self, future: Any) -> Any:
+        """Of a task that has no exception."""
+        return self._waited(lambda: future.result(timeout=_FETCH_S))
+
+    def _waited(self, ask: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return ask()
+            except TimeoutError:
+                self.look()
 
 
 def batches_of(items: int, workers: int) -> list[range]:
@@ -137,8 +222,8 @@ def _each(work: Callable[..., _Result], items: Sequence[_Item], *shared: Any) ->
 
 
 @contextmanager
-def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
-    """A client of the cluster, which ends with the block where it was started for it."""
+def _client(distributed: Any, workers: Workers) -> Iterator[_Cluster]:
+    """A cluster with its client, which ends with the block where it was started for it."""
     if workers.scheduler:
         try:
             client = distributed.Client(
@@ -151,7 +236,7 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
             ) from error
         with client:
             _wait_for_workers(client, workers.scheduler)
-            yield client
+            yield _Cluster(client, workers.scheduler)
         return
     import dask
 
@@ -169,7 +254,7 @@ def _client(distributed: Any, workers: Workers) -> Iterator[Any]:
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
-        yield client
+        yield _Cluster(client, nannies=lambda: tuple(cluster.workers.values()))
 
 
 def _wait_for_workers(client: Any, scheduler: str) -> None:
@@ -204,4 +289,4 @@ def _why(error: BaseException | None) -> str:
 
 
 def _reason(error: BaseException | None) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(": ")

@@ -6,7 +6,7 @@ names(known)["5f0c…"]          # "sd3.5, steps=28"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -17,6 +17,7 @@ __all__ = ["identities", "names"]
 
 _BARE = frozenset({"resolution", "hardware", "software"})  # whose values say what they are
 _LONGEST = 60  # characters of a value
+_BETWEEN = ", "  # entries of a value that is a list
 
 
 def identities(grouped: pl.DataFrame) -> dict[str, dict[str, Any]]:
@@ -39,8 +40,13 @@ def names(known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     found = {}
     for lead, members in by_lead.items():
         differ = [f for f in FIELDS if len({known[group][f] for group in members}) > 1]
+        every = {field: [known[group][field] for group in members] for field in differ}
         for group in members:
-            parts = [_part(field, known[group][field]) for field in differ if field != "model"]
+            parts = [
+                _part(field, _apart(known[group][field], every[field]))
+                for field in differ
+                if field != "model"
+            ]
             found[group] = ", ".join([lead, *parts])
     return found
 
@@ -54,6 +60,15 @@ def _lead(identity: Mapping[str, Any]) -> str:
 def _part(field: str, value: Any) -> str:
     bare = field in _BARE and value is not None
     return _short(value) if bare else f"{field}={_short(value)}"
+
+
+def _apart(value: Any, every: Sequence[Any]) -> Any:
+    """Of a list, such as that of the software, the entries that not all have."""
+    if not isinstance(value, str) or _BETWEEN not in value:
+        return value
+    lists = [str(other).split(_BETWEEN) for other in every]
+    own = [one for one in value.split(_BETWEEN) if not all(one in other for other in lists)]
+    return _BETWEEN.join(own) or value
 
 
 def _short(value: Any) -> str:

@@ -20,9 +20,15 @@ from profiler.analysis.comparison.gate import Gate
 from profiler.messages import said
 from profiler.report.changed_rows import largest, only_in, with_blocks_together
 from profiler.report.changed_tables import lines_view, operations_view, waterfall_view
-from profiler.report.comparing import verdicts
-from profiler.report.model import Fact, Part, Report, Section, Summary
-from profiler.report.sentences.changes import change_text, headline, row_name, side_text
+from profiler.report.comparing import side_facts, verdicts
+from profiler.report.model import Part, Report, Section, Summary
+from profiler.report.sentences.changes import (
+    change_text,
+    headline,
+    notes_beside,
+    row_name,
+    sample_text,
+)
 from profiler.report.sentences.worded import label, worded
 from profiler.report.units import counted, duration
 
@@ -68,7 +74,7 @@ def brief_report(
 ) -> Report:
     """What matters most of a comparison, as far as there is room; with `hints` at options of `diff`
     that print the rest, for who can give them."""
-    facts = tuple(Fact(side.value, side_text(comparison, side)) for side in Side)
+    facts = side_facts(comparison)
     more = (_MORE,) if hints else ()
     several = comparison.metrics.filter(pl.col("level") == "submodule")["submodule"].n_unique() > 1
     parts = (
@@ -89,7 +95,7 @@ def brief_report(
 def _notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator[str]:
     first = [note for code in _FIRST for note in comparison.notes if note.code is code]
     yield from map(worded, first[:shown])
-    left = len(comparison.notes) - len(first[:shown])
+    left = len(notes_beside(comparison)) - len(first[:shown])
     if left:
         yield said("{n} more notes: --full", n=left) if hints else said("{n} more notes", n=left)
 
@@ -115,15 +121,20 @@ def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
         )
         for row in rows.iter_rows(named=True)
     ]
-    return Part(said("Modules that differ most"), table=lines_view("brief_modules", found))
+    title = said("Modules that differ most: medians {sample}", sample=sample_text(comparison))
+    return Part(title, table=lines_view("brief_modules", found))
 
 
 def _operations(comparison: Comparison, shown: int) -> Part:
     """Nodes, shapes or kernels, whichever the sides know first, with what tells why."""
+    sample = sample_text(comparison)
     for title, frame in (
-        (said("ONNX nodes that differ most"), comparison.nodes),
-        (said("Shapes that differ most, and their kernels"), comparison.shapes),
-        (said("Kernels that differ most"), comparison.kernels),
+        (said("ONNX nodes that differ most: means {sample}", sample=sample), comparison.nodes),
+        (
+            said("Shapes that differ most, with kernels: means {sample}", sample=sample),
+            comparison.shapes,
+        ),
+        (said("Kernels that differ most: means {sample}", sample=sample), comparison.kernels),
     ):
         both = frame.drop_nulls("difference_ns")
         if len(both):

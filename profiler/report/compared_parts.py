@@ -88,8 +88,8 @@ _RUNS = (
     renamed(RUNS, "traced_calls", label="traced"),
 )
 _RATES = (
-    renamed(SHAPES, "base_teraflops_per_s", label="TFLOP/s, baseline", kind="flop_rate"),
-    renamed(SHAPES, "new_teraflops_per_s", label="TFLOP/s, new", kind="flop_rate"),
+    renamed(SHAPES, "base_teraflops_per_s", label="rate, baseline", kind="flop_rate"),
+    renamed(SHAPES, "new_teraflops_per_s", label="rate, new", kind="flop_rate"),
 )
 _SHAPE_KERNELS: _Columns = (
     renamed(SHAPES, "base_kernel", label="kernel, baseline", kind="text"),

@@ -17,6 +17,7 @@ from profiler.analysis.comparison.codes import Resampled, Side
 from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
+from profiler.messages import said
 from profiler.report.changed_rows import largest, of_whole, only_in, with_blocks_together
 from profiler.report.changed_tables import durations, operations_view, waterfall_view, what
 from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
@@ -27,7 +28,10 @@ from profiler.report.sentences.changes import (
     gate_words,
     headline,
     interval_text,
+    notes_beside,
     row_name,
+    sample_line,
+    settings_text,
     side_text,
 )
 from profiler.report.sentences.worded import label, worded
@@ -35,7 +39,7 @@ from profiler.report.views import renamed, table
 from profiler.resampling import CONFIDENCE
 from profiler.table.columns import Column
 
-__all__ = ["TITLES", "comparison_report", "verdicts"]
+__all__ = ["TITLES", "comparison_report", "side_facts", "verdicts"]
 
 _TEXT = pl.String()
 _CHANGES = (
@@ -73,8 +77,9 @@ def comparison_report(
     comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = TOP
 ) -> Report:
     """How the new runs differ from the base: the `top` roles and modules, and the gates."""
-    facts = tuple(Fact(side.value, side_text(comparison, side)) for side in Side)
-    notes = Part(notes=tuple(map(worded, comparison.notes)), always=bool(comparison.notes))
+    facts = side_facts(comparison)
+    told = (*map(worded, notes_beside(comparison)), sample_line(comparison))
+    notes = Part(notes=told, always=True)
     waterfall = waterfall_view(comparison.waterfall)
     sections = (
         Section("notes", parts=(notes,) if notes.shows_something else ()),
@@ -92,6 +97,13 @@ def comparison_report(
         tuple(section for section in shown if section.parts),
         verdicts(gates),
     )
+
+
+def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
+    """What the sides are made of, and which settings differ: with other work, other times."""
+    settings = settings_text(comparison)
+    sides = tuple(Fact(label(side), side_text(comparison, side)) for side in Side)
+    return sides if settings is None else (*sides, Fact(said("settings"), settings))
 
 
 def _operations(comparison: Comparison, top: int) -> Iterator[Section]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.precision import precision
+from profiler.analysis.prediction.request_graph import Order
 from profiler.analysis.prediction.result import Part as Share
 from profiler.analysis.prediction.result import Prediction, RecordedLatency
 from profiler.analysis.prediction.simulation import Simulation
@@ -31,6 +32,18 @@ _NO_STAGE = "outside"
 _RECORDED = "recorded"
 _AS_PLACED, _BEST = "as placed", "best placement"
 _ROWS = 100
+_ORDERS: Mapping[Order, str] = {
+    "pipeline": "the calls of each one after the other",
+    "graph": "a call of each as soon as its inputs are there",
+}
+_LATENCIES = (
+    "Latencies are of simulated requests that draw from what was measured; the interval of a "
+    "single request is wider, for it also has how far the measured mean may be off."
+)
+_UTILIZED = (
+    "A device is utilized as long as a call has it, also while it waits within the call; a request "
+    "waits in queues for the time given."
+)
 
 _PARTS = (
     Column("measured_ns", _INT64, "ns", "its mean time in a request of the run"),
@@ -75,7 +88,8 @@ def prediction_report(prediction: Prediction) -> Report:
 
 
 def headline(prediction: Prediction) -> str:
-    """`"1.76 s → 286 ms, 90 % interval 271 ms to 301 ms (4 steps, guidance off)"`."""
+    """`"1.76 s → 286 ms, 90 % interval 271 ms to 301 ms (4 steps, guidance off)"`; of several
+    requests at once what all get and what one takes among them comes first."""
     before, request = prediction.measured.ns, prediction.request
     text = f"{duration(before)} → {duration(request.ns)}"
     if request.low is None or request.high is None:
@@ -84,7 +98,14 @@ def headline(prediction: Prediction) -> str:
         ends = f"{duration(request.low)} to {duration(request.high)}"
         text += f", {percent(PREDICTED_CONFIDENCE)} interval {ends}"
     asked = ", ".join(_asked(prediction))
-    return f"{text} ({asked or 'nothing changed'})"
+    if prediction.too_large:
+        return f"does not fit into memory; if it did: {text} ({asked or 'nothing changed'})"
+    found = prediction.simulation
+    if found is None or found.concurrency == 1:
+        return f"{text} ({asked or 'nothing changed'})"
+    each = f"{found.throughput:,.2f} requests/s, half of them within {duration(found.latency(50))}"
+    alone = f"{text} ({asked})" if asked else text
+    return f"{counted(found.concurrency, 'request')} at once: {each}; one alone: {alone}"
 
 
 def _asked(prediction: Prediction) -> Iterator[str]:
@@ -102,7 +123,7 @@ def _asked(prediction: Prediction) -> Iterator[str]:
         yield precision(scenario.precision)
     if scenario.cuda_graph:
         yield "a CUDA graph a call"
-    if scenario.concurrency is not None:
+    if scenario.concurrency is not None and prediction.simulation is None:
         yield f"{counted(scenario.concurrency, 'request')} at once"
 
 
@@ -132,7 +153,7 @@ def _basis(prediction: Prediction) -> str:
         text += " The interval has the bounds of what was estimated; nothing was measured twice."
     if prediction.too_large:
         why = worded(prediction.too_large)
-        text += f" As placed: does not fit into memory, as {why}; its times are as if it did."
+        text += f" As placed it does not fit into memory: {why}."
     return text
 
 
@@ -174,9 +195,9 @@ def _simulations(prediction: Prediction) -> Iterator[Part]:
     shown = {name: one for name, one in both.items() if one is not None}
     if shown:
         first = next(iter(shown.values()))
-        title = f"{counted(first.concurrency, 'request')} at once, in order of the {first.order}"
-        yield Part(title, table=_simulated(shown, prediction.recorded))
-        yield Part("Devices", table=_devices(shown))
+        title = f"{counted(first.concurrency, 'request')} at once, {_ORDERS[first.order]}"
+        yield Part(title, table=_simulated(shown, prediction.recorded), notes=(_LATENCIES,))
+        yield Part("Devices", table=_devices(shown), notes=(_UTILIZED,))
     if best is not None:
         frame = pl.DataFrame([*best.placement.items()], schema=schema(_PLACEMENT), orient="row")
         view = table("placement", "submodules", _PLACEMENT, _PLACEMENT, frame, shown=_ROWS)

@@ -15,6 +15,7 @@ import polars as pl
 from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.side_by_side import Compared
+from profiler.messages import said
 from profiler.report.changed_operations import kernels_text
 from profiler.report.changed_rows import of_whole, with_blocks_together
 from profiler.report.changed_tables import what
@@ -24,7 +25,10 @@ from profiler.report.sentences.changes import (
     CALLED,
     change_text,
     headline,
+    notes_beside,
     row_name,
+    sample_line,
+    settings_text,
     side_text,
 )
 from profiler.report.sentences.worded import worded
@@ -45,19 +49,29 @@ def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) ->
         *(Fact(column.name, headline(column.comparison)) for column in columns),
         Fact(base, side_text(columns[0].comparison, Side.BASE)),
         *(Fact(column.name, side_text(column.comparison, Side.NEW)) for column in columns),
+        *_settings(columns),
     )
-    legend = f"Changes are to {base}; * beyond noise."
-    parts = (Part(notes=(*_notes(columns), legend), always=True), *_parts(base, columns, top))
+    legend = f"Changes are relative to {base}; * beyond noise."
+    said_of_all = (*_notes(columns), sample_line(columns[0].comparison), legend)
+    parts = (Part(notes=said_of_all, always=True), *_parts(base, columns, top))
     shown = tuple(part for part in parts if part.shows_something)
     found = tuple(one for column in columns for one in verdicts(column.gates, column.name))
-    summary = Summary(f"{counted(len(columns), 'run')} beside {base}", facts=facts)
+    summary = Summary(f"{counted(len(columns), 'run')} against {base}", facts=facts)
     sections = tuple(Section(_KEYS.get(part.title, "notes"), parts=(part,)) for part in shown)
     return Report(summary, sections, found)
 
 
+def _settings(columns: Sequence[Compared]) -> Iterator[Fact]:
+    """The settings in which each differs from the first."""
+    for column in columns:
+        differing = settings_text(column.comparison)
+        if differing is not None:
+            yield Fact(said("settings of {run}", run=column.name), differing)
+
+
 def _notes(columns: Sequence[Compared]) -> Iterator[str]:
     """What is said of all comparisons, and of each by itself."""
-    notes = [[*map(worded, column.comparison.notes)] for column in columns]
+    notes = [[*map(worded, notes_beside(column.comparison))] for column in columns]
     shared = [note for note in notes[0] if all(note in others for others in notes)]
     yield from shared
     for column, told in zip(columns, notes, strict=True):
@@ -86,15 +100,15 @@ def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
 
 
 def _operations(base: str, columns: Sequence[Compared], key: str, shown: int) -> Part:
-    """What each run did at a shape, a kernel or a node, the largest difference first; below a shape
-    the kernels of all."""
+    """What each run did at a shape, a kernel or a node, what lies furthest apart first; below a
+    shape the kernels of all."""
     names = [base, *(column.name for column in columns)]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for number, column in enumerate(columns, 1):
         for row in getattr(column.comparison, key).iter_rows(named=True):
             nothing = {"what": row["what"], "apart_ns": 0, "kernels": [None] * len(names)}
             entry = found.setdefault((row["submodule"], row["what"]), nothing)
-            entry["apart_ns"] = max(entry["apart_ns"], abs(row["difference_ns"] or 0))
+            entry["apart_ns"] = max(entry["apart_ns"], _apart(row))
             for at, side in ((0, "base"), (number, "new")):
                 if row[f"{side}_ns"] is not None:
                     entry[f"run{at}"] = _operation(row, side)
@@ -117,6 +131,12 @@ def _operations(base: str, columns: Sequence[Compared], key: str, shown: int) ->
         below=below,
     )
     return Part(TITLES[key], table=view)
+
+
+def _apart(row: Mapping[str, Any]) -> int:
+    """How far both sides are apart, in ns: by all of it where one has none."""
+    base, new = (int(row[name] or 0) for name in ("base_ns", "new_ns"))
+    return abs(new - base)
 
 
 def _operation(row: Mapping[str, Any], side: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.messages import said, sentence
@@ -19,17 +18,18 @@ from profiler.report.compared_parts import (
     times_table,
     tree_part,
 )
-from profiler.report.comparing import verdicts
-from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
-from profiler.report.sentences.changes import headline, side_text
-from profiler.report.sentences.worded import label, worded
+from profiler.report.comparing import side_facts, verdicts
+from profiler.report.model import TOP, Part, Report, Section, Summary
+from profiler.report.sentences.changes import headline, sample_line
+from profiler.report.sentences.worded import worded
 
 __all__ = ["two_runs_report"]
 
 
 def two_runs_report(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
     """How the new runs differ from the base, from the module tree to single calls."""
-    facts = tuple(Fact(label(side), side_text(comparison, side)) for side in Side)
+    facts = side_facts(comparison)
+    sample = Part(notes=(sentence(sample_line(comparison)),))
     times = Part(table=times_table(comparison), notes=(rule(),))
     sections = (
         Section(
@@ -40,7 +40,7 @@ def two_runs_report(comparison: Comparison, gates: Sequence[Gate] = ()) -> Repor
         Section(
             "operations",
             said("Shapes and kernels"),
-            (*operation_parts(comparison, TOP),),
+            (*operation_parts(comparison, TOP), sample),
         ),
         Section(
             "calls",

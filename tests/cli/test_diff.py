@@ -157,7 +157,7 @@ def test_three_runs_side_by_side(diff, base, slower, faster):
     assert line.split("  ")[0].strip() == "denoise.step"
     cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
     assert cells[1:] == ["100 µs", "120 µs, +20.0 %*", f"80.0 µs, {_MINUS}20.0 %*"]
-    assert "Changes are to 20270115-080000-base; * beyond noise" in text
+    assert "Changes are relative to 20270115-080000-base; * beyond noise" in text
 
 
 def test_columns_that_do_not_fit_stand_below(base, slower, faster):

@@ -33,6 +33,12 @@ def test_limit(trace: Path, capsys: pytest.CaptureFixture[str], limit: int) -> N
     assert capsys.readouterr().out.splitlines() == list(dump_lines(trace))[:limit]
 
 
+def test_a_folder_is_no_trace(tmp_path: Path) -> None:
+    """A bundle is a folder: which of its files to give is said."""
+    with pytest.raises(ProfilerError, match=r"is a folder: give one \.pb file, such as a bundle's"):
+        dump(tmp_path)
+
+
 def test_cut_file(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a cut file what is whole is printed before the error; a limit before the cut hides it."""
     whole = list(dump_lines(trace))

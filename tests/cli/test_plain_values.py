@@ -68,9 +68,11 @@ def _said(command_class, args):
     ],
 )
 def test_values_are_those_of_typer(args):
-    """Defaults, texts, numbers, paths, lists and whatever is refused: the same, word by word."""
+    """Defaults, texts, numbers, paths, lists and whatever is refused: the same, word by word, but
+    for the name that pydantic gives to errors."""
     words = [word.strip("'") for word in args.split()]
-    assert _said(PlainCommand, words) == _said(TyperCommand, words)
+    code, said = _said(TyperCommand, words)
+    assert _said(PlainCommand, words) == (code, said.replace("Value error, ", ""))
 
 
 def test_a_path_that_cannot_be_read_is_refused_as_by_typer(tmp_path, monkeypatch):

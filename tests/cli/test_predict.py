@@ -104,7 +104,7 @@ def test_options_about_devices_act_alone(predict, arguments):
     """Each has requests simulated, in the order of the pipeline."""
     code, text, error = predict(SAMPLES / "tiny_two_devices", *arguments)
     assert code == 0, error
-    assert "1 request at once, in order of the pipeline" in text
+    assert "1 request at once, the calls of each one after the other" in text
 
 
 def test_memory_that_nothing_fits_in(predict):

@@ -62,6 +62,47 @@ def test_history_names_the_runs_around_a_change(regressed, capsys):
     assert 'class="alarm"' in text
 
 
+def test_history_says_what_it_leaves_out(tmp_path, capsys):
+    """The newest run of good quality tells what is comparable: three runs of bad quality, the
+    newest among them, are counted and left out, and stand in it with --bad-quality; of bad runs
+    alone there is no history. The median of ten runs and the newest value are two figures."""
+    data, storage = stored(tmp_path / "data", [1e8] * 9 + [1.5e8]), LocalStorage(tmp_path / "data")
+    for number in (20, 21, 22):
+        commit_batch(storage, [addition(number, {"step": 2e8}, quality="drops")])
+    ask = ("history", data, "--metric", METRIC)
+    assert run_command("fleet", *ask) == 0
+    out, err = capsys.readouterr()
+    assert f"{METRIC}: 10 runs, median 100 ms, newest 150 ms" in _plain(out)
+    assert err == "left out: 3 runs of bad quality: --bad-quality takes them\n"
+    assert run_command("fleet", *ask, "--bad-quality") == 0
+    out, err = capsys.readouterr()
+    assert (f"{METRIC}: 13 runs" in out, err) == (True, "")
+    assert run_command("fleet", *ask, "--where", "quality=drops") == 2
+    assert "no run is of good quality; run22 is of bad quality" in capsys.readouterr().err
+
+
+def test_history_of_a_run_whose_likes_are_of_bad_quality(tmp_path, capsys):
+    """The only good run with its number of steps is a history of one, and what is left out is
+    said; it is no error, for the others are there."""
+    data, storage = stored(tmp_path / "data", [1e8] * 9), LocalStorage(tmp_path / "data")
+    commit_batch(storage, [addition(20, {"step": 2e8}, steps=20, quality="drops")])
+    commit_batch(storage, [addition(21, {"step": 2e8}, steps=20)])
+    assert run_command("fleet", "history", data, "--metric", METRIC) == 0
+    out, err = capsys.readouterr()
+    assert f"{METRIC}: 1 run, 200 ms" in _plain(out)
+    assert err.splitlines() == [
+        (
+            "left out: 9 runs that are not comparable with the newest run, run21: --where selects "
+            "others"
+        ),
+        "left out: 1 run of bad quality: --bad-quality takes them",
+    ]
+
+
+def _plain(text):
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
 @pytest.mark.parametrize("kind", ["drift", "two modes"])
 def test_what_is_no_change_is_said_once(tmp_path, capsys, kind):
     """A drift and a second mode are named as what they are; no second line says "no change"."""
@@ -173,7 +214,13 @@ def test_what_cannot_be_told_is_said(quiet, tmp_path, capsys):
     refused(said(other), "nobody recorded model", "--assume-same model")
     assert run_command("fleet", "gate", other, "--assume-same", "model") == 0
     commit_batch(storage, [addition(22, quality="drops")])
-    refused(said(other), "run22 is of bad quality (drops)")
+    refused(said(other), "run22 is of bad quality (events were dropped)")
+    commit_batch(storage, [addition(23, quality="residual,tracing_cost")])
+    refused(
+        said(other),
+        "(time that no stage accounts for, tracing took much of its time)",
+        "record it again, with --ops none or --ops first,last",
+    )
 
 
 def test_accepting_says_what_is_wrong(quiet):

@@ -75,7 +75,7 @@ def test_each_workload_is_in_the_state_it_was_given(data, page):
     assert rows[0]["median"] == pytest.approx(np.median(runs), rel=1e-4)
     assert rows[0]["now"] == pytest.approx(np.median(runs[CHANGED:]), rel=1e-4)
     assert rows[0]["spread"] == pytest.approx(0.01, abs=0.005)
-    headline = "120 runs of 3 workloads: 1 slower, not accepted, 1 drift, 1 steady"
+    headline = "120 runs of 3 workloads: 1 slower (not accepted), 1 drifting, 1 steady"
     assert f">{headline}</span></h1>" in page
 
 
@@ -129,7 +129,7 @@ def test_bad_quality_stands_apart_and_is_told(data, page, tmp_path):
         0.05,
     )
     assert "Of bad quality, and in none of the rest: 1 run." in page
-    assert "cache is unknown" in page
+    assert "not recorded: cache" in page
     assert all(row["run"] != "run500" for row in tables_of(page)["newest"])
     out = tmp_path / "all.html"
     assert run_command("fleet", "page", data, "--out", out, "--bad-quality") == 0
@@ -243,7 +243,7 @@ def test_runs_that_are_comparable_with_none_are_shown(tmp_path):
     text = overview_page("data", overview(Dataset(tmp_path / "data")), reports_beside(None))
     assert set(tables_of(text)) == {"newest"}
     assert "No comparable runs" in text
-    assert "3 runs, such as run0: weights is unknown: --assume-same weights" in text
+    assert "3 runs, such as run0; not recorded: weights; --assume-same weights" in text
     assert re.findall(r'<section[^>]* id="([^"]*)"', text) == ["summary", "newest", "slowest"]
 
 
@@ -328,6 +328,22 @@ def test_names_tell_workloads_apart(tmp_path):
     ]
     (apart,) = comparable_with_none(grouped.filter(grouped["group"].is_null()))
     assert (apart.runs, apart.example, [one.field for one in apart.why]) == (1, "run3", ["cache"])
+
+
+def test_of_lists_the_entries_that_differ_are_in_a_name(tmp_path):
+    """Of the software of two groups only the package whose version differs, which a column of a
+    table has room for."""
+    software = (
+        "diffusers 0.42.1, torch 2.13.0, transformers 5.23.0",
+        "diffusers 0.42.1, torch 2.14.0",
+    )
+    runs = [addition(number, software=one) for number, one in enumerate(software)]
+    filled(LocalStorage(tmp_path / "data"), runs)
+    grouped = groups(Dataset(tmp_path / "data").runs())
+    assert sorted(names(identities(grouped)).values()) == [
+        "sd3.5, torch 2.13.0, transformers 5.23.0",
+        "sd3.5, torch 2.14.0",
+    ]
 
 
 def test_the_history_page_has_the_runs(data, tmp_path):

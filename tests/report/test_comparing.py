@@ -9,12 +9,17 @@ from rich.console import Console
 
 from profiler.analysis.comparison.columns import TABLES
 from profiler.analysis.comparison.gate import Gate, check_gate
+from profiler.analysis.comparison.side_by_side import Compared
+from profiler.report.brief_comparison import brief_report
 from profiler.report.comparing import comparison_report
 from profiler.report.diff_document import diff_to_json
 from profiler.report.markdown import markdown
 from profiler.report.sentences.changes import gate_text, headline
+from profiler.report.side_by_side import columns_report
 from profiler.report.terminal.report import print_report
+from profiler.report.two_runs import two_runs_report
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
+from tests.runs import make_info
 
 
 def _text(comparison, gates=(), width=140, **options):
@@ -69,6 +74,30 @@ def test_which_blocks_each_side_has():
     at = lines.index("Only in new, by time")
     assert lines[at + 1].startswith("what blocks time")
     assert lines[at + 2].startswith("transformer mlp blocks.*.ff 1; base 0")
+
+
+def test_settings_that_differ_stand_beside_the_sides():
+    """With other work times differ for no other reason: of five settings the first four are named
+    in every form of the report, and the rest counted; the file's name is none."""
+    values = {"width": (512, 256), "a": (1, 2), "b": (1, 2), "c": (1, 2), "d": (1, 2)}
+    names = {"source": ("one.json", "other.json")}
+    runs = [
+        steps_run(steps, info=make_info(settings={k: v[at] for k, v in (values | names).items()}))
+        for at, steps in enumerate((BASE, SLOWER))
+    ]
+    found = compared(*runs)
+    expected = "width 512 → 256, a 1 → 2, b 1 → 2, c 1 → 2 and 1 more"
+    columns = columns_report("main", [Compared("x", found), Compared("y", found)])
+    for report, label in (
+        (brief_report(found), "settings"),
+        (two_runs_report(found), "settings"),
+        (comparison_report(found), "settings"),
+        (columns, "settings of x"),
+    ):
+        facts = {str(fact.label): str(fact.value) for fact in report.summary.facts}
+        assert facts[label] == expected
+    same = {str(fact.label) for fact in brief_report(compared(runs[0], runs[0])).summary.facts}
+    assert same == {"base", "new"}
 
 
 def test_a_run_against_itself_is_noted(slower):

@@ -269,6 +269,7 @@ def test_long_names_keep_what_tells_them_apart():
     assert shortened("blocks.0.attn.to_q", 10) == "…attn.to_q"
     assert shortened("a quite long kernel name", 10) == "a quite l…"
     assert shortened("short", 10) == "short"
+    assert shortened("sd3.5, steps=28", 10) == "sd3.5, st…"
 
 
 def test_blocks_of_several_kinds_are_all_named():

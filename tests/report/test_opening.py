@@ -219,6 +219,36 @@ def test_kernels_of_one_name_have_the_template_argument_that_differs():
     assert shapes.frame["label"].to_list() == ["mmvq<13>", "mmvq<12>", "rows", "mmvq<8>"]
 
 
+def test_a_column_tells_rows_of_one_label_apart_or_is_not_there():
+    """One operator on two devices, another one in another submodule: the device tells the first two
+    apart and is not put away for width, and the submodule would tell nothing."""
+    work = (("jit_f", "tpu:0", "add"), ("jit_f", "tpu:1", "add"), ("psum", "tpu:0", "reduce"))
+    calls = [make_call(n, name, 0, 100, device=on) for n, (name, on, _) in enumerate(work)]
+    commands = [
+        Command(n, on, "XLA Ops", "compute", layer, 0, 50) for n, (_, on, layer) in enumerate(work)
+    ]
+    shapes = _opening(make_run(calls, commands)).shapes
+    assert [(column.name, column.importance) for column in shapes.columns[:3]] == [
+        ("label", 0),
+        ("device", 0),
+        ("total_ns", 0),
+    ]
+
+
+def test_shares_of_calls_that_overlap_say_so():
+    """Two calls of 100 ns at once, on two devices: 200 ns in all and all of the time, which the
+    title explains; one after the other they need no word."""
+    for begin, said in ((0, True), (100, False)):
+        calls = [
+            make_call(0, "t", 0, 100, device="tpu:0"),
+            make_call(1, "t", begin, begin + 100, device="tpu:1"),
+        ]
+        spans = [make_span("pipeline", "P", 0, begin + 100)]
+        table = _opening(make_run(calls, spans=spans)).submodules
+        assert (table.frame["elapsed_ns"][0], table.frame["share"][0]) == (200, 1.0)
+        assert ("share counts overlapping calls once" in str(table.name)) == said
+
+
 def test_the_largest_of_submodules_and_shapes(generated):
     """Three submodules, five shapes, and at most three findings; `top` limits them further."""
     opening = _opening(generated)

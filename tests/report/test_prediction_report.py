@@ -16,7 +16,7 @@ from profiler.report.predict_document import prediction_document, prediction_to_
 from profiler.report.prediction import headline, prediction_report
 from profiler.report.terminal.report import print_report
 from tests.analysis.prediction.requested import guided_run, stepped_run
-from tests.runs import tiny_run
+from tests.runs import make_info, tiny_run
 
 _BY_NAME = ("place", "placement", "device_memory", "utilization", "queue_wait_ns")
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -52,6 +52,29 @@ def test_tables_by_stage_and_submodule():
     assert ["denoise", "0.66", "1.16", "+75.8", "77.3"] in rows
     assert ["transformer", "0.50", "0.90", "+80.0", "60.0"] in rows
     assert rows.count(["end", "to", "end", "1.00", "1.50", "+50.0", "100.0"]) == 2
+
+
+def test_of_several_requests_the_first_line_has_what_all_get():
+    """A request has 1,050 ns of calls and 100 ns of the host between them; two keep the device
+    busy: one is done every 1,050 ns, after twice that time. One alone takes 1,150."""
+    run = stepped_run([[[("transformer", "cond", 300)]] * 3])
+    assert headline(_predicted(run, concurrency=2)).replace(_SPACE, " ") == (
+        f"2 requests at once: {1e9 / 1050:,.2f} requests/s, half of them within 2.10 µs; one "
+        "alone: 1.15 µs → 1.15 µs, 90 % interval 1.14 µs to 1.16 µs"
+    )
+    asked = headline(_predicted(run, concurrency=2, drop=("vae",)))
+    assert asked.endswith("(without vae)")
+
+
+def test_the_cost_of_tracing_that_the_run_knows_is_in_what_is_assumed():
+    """A run that knows 8 % of the whole, but nothing by submodule: the prediction says 8 %, and
+    not that nothing is known."""
+    run = tiny_run()
+    known = replace(run, info=make_info(overhead={"share": 0.08}))
+    text = " ".join(_text(_predicted(known)).split())
+    assert "with what tracing operators cost: 8.0 % of the run" in text
+    unknown = replace(run, info=make_info())
+    assert "which is not known:" in " ".join(_text(_predicted(unknown)).split())
 
 
 def test_requests_at_once():

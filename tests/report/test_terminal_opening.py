@@ -222,6 +222,10 @@ def test_the_command_stands_whole_or_not_at_all():
     """A path that does not fit is no path that somebody would copy."""
     short = opened(analyze(tiny_run()), place=Path("traces/a b"))
     assert "profile-sd3 analyze 'traces/a b' --full" in short
+    alone = "profile-sd3 analyze traces/" + "x" * 46 + " --full"
+    text = opened(analyze(tiny_run()), place=Path("traces") / ("x" * 46))
+    assert len(alone) == 80
+    assert alone in text.splitlines()  # without the word before it
     long = opened(analyze(tiny_run()), place=Path("traces") / ("x" * 90))
     assert "profile-sd3 analyze … --full" in long
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.analysis.comparison.columns import SHAPES
 from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.gate import check_gate
 from profiler.analysis.comparison.measure import measure
 from profiler.report.changed_tables import waterfall_steps
 from profiler.report.html.two_runs import two_runs_page
 from profiler.report.html.waterfall import waterfall_html
+from profiler.table.columns import schema
 from tests.analysis.comparison.small import BASE, SLOWER, steps_run
 from tests.report.hostile import HOSTILE, hostile_run
 
@@ -34,6 +38,20 @@ def comparison():
 @pytest.fixture(scope="module")
 def page(comparison):
     return two_runs_page(comparison, [check_gate(comparison, "denoise.step", 0.05)])
+
+
+@pytest.mark.parametrize(
+    ("new_ns", "said"),
+    [(101, "No shape, kernel or gap makes 2 %"), (None, "no shape and no kernel in common")],
+)
+def test_why_nothing_is_told_is_said(comparison, new_ns, said):
+    """Of a shape that both sides have the difference is too small to be a reason; of one that the
+    new side lacks there is none to tell."""
+    row = dict.fromkeys(schema(SHAPES)) | {"submodule": "transformer", "what": "add 8"}
+    row |= {"base_ns": 100, "new_ns": new_ns, "difference_ns": None if new_ns is None else 1}
+    shapes = pl.DataFrame([row], schema=schema(SHAPES))
+    page = two_runs_page(replace(comparison, reasons=(), shapes=shapes))
+    assert said in page[page.index("<h1>") : page.index('id="tree"')]
 
 
 def data_of(page):

@@ -20,7 +20,7 @@ from profiler.analysis.comparison.columns import LEVELS, METRICS, RUNS, TABLES
 from profiler.analysis.comparison.measure import Measurement, measure
 from profiler.analysis.comparison.meeting import meeting
 from profiler.analysis.comparison.notes import notes_on
-from profiler.analysis.comparison.reasons import reasons
+from profiler.analysis.comparison.reasons import reasons, repeats_of
 from profiler.analysis.comparison.samples import KEYS, samples_of
 from profiler.analysis.comparison.timeline import Timeline
 from profiler.analysis.comparison.tree import difference_tree
@@ -108,7 +108,9 @@ def compare(
         **met.tables,
         waterfall=lines,
         tree=difference_tree(lines, sides[0], sides[1]),
-        reasons=(*reasons(lines, met.tables["shapes"], met.tables["kernels"]),),
+        reasons=(
+            *reasons(lines, met.tables["shapes"], met.tables["kernels"], repeats_of(base, new)),
+        ),
         level=met.level,
         corrected=corrected,
         notes=(*met.notes, *notes_on(base, new, corrected, within_noise)),

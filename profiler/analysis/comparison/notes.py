@@ -17,7 +17,7 @@ __all__ = ["notes_on"]
 
 _LONGEST = 60  # characters of a value
 _FEWEST = 3  # runs that tell noise from difference
-_UNTOLD = ("profile-sd3", "python")  # versions that decide about no time
+_UNTOLD = ("profile-sd3", "python", "source")  # decide about no time: versions, names of files
 _LATE = 1.5  # busy time over time in calls: the calls return before their device is done
 
 _Side = Sequence[Measurement]
@@ -114,7 +114,8 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
 
 
 def _settings(run: Measurement) -> Mapping[str, Any]:
-    """How the run was recorded and set up, and what else its pipeline calls were given."""
+    """What its pipeline calls were asked for and how it was set up and recorded: what decides how
+    much work a run has comes first."""
     made = generation_pairs(run.info.generations)
     given = {
         key: value
@@ -122,7 +123,7 @@ def _settings(run: Measurement) -> Mapping[str, Any]:
         if ARGUMENTS.get(key) not in made  # what the objects say stands for it
     }
     set_up = setting_pairs(run.info.submodule_settings, without="none")
-    return {**stated(run.info.recording), **made, **set_up, **given}
+    return {**made, **set_up, **given, **stated(run.info.recording)}
 
 
 def _told(side: _Side, of: _Of) -> str:

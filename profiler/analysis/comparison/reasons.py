@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from profiler.analysis.comparison.codes import DifferenceReason, Step
+from profiler.analysis.comparison.measure import Measurement
 from profiler.notes import Note, Value
 
-__all__ = ["reasons"]
+__all__ = ["Repeats", "reasons", "repeats_of"]
 
 _MOST = 6
 _LEAST = 0.02  # of the larger end-to-end time: smaller differences are no reason
@@ -24,17 +25,53 @@ _TOKENS = re.compile(r"^attention\b.* S([0-9,]+)")
 _Found = tuple[int, Note]  # the difference, ns
 
 
-def reasons(waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame) -> list[Note]:
+Repeats = Mapping[str, tuple[float, float]]
+"""By submodule how many samples (steps, or single calls) a pipeline call of each side has."""
+
+
+def repeats_of(base: Sequence[Measurement], new: Sequence[Measurement]) -> Repeats:
+    """How many samples of each submodule a pipeline call has on both sides, one where calls lie in
+    none: times by shape and kernel are of a sample each."""
+    found = [_samples_a_pipeline(side) for side in (base, new)]
+    names = dict.fromkeys((*found[0], *found[1]))
+    return {name: (found[0].get(name, 1.0), found[1].get(name, 1.0)) for name in names}
+
+
+def _samples_a_pipeline(side: Sequence[Measurement]) -> dict[str, float]:
+    samples: dict[str, int] = {}
+    pipelines = 0
+    for run in side:
+        calls = run.calls.filter(pl.col("pipeline") >= 0)
+        pipelines += calls["pipeline"].n_unique()
+        counted = calls.group_by("submodule").agg(n=pl.struct("pipeline", "step").n_unique())
+        for name, number in counted.iter_rows():
+            samples[name] = samples.get(name, 0) + number
+    return {name: number / pipelines for name, number in samples.items()}
+
+
+def reasons(
+    waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame, repeats: Repeats
+) -> list[Note]:
     """The differences of at least 2 % of the end-to-end time, largest first: of shapes (of kernels
-    where the sides share no shapes), of the time in which nothing executes, and between calls."""
+    where the sides share no shapes), of the time in which nothing executes, and between calls; all
+    of a pipeline call."""
     whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
     if whole.is_empty():
         return []
     longest = max(whole["base_ns"][0], whole["new_ns"][0])
+    shapes, kernels = (_of_pipeline_calls(frame, repeats) for frame in (shapes, kernels))
     found = [*_waiting(waterfall), *(_of_shapes(shapes) if len(shapes) else _of_kernels(kernels))]
     large = [one for one in found if abs(one[0]) >= max(_LEAST * longest, 1)]
     large.sort(key=lambda one: -abs(one[0]))
     return [note for _, note in large[:_MOST]]
+
+
+def _of_pipeline_calls(frame: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
+    """The rows with the difference of a pipeline call, whose steps may be more on one side."""
+    factors = [repeats.get(name, (1.0, 1.0)) for name in frame["submodule"]]
+    base, new = (pl.Series([each[at] for each in factors], dtype=pl.Float64) for at in (0, 1))
+    difference = (frame["new_ns"] * new - frame["base_ns"] * base).round().cast(pl.Int64)
+    return frame.with_columns(difference.alias("difference_ns"))
 
 
 def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:

@@ -47,15 +47,17 @@ def changed_by_replay(
     Raises InputError where the run cannot answer it.
     """
     plan = _Plan.of(basis, workload, scenario, run, analysis)
-    graphs = plan.paces["value"].graphs
-    before = basis.replayed(basis.plans, replace(basis.as_recorded, graphs=graphs))
     alike = basis.replayed(plan.calls, plan.paces["value"])
-    asked, scatter = plan.calls, None
+    unchanged, asked, scatter = basis.plans, plan.calls, None
     steps = scenario.steps
     if steps is not None and steps != workload.steps:
-        asked = tuple(with_steps(call, steps) for call in plan.calls)
+        unchanged, asked = (
+            tuple(with_steps(call, steps) for call in calls) for calls in (basis.plans, plan.calls)
+        )
         scatter = replace(_workload(workload, alike), steps=steps)
     now = alike if scatter is None else basis.replayed(asked, plan.paces["value"])
+    graphs = plan.paces["value"].graphs
+    before = basis.replayed(unchanged, replace(basis.as_recorded, graphs=graphs))
     in_graphs = replace(plan.paces["value"], graphs=_graphs(basis))
     one_launch = () if scenario.cuda_graph else basis.replayed(asked, in_graphs)
     found = _workload(workload, now)
@@ -70,7 +72,7 @@ def changed_by_replay(
             replayed_ns=basis.fidelity.replayed_ns / len(basis.plans),
             ns=float(np.mean([call.device_span_ns for call in now])),
         ),
-        reasons=tuple(reasons_of(before, alike, now, one_launch)),
+        reasons=tuple(reasons_of(before, now, one_launch)),
     )
 
 

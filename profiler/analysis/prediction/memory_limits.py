@@ -65,9 +65,9 @@ class TooLarge:
 
     @property
     def error(self) -> str:
-        """The beginning of an error's message: `"vae need 2.0 GiB on cpu:0, which has 1.0 GiB"`."""
+        """The beginning of an error: `"cpu:0 has 1.0 GiB and would hold 2.0 GiB of vae"`."""
         names, need = ", ".join(self.need.submodules), _readable(self.need.needed)
-        return f"{names} need {need} on {self.need.device}, which has {_readable(self.memory)}"
+        return f"{self.need.device} has {_readable(self.memory)} and would hold {need} of {names}"
 
 
 def memory_by_device(workload: Workload, placement: Mapping[str, str]) -> dict[str, DeviceMemory]:

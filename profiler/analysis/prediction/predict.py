@@ -142,7 +142,11 @@ def _traced(analysis: Analysis, workload: Workload) -> Iterator[Note]:
         )
         yield Note.of(Assumption.OVERHEAD_CORRECTED, factors=factors)
     elif analysis.run.traced_calls:
-        yield Note.of(Assumption.AS_TRACED)
+        share = analysis.run.overhead.share
+        if share is None:
+            yield Note.of(Assumption.AS_TRACED)
+        else:
+            yield Note.of(Assumption.AS_TRACED_AT, share=share)
 
 
 def _assumed(analysis: Analysis, changes: Changed, devices: _Devices | None) -> Iterator[Note]:

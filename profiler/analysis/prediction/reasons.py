@@ -18,15 +18,15 @@ _OF_REQUEST = 0.01
 
 def reasons_of(
     before: Sequence[ReplayedCall],
-    alike: Sequence[ReplayedCall],
     now: Sequence[ReplayedCall],
     one_launch: Sequence[ReplayedCall],
 ) -> Iterator[Note]:
-    """Of the request `now`: what less work gains from `before` to `alike`, which have as many
-    steps; what waits for launches; the time were each call `one_launch`, where that was replayed.
+    """Of the request `now`: what less work gains from `before`, which has as many steps and is
+    else as it was recorded; what waits for launches; the time were each call `one_launch`, where
+    that was replayed.
     """
     total = _mean([call.pieces.duration_ns for call in now])
-    yield from _less_work(before, alike, _OF_REQUEST * total)
+    yield from _less_work(before, now, _OF_REQUEST * total)
     worked, waited = _sums(now)
     bound = False
     for name, idle in sorted(waited.items(), key=lambda item: -item[1]):
@@ -43,13 +43,13 @@ def reasons_of(
 
 
 def _less_work(
-    before: Sequence[ReplayedCall], alike: Sequence[ReplayedCall], least: float
+    before: Sequence[ReplayedCall], now: Sequence[ReplayedCall], least: float
 ) -> Iterator[Note]:
     """What submodules that are called as often as before gain from less work on the device."""
     worked_before, waited_before = _sums(before)
-    worked, waited = _sums(alike)
+    worked, waited = _sums(now)
     for name, was in worked_before.items():
-        if name not in worked or _calls_of(name, before) != _calls_of(name, alike):
+        if name not in worked or _calls_of(name, before) != _calls_of(name, now):
             continue
         less = was - worked[name]
         gained = less + waited_before[name] - waited[name]

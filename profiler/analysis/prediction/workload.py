@@ -152,8 +152,8 @@ def _chosen(
         found = list(cut[1:])  # the first paid for what happens once
     if not any(pieces.steps for pieces in found):
         raise InputError(
-            "the run holds no denoising steps, so they cannot be changed: give the trace of a "
-            "whole pipeline call"
+            "predict starts from the denoising steps of a pipeline call, and the run holds none: "
+            "give the trace of a whole pipeline call of a diffusion pipeline"
         )
     kinds = {_kind(pieces): pieces.number for pieces in reversed(found)}
     if len(kinds) > 1:

@@ -10,6 +10,7 @@ import typer
 
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
+from profiler.errors import InputError
 
 __all__ = ["SUBCOMMAND", "dump"]
 
@@ -31,6 +32,8 @@ def dump(
     """
     from profiler.trace.text import dump_lines
 
+    if file.is_dir():
+        raise InputError(f"{file} is a folder: give one .pb file, such as a bundle's merged.pb")
     for line in islice(dump_lines(file), limit):
         tell(line, whole=True)
 

@@ -100,11 +100,20 @@ def _now_line(past: MetricHistory) -> Said:
         "metric": clean(past.metric),
         "runs": counted(len(past.values), "run"),
         "now": value_text(past.now, past.unit),
+        "newest": value_text(float(past.values[-1]), past.unit),
     }
+    if len(past.values) == 1:
+        return said("{metric}: {runs}, {newest}", **told)
+    if not past.changes:
+        return said("{metric}: {runs}, median {now}, newest {newest}", **told)
     if not past.has_alarm:
-        return said("{metric}: {runs}, {now} now", **told)
-    level = value_text(past.level, past.unit)
-    return said("{metric}: {runs}, {now} now, held against {level}", **told, level=level)
+        return said("{metric}: {runs}, median {now} since the last change, newest {newest}", **told)
+    return said(
+        "{metric}: {runs}, median {now} since the last change, newest {newest}; held against "
+        "{level}",
+        **told,
+        level=value_text(past.level, past.unit),
+    )
 
 
 def _newest_lines(past: MetricHistory) -> Iterator[Said]:
@@ -112,7 +121,8 @@ def _newest_lines(past: MetricHistory) -> Iterator[Said]:
     if last is None:
         more = max(LEAST_RUNS + 1 - len(past.values), 1)
         yield said(
-            "too few runs to tell whether the newest is outside: needs {more} more", more=more
+            "too few runs to tell whether the newest is outside: {runs} more needed",
+            runs=counted(more, "run"),
         )
     elif last.outside:
         told = {"change": signed(last.change), "expected": value_text(last.expected, past.unit)}
@@ -128,7 +138,7 @@ def _newest_lines(past: MetricHistory) -> Iterator[Said]:
             )
     said_so = bool(past.changes or past.drifts or past.two_modes)  # what is a change, and what not
     if not said_so and (last is None or not last.outside):
-        yield said("no change")
+        yield said("no change found")
 
 
 def change_lines(each: HistoryChange, unit: str) -> Iterator[Said]:

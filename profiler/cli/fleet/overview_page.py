@@ -21,7 +21,7 @@ from profiler.cli.fleet.page_tables import (
     slowest_table,
     workloads_table,
 )
-from profiler.cli.fleet.page_words import STATES
+from profiler.cli.fleet.page_words import STATES, counted_state
 from profiler.cli.fleet.words import apart_line
 from profiler.fleet.overview import Overview, Workload
 from profiler.fleet.states import State, state_of
@@ -41,11 +41,7 @@ _WRONG = (State.CHANGE, State.OUTSIDE)
 def overview_headline(over: Overview) -> Said:
     """How many runs of what, and in which states."""
     states = Counter(each.state for each in over.workloads)
-    told = [
-        said("{n} {state}", n=count(states[state]), state=STATES[state])
-        for state in State
-        if states[state]
-    ]
+    told = [counted_state(state, states[state]) for state in State if states[state]]
     if not told:
         return said("No comparable runs")
     runs = counted(sum(each.runs for each in over.workloads), "run")

@@ -113,7 +113,7 @@ _WORKLOADS = (
     _WORKLOAD,
     Column("runs", _WHOLE, "", "runs of good quality that have the metric"),
     Column("median", _REAL, "", "median of all its runs"),
-    Column("now", _REAL, "", "median of its runs since the last change"),
+    Column("now", _REAL, "", "median of its runs since the last change", label="since last change"),
     Column(
         "spread",
         _REAL,

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from profiler.fleet.states import ChangeState, RunVerdict, State
 from profiler.messages import Said, joined, said
+from profiler.report.units import count
 
-__all__ = ["CHANGE_STATES", "STATES", "VERDICTS", "quality_word", "spoken_words"]
+__all__ = [
+    "CHANGE_STATES",
+    "STATES",
+    "VERDICTS",
+    "counted_state",
+    "quality_word",
+    "spoken_words",
+]
 
 STATES = {
     State.CHANGE: said("slower, not accepted"),
@@ -15,6 +23,15 @@ STATES = {
     State.ACCEPTED: said("accepted"),
     State.FEW: said("too few runs"),
     State.STEADY: said("steady"),
+}
+_COUNTED = {  # each by itself among others: no commas in them
+    State.CHANGE: said("{n} slower (not accepted)"),
+    State.OUTSIDE: said("{n} with its newest run outside its history"),
+    State.DRIFT: said("{n} drifting"),
+    State.TWO_MODES: said("{n} with two modes"),
+    State.ACCEPTED: said("{n} at an accepted level"),
+    State.FEW: said("{n} with too few runs"),
+    State.STEADY: said("{n} steady"),
 }
 VERDICTS = {
     RunVerdict.ON_LEVEL: said("on its level"),
@@ -36,6 +53,11 @@ _QUALITY = {
     "residual": said("residual"),
     "tracing_cost": said("tracing cost"),
 }
+
+
+def counted_state(state: State, number: int) -> Said:
+    """How many histories are in a state: `"1 slower (not accepted)"`."""
+    return said(_COUNTED[state].template, n=count(number))
 
 
 def quality_word(quality: str) -> Said:

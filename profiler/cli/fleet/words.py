@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from profiler.fleet.compare import Verdict
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["apart_line", "difference_text", "figure", "verdict_text"]
 
 _VERDICTS = {
-    Verdict.BASE: "compared with",
+    Verdict.BASE: "the others are compared with this",
     Verdict.SLOWER: "slower",
     Verdict.FASTER: "faster",
     Verdict.NO_DIFFERENCE: "no difference seen",
@@ -41,18 +42,25 @@ def figure(value: float | None, unit: str) -> str:
 def verdict_text(verdict: str, needs: int) -> str:
     """What a comparison comes to: `slower`, `needs 4 more`."""
     if verdict == Verdict.NEEDS_MORE:
-        return f"needs {needs} more" if needs else "needs more runs to compare with"
+        return f"needs {needs} more runs" if needs else "needs more runs to compare with"
     text = _VERDICTS[Verdict(verdict)]
-    told = verdict in (Verdict.SLOWER, Verdict.FASTER)
-    return f"{text}; needs {needs} more" if needs and not told else text
+    told = verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.ALONE)
+    return f"{text}; needs {needs} more runs" if needs and not told else text
 
 
 def difference_text(one: Difference) -> Said:
-    """Why two runs are not comparable: `steps 28 ≠ 20`, `cache is unknown`."""
+    """Why two runs are not comparable: `steps 28 ≠ 20`."""
     name = _NAMES.get(one.field, one.field)
-    if one.why is Why.UNKNOWN:
-        return said("{field} is unknown", field=name)
     return said("{field} {one} ≠ {other}", field=name, one=_short(one.one), other=_short(one.other))
+
+
+def _reasons(why: Sequence[Difference]) -> Said:
+    """Why runs are comparable with none: what differs, then what nobody recorded, in one list."""
+    unknown = [_NAMES.get(one.field, one.field) for one in why if one.why is Why.UNKNOWN]
+    told = [difference_text(one) for one in why if one.why is not Why.UNKNOWN]
+    if unknown:
+        told.append(said("not recorded: {fields}", fields=", ".join(unknown)))
+    return joined("; ", told)
 
 
 def apart_line(apart: Apart) -> Said:
@@ -80,11 +88,11 @@ def apart_line(apart: Apart) -> Said:
             example=example,
         )
     return said(
-        "not comparable: {runs}, such as {example}: {why}: --assume-same {fields} takes that to "
+        "not comparable: {runs}, such as {example}; {why}; --assume-same {fields} takes these to "
         "agree",
         runs=runs,
         example=example,
-        why=joined(", ", map(difference_text, apart.why)),
+        why=_reasons(apart.why),
         fields=",".join(one.field for one in apart.why),
     )
 

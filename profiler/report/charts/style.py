@@ -74,7 +74,7 @@ def shortened(name: str, limit: int = 46) -> str:
         return name.changed(lambda text: shortened(text, limit))
     if len(name) <= limit:
         return name
-    if "." in name or "/" in name:
+    if ("." in name or "/" in name) and ", " not in name:
         return "…" + name[1 - limit :].lstrip("./_")
     return name[: limit - 1] + "…"
 

@@ -146,7 +146,9 @@ def _waterfall(comparison: Comparison) -> str:
 def _reasons(comparison: Comparison) -> str:
     """The largest differences, and what each consists of."""
     if not comparison.reasons:
-        return f'<p class="help">{spoken(_NO_REASON)}</p>'
+        compared = (comparison.shapes, comparison.kernels)
+        shared = any(len(frame.drop_nulls("difference_ns")) for frame in compared)
+        return f'<p class="help">{spoken(_NO_REASON if shared else _NOTHING_SHARED)}</p>'
     items = []
     for note in comparison.reasons:
         difference = int(str(note.values["difference_ns"]))
@@ -159,3 +161,6 @@ def _reasons(comparison: Comparison) -> str:
 
 
 _NO_REASON = said("No shape, kernel or gap makes 2 % of the end-to-end time.")
+_NOTHING_SHARED = said(
+    "The sides have no shape and no kernel in common: the module tree says where they differ."
+)

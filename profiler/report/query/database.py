@@ -39,7 +39,10 @@ _READING = frozenset({"SELECT", "EXPLAIN", "MULTI"})  # a PIVOT is several state
 _MISSING = re.compile(r"Table with name \"?(\w+)\"? does not exist")
 _COUNT = re.compile(r"count\(\s*\*\s*\)")
 _SELECTS = re.compile(r"\bselect\b")  # DuckDB's `FROM commands` is all of them
+_UNKNOWN = ("Binder Error", "Catalog Error")  # of a column, of a table
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)(\^*)")
+_LISTING = "SELECT * FROM listed_tables"
 _JOIN = """
 CREATE VIEW commands_with_calls AS
 SELECT commands.* EXCLUDE (run), calls.submodule, calls.branch, calls.device AS call_device,
@@ -91,6 +94,7 @@ class Database:
             for name in TABLES:
                 self._make(name, self._of_run(name))
             self._connection.execute(_JOIN)
+            self._register("listed_tables", _listed())
         self._connection.execute("SET lock_configuration = true")
 
     def __enter__(self) -> Database:
@@ -106,6 +110,8 @@ class Database:
     def ask(self, sql: str) -> Answer:
         """Run one query. Raises InputError with DuckDB's message and the place in `sql`."""
         self._check(sql)
+        if self._runs and _SHOW_TABLES.fullmatch(sql):
+            sql = _LISTING
         if self._runs and not self._annotated and _asks_for_derived(sql):
             self._annotate()
         limit = TimeLimit(self._timeout_s, self.interrupt)
@@ -149,7 +155,9 @@ class Database:
             )
         excerpt = _EXCERPT.search(text)
         said = " ".join((text[: excerpt.start()] if excerpt else text).split())
-        return InputError(f"{said}{_place(excerpt) if excerpt else ''}")
+        listed = self._runs and text.startswith(_UNKNOWN)
+        more = "; `profile-sd3 query --tables` lists tables and columns" if listed else ""
+        return InputError(f"{said}{_place(excerpt) if excerpt else ''}{more}")
 
     def _make_missing(self, message: str) -> bool:
         """Make the table that a query lacks; False where there is none of that name."""
@@ -202,6 +210,13 @@ class Database:
     @cached_property
     def _analyses(self) -> dict[str, Analysis]:
         return {name: analyze(run) for name, run in self._runs.items()}
+
+
+def _listed() -> pl.DataFrame:
+    """What `SHOW TABLES` answers: DuckDB knows neither the tables that are made when they are asked
+    for nor what a row of them is."""
+    known = [{"name": table.name, "row": table.rows} for table in tables_of_sql().values()]
+    return pl.DataFrame(known)
 
 
 def _numbered(frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

@@ -197,6 +197,8 @@ def _submodules(of: ReportInput) -> TableView | None:
     title = _SUMMED if summed else said("Submodules by elapsed time")
     if shown < len(rows):
         title = joined(", ", [title, of_all(shown, len(rows))])
+    if not summed and _overlap(rows.head(shown), of.analysis.accounting.end_to_end_ns):
+        title = said("{title}; share counts overlapping calls once", title=title)
     return table(
         "opening_submodules",
         title,
@@ -207,6 +209,13 @@ def _submodules(of: ReportInput) -> TableView | None:
         held=shown,
         sort="elapsed_ns",
     )
+
+
+def _overlap(rows: pl.DataFrame, end_to_end_ns: int) -> bool:
+    """Whether calls of a submodule ran at the same time, so that its share is of less than the sum
+    of its calls."""
+    apart = pl.col("elapsed_ns") - pl.col("share") * end_to_end_ns
+    return bool((rows.select(apart.max() > 0.01 * end_to_end_ns)).item() or False)
 
 
 def _shapes(of: ReportInput) -> TableView | None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from profiler.analysis.comparison.codes import Verdict
-from profiler.messages import joined, said
-from profiler.report.sentences.worded import label
+from profiler.analysis.comparison.codes import ComparisonNote, Verdict
+from profiler.messages import Said, joined, said
+from profiler.notes import Note, Value
+from profiler.report.sentences.worded import label, worded
 from profiler.report.units import counted, duration
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ __all__ = [
     "gate_words",
     "headline",
     "interval_text",
+    "notes_beside",
     "row_name",
+    "sample_line",
+    "sample_text",
+    "settings_text",
     "side_text",
 ]
 
@@ -34,6 +39,7 @@ CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _NAMED = 3  # runs of a side that are named
+_SETTINGS = 4  # that differ and are named
 _RATIO = 3.0  # from here on a change reads better as a factor
 
 
@@ -72,13 +78,70 @@ def side_text(comparison: Comparison, side: str) -> str:
     left = len(runs) - _NAMED
     pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
     return said(
-        "{runs} ({named}{more}), {pipelines}, {steps}, {calls}",
+        "{runs} ({named}{more}), {counts}",
         runs=counted(len(runs), "run"),
         named=named,
         more=said(" and {others} more", others=left) if left > 0 else "",
-        pipelines=counted(pipelines, "pipeline call"),
-        steps=counted(steps, "step"),
-        calls=counted(calls, "call"),
+        counts=joined(
+            ", ",
+            [
+                counted(number, noun)
+                for number, noun in (
+                    (pipelines, "pipeline call"),
+                    (steps, "step"),
+                    (calls, "submodule call"),
+                )
+                if number
+            ],
+        ),
+    )
+
+
+def settings_text(comparison: Comparison) -> Said | None:
+    """The settings that both sides tell and that differ: `"resolution 384×384 → 256×256"`."""
+    pairs = _settings_pairs(comparison)
+    if not pairs:
+        return None
+    named, left = joined(", ", map(worded, pairs[:_SETTINGS])), len(pairs) - _SETTINGS
+    return said("{named} and {others} more", named=named, others=left) if left > 0 else named
+
+
+def notes_beside(comparison: Comparison) -> list[Note]:
+    """The notes of a comparison that `settings_text` does not say in full."""
+    told = len(_settings_pairs(comparison)) <= _SETTINGS
+    return [
+        note
+        for note in comparison.notes
+        if not (told and note.code is ComparisonNote.SETTINGS_DIFFER)
+    ]
+
+
+def _settings_pairs(comparison: Comparison) -> tuple[Note, ...]:
+    for note in comparison.notes:
+        if note.code is ComparisonNote.SETTINGS_DIFFER:
+            pairs = note.values["pairs"]
+            return tuple(pair for pair in _each(pairs) if isinstance(pair, Note))
+    return ()
+
+
+def _each(value: Value) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def sample_text(comparison: Comparison) -> Said:
+    """What the times of modules, shapes and kernels are of: `"per step, else per pipeline call"`,
+    where `else` is outside of steps."""
+    if int(comparison.runs["steps"].sum()):
+        return said("per step, else per pipeline call")
+    calls = int(comparison.runs["pipelines"].sum())
+    return said("per pipeline call") if calls else said("per call")
+
+
+def sample_line(comparison: Comparison) -> Said:
+    """What the times of the tables are of, in a sentence."""
+    return said(
+        "roles and modules: medians {sample}; shapes, nodes and kernels: means",
+        sample=sample_text(comparison),
     )
 
 

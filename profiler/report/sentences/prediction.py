@@ -15,9 +15,14 @@ SENTENCES: Sentences = {
         ),
         Assumption.OVERHEAD_RATIO: said("{submodule} times {ratio}"),
         Assumption.AS_TRACED: said(
-            "times are as recorded, with the cost of tracing operators, which is not known here or "
-            "lies within noise: for those without, record with --measure-overhead, or with --ops "
+            "times are as recorded, with the cost of tracing operators, which is not known: for "
+            "times without, record with --measure-overhead, or with --ops "
             "none"
+        ),
+        Assumption.AS_TRACED_AT: said(
+            "times are as recorded, with what tracing operators cost: {share} of the run, which is "
+            "not known by submodule or lies within noise there; for times without, record with "
+            "--measure-overhead, or with --ops none"
         ),
         Assumption.OVERLAPPING_CALLS: said(
             "pipeline calls of the run overlapped: their times include what they waited for another"
@@ -94,7 +99,8 @@ SENTENCES: Sentences = {
     },
     Reason: {
         Reason.LESS_WORK: said(
-            "the device has {less_ns} less to do in {submodule}, of which {gained_ns} are gained"
+            "the device has {less_ns} less to do in {submodule} than in as many steps without that "
+            "change, of which {gained_ns} are gained"
         ),
         Reason.LAUNCH_BOUND: said(
             "{submodule} is launch-bound: in the replay, where work begins as soon as it is "
@@ -186,8 +192,8 @@ SENTENCES: Sentences = {
             "activations of {submodules} are not known and count as nothing"
         ),
         PlacementNote.TOO_LARGE: said(
-            "{submodules} need {needed_bytes} on {device} ({weights_bytes} of weights, "
-            "{activations_bytes} of activations), which has {memory_bytes}"
+            "{device} has {memory_bytes} and would hold {needed_bytes} of {submodules} "
+            "({weights_bytes} of weights, {activations_bytes} of activations)"
         ),
         PlacementNote.SEARCH_CUT: said(
             "the search ended after {simulations} simulations; others may be better"

@@ -206,11 +206,12 @@ def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
     the sections that the findings lead to."""
     command = f"profile-sd3 analyze {shlex.quote(_shortest(place))} --full"
     start = "More: "
-    if cell_len(clean(command)) > width - len(start):
+    room = width - cell_len(clean(command))
+    if room < 0:
         command = "profile-sd3 analyze … --full"
-    yield from _lines(start + command, width, 1)
+    yield from _lines((start if room < 0 or room >= len(start) else "") + command, width, 1)
     sections = ",".join(opening.sections)
-    further = f"--section {sections} prints these, --list-sections names all"
+    further = f"--section {sections}: these alone; --list-sections: their names"
     yield from _lines(" " * len(start) + further, width, 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import polars as pl
@@ -14,7 +15,7 @@ from profiler.analysis.comparison.codes import DifferenceReason
 from profiler.analysis.comparison.columns import KERNELS, SHAPES, STRETCHES, TIMED_CALLS, WATERFALL
 from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.measure import measure
-from profiler.analysis.comparison.reasons import reasons
+from profiler.analysis.comparison.reasons import reasons, repeats_of
 from profiler.analysis.comparison.timeline import Timeline
 from profiler.sources.load import load
 from profiler.table.columns import schema
@@ -154,7 +155,7 @@ def test_reasons_say_what_differs():
         ],
         schema=schema(SHAPES),
     )
-    found = reasons(waterfall, shapes, pl.DataFrame(schema=schema(KERNELS)))
+    found = reasons(waterfall, shapes, pl.DataFrame(schema=schema(KERNELS)), {})
     assert [(note.code, note.values["difference_ns"]) for note in found] == [
         (DifferenceReason.OTHER_KERNEL, 150),
         (DifferenceReason.SAME_KERNEL, 110),
@@ -165,6 +166,30 @@ def test_reasons_say_what_differs():
     assert found[0].values["rates"].values == {"base": 600.0, "new": 250.0}
     assert found[1].values["at"].values == {"tokens": 4250}
     assert found[1].values["time_ratio"] == 2.1
+
+
+def test_reasons_are_of_a_pipeline_call():
+    """A shape that takes 15 ns less in each of 28 steps is 420 ns of 1,000, though 15 are less than
+    2 %; where the other side has half of the steps, the same time in each is half of it."""
+    whole = pl.DataFrame(
+        [("end_to_end", None, None, None, 1000, 580, -420)], schema=schema(WATERFALL), orient="row"
+    )
+    nothing = pl.DataFrame(schema=schema(KERNELS))
+    for new, repeats, expected in ((5, (28, 28), [-420]), (20, (28, 14), [-280]), (5, (1, 1), [])):
+        shapes = pl.DataFrame([_shape("add 8", 20, new, ("a", "a"))], schema=schema(SHAPES))
+        found = reasons(whole, shapes, nothing, {"unet": repeats})
+        assert [note.values["difference_ns"] for note in found] == expected
+
+
+def test_how_often_a_pipeline_call_has_a_submodule():
+    """Seven steps in each of two pipeline calls against three in one; single calls of no pipeline
+    are one each."""
+    base, new = measure(steps_run(BASE, BASE)), measure(steps_run(BASE[:3]))
+    assert repeats_of([base], [new]) == {"transformer": (7.0, 3.0)}
+    alone = replace(
+        base, calls=base.calls.with_columns(pipeline=-1 - pl.col("call").cast(pl.Int64))
+    )
+    assert repeats_of([alone], [new]) == {"transformer": (1.0, 3.0)}
 
 
 @needs_corpus

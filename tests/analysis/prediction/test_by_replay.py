@@ -110,6 +110,17 @@ def test_a_device_bound_part_gains_what_its_work_takes_less():
     assert "transformer" not in noted(found.reasons, Reason.LAUNCH_BOUND)
 
 
+def test_less_work_is_that_of_the_steps_asked_for():
+    """Half a batch in twelve steps saves the device three times what it saves in four."""
+    run = pipeline(_DEVICE_BOUND).simulated().run
+    saved = [
+        noted(answer(run, guidance=False, steps=steps).reasons, Reason.LESS_WORK)["transformer"]
+        for steps in (4, 12)
+    ]
+    four, twelve = (note.values["less_ns"] for note in saved)
+    assert twelve == pytest.approx(3 * four, rel=0.02)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 4, 9])
 @pytest.mark.parametrize("call", [_LAUNCH_BOUND, _DEVICE_BOUND], ids=["launches", "device"])
 def test_other_numbers_of_steps(call, steps):

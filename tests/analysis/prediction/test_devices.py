@@ -100,7 +100,9 @@ def test_memory_alone_is_a_question():
     """What fits is simulated as it is; what does not is refused on the only device."""
     run = _run({"transformer": 1000})
     assert _predict(run, memory={"": 2000}).simulation is not None
-    with pytest.raises(InputError, match=r"need 1000 bytes on rbln:0, which has 900 bytes; name"):
+    with pytest.raises(
+        InputError, match=r"rbln:0 has 900 bytes and would hold 1000 bytes of .*; name"
+    ):
         _predict(run, memory={"": 900})
 
 
@@ -122,12 +124,13 @@ def test_what_does_not_fit_as_placed_has_a_best_placement_that_does():
     )
     assert found.best.placement["transformer"] != found.best.placement["vae"]
     text = _text(found)
-    assert "As placed: does not fit" in text
+    assert text.startswith("does not fit into memory; if it did: ")
+    assert "As placed it does not fit" in text
     assert "best placement" in text
     document = json.loads(json.dumps(prediction_document(found)))
     assert document["too_large"].replace("\N{NO-BREAK SPACE}", " ") == (
-        "text_encoder, transformer, vae need 1.17 KiB on rbln:0 (1.17 KiB of weights, 0 B of "
-        "activations), which has 1000 B"
+        "rbln:0 has 1000 B and would hold 1.17 KiB of text_encoder, transformer, vae (1.17 KiB of "
+        "weights, 0 B of activations)"
     )
     assert document["too_large_code"] == found.too_large.as_json()
     assert document["simulation"] is None

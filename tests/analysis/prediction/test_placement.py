@@ -145,7 +145,7 @@ def test_weights_and_the_largest_activations_must_fit():
         "activations_bytes": 1024,
         "memory_bytes": 2047,
     }
-    assert found.error == "text_encoder_3, vae need 2.0 KiB on cpu:1, which has 2.0 KiB"
+    assert found.error == "cpu:1 has 2.0 KiB and would hold 2.0 KiB of text_encoder_3, vae"
 
 
 def test_what_others_keep_counts_beside_what_runs():

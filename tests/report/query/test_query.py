@@ -154,10 +154,19 @@ def test_a_query_has_a_limit_of_memory(runs: dict[str, Run], monkeypatch) -> Non
     ("sql", "sentence"),
     [
         ("SELEC 1", r'syntax error at or near "SELEC" \(line 1, column 1\)$'),
-        ("SELECT\n  durtion_ns\nFROM calls", r"duration_ns.* \(line 2, column 3\)$"),
-        ("SELECT * FROM callz", r'Did you mean "calls"\? \(line 1, column 15\)$'),
+        (
+            "SELECT\n  durtion_ns\nFROM calls",
+            (
+                r"duration_ns.* \(line 2, column 3\); `profile-sd3 query --tables` lists "
+                "columns$"
+            ),
+        ),
+        (
+            "SELECT * FROM callz",
+            r'Did you mean "calls"\? \(line 1, column 15\); `profile-sd3 query --tables` lists',
+        ),
         ("SELECT error('no') FROM calls", "no"),
-        (f"SELECT {'1 + ' * 200} nothing FROM calls", r"\(line 1, at nothing\)$"),
+        (f"SELECT {'1 + ' * 200} nothing FROM calls", r"\(line 1, at nothing\); "),
         ("SELECT 170141183460469231731687303715884105727 AS big", "cast it"),
     ],
 )
@@ -166,6 +175,15 @@ def test_errors_are_one_sentence(database: Database, sql: str, sentence: str) ->
     with pytest.raises(InputError, match=sentence) as error:
         _asked(database, sql)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("sql", ["SHOW TABLES", "show all tables;"])
+def test_tables_are_shown_with_those_of_the_analysis(kept: Database, sql: str) -> None:
+    """All tables that a query may name, made or not, with what a row of each is; no frame of ours
+    that they are made of."""
+    found = _asked(kept, sql)
+    assert found["name"].to_list() == [*tables_of_sql()]
+    assert found["row"].null_count() == 0
 
 
 @pytest.mark.parametrize("sql", _READY, ids=range(len(_READY)))

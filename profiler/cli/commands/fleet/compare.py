@@ -110,15 +110,15 @@ def _shown(rows: pl.DataFrame, by: str) -> pl.DataFrame:
             row["runs"],
             figure(row["median"], row["unit"]),
             _interval(figure(row["low"], row["unit"]), figure(row["high"], row["unit"])),
-            "" if row["ratio"] is None else f"{row['ratio']:.3f}×",
-            "" if row["ratio_low"] is None or row["verdict"] == "base" else _interval(
+            "" if row["ratio"] is None or row["verdict"] == "alone" else f"{row['ratio']:.3f}×",
+            "" if row["ratio_low"] is None or row["verdict"] in ("base", "alone") else _interval(
                 f"{row['ratio_low']:.3f}", f"{row['ratio_high']:.3f}"
             ),
             verdict_text(row["verdict"], row["needs"]),
         )
         for row in rows.iter_rows(named=True)
     ]  # fmt: skip
-    names = [by, "metric", "runs", "median", "95 %", "ratio", "of it 95 %", "says"]
+    names = [by, "metric", "runs", "median", "95 % interval", "ratio", "95 % of ratio", "verdict"]
     return pl.DataFrame(shown, schema=names, orient="row")
 
 

@@ -97,7 +97,10 @@ def _histories(
     runs = data.runs(where, IDENTIFYING)
     if runs.is_empty():
         raise InputError(f"{data.storage.place} has no run that meets --where: change it")
-    same, notes = _comparable(runs, checked_fields(assume_same, "--assume-same"))
+    good = runs if bad_quality else _of_good_quality(runs)
+    bad = len(runs) - len(good)
+    same, notes = _comparable(good, checked_fields(assume_same, "--assume-same"), alone=bad > 0)
+    notes += _left_out(bad)
     frame = data.metrics(names, where, quality=bad_quality)
     frame = frame.join(same.select("run"), on="run", how="semi", maintain_order="left")
     accepted = accepted_changes(data.storage)
@@ -111,22 +114,55 @@ def _histories(
     return found, notes
 
 
-def _comparable(runs: pl.DataFrame, assume_same: Sequence[str]) -> tuple[pl.DataFrame, list[str]]:
-    """The runs like the newest one, and what is to be said of the others."""
-    from profiler.fleet.gate import comparable
+def _comparable(
+    runs: pl.DataFrame, assume_same: Sequence[str], *, alone: bool
+) -> tuple[pl.DataFrame, list[str]]:
+    """The runs like the newest one, and what is to be said of the others; it may stand `alone`
+    where those like it may have been left out."""
+    from profiler.fleet.gate import comparable, like
     from profiler.messages import said
+    from profiler.report.terminal.layout import clean
     from profiler.report.units import counted
 
     if len(runs) == 1:
         return runs, []
-    same = comparable(runs, runs.row(-1, named=True), assume_same)
+    newest = runs.row(-1, named=True)
+    same = like(runs, newest, assume_same)
+    if len(same) < 1 + (not alone):
+        same = comparable(runs, newest, assume_same)  # says why there is none
     apart = len(runs) - len(same)
     if not apart:
         return same, []
-    runs_apart = counted(apart, "run")
-    return same, [
-        said("left out: {runs} not comparable with the newest: see --where", runs=runs_apart)
-    ]
+    line = said(
+        "left out: {runs} that are not comparable with the newest run, {newest}: --where selects "
+        "others",
+        runs=counted(apart, "run"),
+        newest=clean(newest["run_id"]),
+    )
+    return same, [line]
+
+
+def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
+    """Those runs. Raises InputError, with what is wrong with the newest, where there is none."""
+    from profiler.fleet.gate import bad_quality_text
+
+    good = runs.filter(runs["quality"] == "")
+    if good.is_empty():
+        newest = runs.row(-1, named=True)
+        why = bad_quality_text(newest["run_id"], newest["quality"])
+        raise InputError(f"no run is of good quality; {why}, or take such runs with --bad-quality")
+    return good
+
+
+def _left_out(bad: int) -> list[str]:
+    """What is said of runs of bad quality."""
+    from profiler.messages import said
+    from profiler.report.units import counted
+
+    if not bad:
+        return []
+    runs = counted(bad, "run")
+    return [said("left out: {runs} of bad quality: --bad-quality takes them", runs=runs)]
 
 
 def _tell(

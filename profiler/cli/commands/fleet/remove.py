@@ -42,7 +42,7 @@ def remove(
     from profiler.report.units import counted
 
     if not runs and not where and older_than is None:
-        raise InputError("name runs, or say which: --older-than 90d, --where branch=old")
+        raise InputError("name runs, or say which: --older-than 90d, --where label.branch=old")
     storage = open_storage(dataset)
     age = None if older_than is None else period(older_than)
     found = selected(storage, runs or (), where or (), age)

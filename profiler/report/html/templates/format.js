@@ -63,6 +63,6 @@ function element(tag, properties = {}, ...children) {
 // A long path keeps its end, which tells layers apart; other names keep their beginning.
 function shortened(name, limit) {
   if (name.length <= limit) return name;
-  if (!/[./]/.test(name)) return name.slice(0, limit - 1) + "\u2026";
+  if (!/[./]/.test(name) || name.includes(", ")) return name.slice(0, limit - 1) + "\u2026";
   return "\u2026" + name.slice(name.length - limit + 1).replace(/^[./_]+/, "");
 }

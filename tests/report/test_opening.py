@@ -176,7 +176,7 @@ def test_rows_of_one_label_have_the_columns_that_tell_them_apart(places, columns
 
 
 @pytest.mark.parametrize("devices", [("cuda:0", "cuda:1"), ("cuda:0", "cuda:0")])
-def test_elapsed_that_adds_up_devices_says_so(devices):
+def test_elapsed_that_adds_up_overlapping_calls_says_so(devices):
     """Two calls of 100 ns each take 100 ns on two devices: their sum is 200 ns of a run of 100 ns.
     On one device they take turns, and the sum is what they add to the run."""
     begins = (0, 0) if devices[0] != devices[1] else (0, 100)
@@ -192,7 +192,7 @@ def test_elapsed_that_adds_up_devices_says_so(devices):
         analyze(make_run(calls, commands, [make_span("pipeline", "P", 0, max(begins) + 100)]))
     )
     at_once = devices[0] != devices[1]
-    assert ("summed over devices" in report.opening.submodules.name) == at_once
+    assert ("share counts overlapping calls once" in report.opening.submodules.name) == at_once
     (part,) = [
         one for section in report.sections for one in section.parts if one.title == "Submodules"
     ]
@@ -233,20 +233,6 @@ def test_a_column_tells_rows_of_one_label_apart_or_is_not_there():
         ("device", 0),
         ("total_ns", 0),
     ]
-
-
-def test_shares_of_calls_that_overlap_say_so():
-    """Two calls of 100 ns at once, on two devices: 200 ns in all and all of the time, which the
-    title explains; one after the other they need no word."""
-    for begin, said in ((0, True), (100, False)):
-        calls = [
-            make_call(0, "t", 0, 100, device="tpu:0"),
-            make_call(1, "t", begin, begin + 100, device="tpu:1"),
-        ]
-        spans = [make_span("pipeline", "P", 0, begin + 100)]
-        table = _opening(make_run(calls, spans=spans)).submodules
-        assert (table.frame["elapsed_ns"][0], table.frame["share"][0]) == (200, 1.0)
-        assert ("share counts overlapping calls once" in str(table.name)) == said
 
 
 def test_the_largest_of_submodules_and_shapes(generated):

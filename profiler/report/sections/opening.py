@@ -36,7 +36,7 @@ from profiler.report.facts import (
 from profiler.report.model import Advice, Fact, Opening, ReportInput, Summary, TableView
 from profiler.report.sections.device_use import device_facts
 from profiler.report.sections.requests import of_requests, request_facts
-from profiler.report.sections.time import adds_up_devices
+from profiler.report.sections.time import calls_overlap
 from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label
@@ -49,7 +49,6 @@ from profiler.table.columns import Column
 __all__ = ["opening_of"]
 
 _LARGEST = 3  # submodules
-_SUMMED = said("Submodules by elapsed time summed over devices (share is not)")
 _AT_ONCE = 1.05  # times what a device was busy
 _FINDINGS = 3
 _COSTLIEST = 5  # shapes
@@ -193,11 +192,10 @@ def _submodules(of: ReportInput) -> TableView | None:
     """The largest submodules by elapsed time."""
     rows = of.analysis.submodules.filter(pl.col("calls") > 0)
     shown = min(of.most(_LARGEST), len(rows))
-    summed = adds_up_devices(of.analysis)
-    title = _SUMMED if summed else said("Submodules by elapsed time")
+    title = said("Submodules by elapsed time")
     if shown < len(rows):
         title = joined(", ", [title, of_all(shown, len(rows))])
-    if not summed and _overlap(rows.head(shown), of.analysis.accounting.end_to_end_ns):
+    if calls_overlap(of.analysis):
         title = said("{title}; share counts overlapping calls once", title=title)
     return table(
         "opening_submodules",
@@ -209,13 +207,6 @@ def _submodules(of: ReportInput) -> TableView | None:
         held=shown,
         sort="elapsed_ns",
     )
-
-
-def _overlap(rows: pl.DataFrame, end_to_end_ns: int) -> bool:
-    """Whether calls of a submodule ran at the same time, so that its share is of less than the sum
-    of its calls."""
-    apart = pl.col("elapsed_ns") - pl.col("share") * end_to_end_ns
-    return bool((rows.select(apart.max() > 0.01 * end_to_end_ns)).item() or False)
 
 
 def _shapes(of: ReportInput) -> TableView | None:

@@ -16,7 +16,7 @@ from profiler.report.model import Figure, Part, ReportInput, SectionKind, Select
 from profiler.report.sections.steps import step_parts
 from profiler.report.views import table
 
-__all__ = ["SECTION", "adds_up_devices", "stages_figure", "submodule_names", "submodules_part"]
+__all__ = ["SECTION", "calls_overlap", "stages_figure", "submodule_names", "submodules_part"]
 
 _AT_ONCE = 1.01  # times the share of the end-to-end time: more than rounding
 
@@ -116,16 +116,16 @@ def submodules_part(analysis: Analysis) -> Part:
         selected=Selected("submodules"),
     )
     note = said(
-        "Calls ran at the same time on several devices: elapsed adds them up, share is of the time "
-        "in which any of them ran."
+        "Calls of a submodule ran at the same time: elapsed adds them up, share is of the time in "
+        "which any of them ran."
     )
-    notes = (note,) if adds_up_devices(analysis) else ()
+    notes = (note,) if calls_overlap(analysis) else ()
     return Part(said("Submodules"), table=submodules, notes=notes)
 
 
-def adds_up_devices(analysis: Analysis) -> bool:
-    """Whether calls of a submodule ran at the same time, on several devices: the sum of their
-    elapsed times is more than they add to the end-to-end time."""
+def calls_overlap(analysis: Analysis) -> bool:
+    """Whether calls of a submodule ran at the same time, on several devices or of several threads:
+    their elapsed times add up to more than their part of the end-to-end time."""
     total = analysis.accounting.end_to_end_ns
     more = pl.col("elapsed_ns") > _AT_ONCE * total * pl.col("share")
     return bool(total) and not analysis.submodules.filter(more).is_empty()

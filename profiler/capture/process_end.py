@@ -14,6 +14,9 @@
 | a child by `os.fork` | `forked()` in the child, which is then watched as its parent is |
 | a `multiprocessing` child by fork | as above, and `close` when its target has returned |
 | `os._exit`, `exec`, SIGKILL, a crash | nothing: what was written stays |
+
+As every handler in Python, ours does not run while the main thread waits for a lock without end, if
+the signal came in the instant in which that began; the next signal wakes it.
 """
 
 from __future__ import annotations

@@ -43,7 +43,10 @@ def test_an_exception(scripts):
     assert drops(ended.bundle) == [("aborted_run", "the run ended with ValueError: mine")]
 
 
-WAITING = ONE_RUN + "    print(1, flush=True); threading.Event().wait()\n"
+# Python begins to wait for a lock without another look for signals: one that comes just then is
+# handled when the wait ends, or with the next signal. So scripts wait again and again.
+_WAITS = "    while not threading.Event().wait(0.1): pass\n"
+WAITING = ONE_RUN + "    print(1, flush=True)\n" + _WAITS
 # A shell's background job has SIGINT ignored, and so would be the script if the tests run in one.
 TERMINAL = """
     import signal, sys, threading
@@ -229,8 +232,7 @@ CLOSING = (
     BundleWriter.finish = told
 """
 )
-CLOSING_AT_A_SIGNAL = CLOSING + '    print("running", flush=True)\n    threading.Event().wait()\n'
-
+CLOSING_AT_A_SIGNAL = CLOSING + '    print("running", flush=True)\n' + _WAITS
 
 # No thread can be started any more. Python 3.12 and later start none at this point anyway.
 CLOSING_WITHOUT_THREADS = CLOSING.replace("print(", "threading.stack_size(1 << 46)\n        print(")

@@ -155,7 +155,7 @@ def test_few_traced_and_untraced_calls_correct_nothing():
     ("run", "says"),
     [
         (make_run([make_call(0, "t", 0, 10, step=0)]), "no pipeline span"),
-        (stepped_run([[]]), "no denoising steps"),
+        (stepped_run([[]]), "denoising steps of a pipeline call, and the run holds none"),
         (stepped_run([[_ONE, _TWO], [_ONE]]), "choose one with --pipeline"),
         (stepped_run([[_ONE], [[("transformer", "batched", 9)]]]), "did different things"),
     ],
@@ -244,7 +244,9 @@ def test_no_time_is_left_out_or_counted_twice(some, steps, work):
     spans += [make_span("stage", "denoise", 300, 900, pipeline=0)]
     run = make_run(calls, commands, spans)
     if not steps and all(step < 0 for _, _, _, step, _ in some):
-        with pytest.raises(InputError, match="no denoising steps"):
+        with pytest.raises(
+            InputError, match="denoising steps of a pipeline call, and the run holds none"
+        ):
             workload(run)
         return
     found = workload(run)

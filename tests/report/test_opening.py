@@ -175,29 +175,30 @@ def test_rows_of_one_label_have_the_columns_that_tell_them_apart(places, columns
     assert all(column.importance == 0 for column in shown[:3])
 
 
-@pytest.mark.parametrize("devices", [("cuda:0", "cuda:1"), ("cuda:0", "cuda:0")])
-def test_elapsed_that_adds_up_overlapping_calls_says_so(devices):
-    """Two calls of 100 ns each take 100 ns on two devices: their sum is 200 ns of a run of 100 ns.
-    On one device they take turns, and the sum is what they add to the run."""
-    begins = (0, 0) if devices[0] != devices[1] else (0, 100)
+@pytest.mark.parametrize(
+    ("devices", "begins", "elapsed_ns", "at_once"),
+    [
+        (("cuda:0", "cuda:1"), (0, 0), 200, True),
+        (("cuda:0", "cuda:0"), (0, 0), 100, False),
+        (("cuda:0", "cuda:0"), (0, 100), 200, False),
+    ],
+    ids=["two devices", "two threads", "one after the other"],
+)
+def test_elapsed_that_adds_up_devices_says_so(devices, begins, elapsed_ns, at_once):
+    """Two calls of 100 ns at once on two devices: their sum is 200 ns of a run of 100 ns. Two
+    threads share the tiles of one device, and calls in turn add what they take: no word there."""
     calls = [
         make_call(n, "t", at, at + 100, device=on)
         for n, (at, on) in enumerate(zip(begins, devices, strict=True))
     ]
-    commands = [
-        Command(n, on, "s", "compute", "mm", at, 100)
-        for n, (at, on) in enumerate(zip(begins, devices, strict=True))
-    ]
-    report = report_of(
-        analyze(make_run(calls, commands, [make_span("pipeline", "P", 0, max(begins) + 100)]))
-    )
-    at_once = devices[0] != devices[1]
+    run = make_run(calls, spans=[make_span("pipeline", "P", 0, max(begins) + 100)])
+    report = report_of(analyze(run))
     assert ("share counts overlapping calls once" in report.opening.submodules.name) == at_once
     (part,) = [
         one for section in report.sections for one in section.parts if one.title == "Submodules"
     ]
     assert bool(part.notes) == at_once
-    assert part.table.frame["elapsed_ns"].to_list() == [200]
+    assert part.table.frame["elapsed_ns"].to_list() == [elapsed_ns]
 
 
 def test_kernels_of_one_name_have_the_template_argument_that_differs():

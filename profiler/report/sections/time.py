@@ -116,16 +116,16 @@ def submodules_part(analysis: Analysis) -> Part:
         selected=Selected("submodules"),
     )
     note = said(
-        "Calls of a submodule ran at the same time: elapsed adds them up, share is of the time in "
-        "which any of them ran."
+        "Calls ran at the same time on several devices: elapsed adds them up, share is of the time "
+        "in which any of them ran."
     )
     notes = (note,) if calls_overlap(analysis) else ()
     return Part(said("Submodules"), table=submodules, notes=notes)
 
 
 def calls_overlap(analysis: Analysis) -> bool:
-    """Whether calls of a submodule ran at the same time, on several devices or of several threads:
-    their elapsed times add up to more than their part of the end-to-end time."""
+    """Whether calls of a submodule ran at the same time, on several devices (on one they share its
+    tiles): their elapsed times add up to more than their part of the end-to-end time."""
     total = analysis.accounting.end_to_end_ns
     more = pl.col("elapsed_ns") > _AT_ONCE * total * pl.col("share")
     return bool(total) and not analysis.submodules.filter(more).is_empty()

@@ -147,7 +147,9 @@ def sd35(device: str, dtype: torch.dtype, tiny: bool) -> Made:
         "text_encoder": on_device(clip(*one, "quick_gelu", kind), device, dtype),
         "text_encoder_2": on_device(clip(*two, "gelu", kind), device, dtype),
         "text_encoder_3": on_device(t5(tiny, width=joint), device, dtype),
-        "vae": on_device(image_vae(tiny, scaling_factor=1.5305, shift_factor=0.0609), device, dtype),
+        "vae": on_device(
+            image_vae(tiny, scaling_factor=1.5305, shift_factor=0.0609), device, dtype
+        ),
         "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
         "tokenizer": clip_tokenizer(),
         "tokenizer_2": clip_tokenizer(),
@@ -182,8 +184,12 @@ def flux(device: str, dtype: torch.dtype, tiny: bool) -> Made:
         "transformer": on_device(transformer, device, dtype),
         "text_encoder": on_device(clip(*one, "quick_gelu", kind), device, dtype),
         "text_encoder_2": on_device(t5(tiny), device, dtype),
-        "vae": on_device(image_vae(tiny, scaling_factor=0.3611, shift_factor=0.1159), device, dtype),
-        "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True),
+        "vae": on_device(
+            image_vae(tiny, scaling_factor=0.3611, shift_factor=0.1159), device, dtype
+        ),
+        "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(
+            shift=3.0, use_dynamic_shifting=True
+        ),
         "tokenizer": clip_tokenizer(),
         "tokenizer_2": t5_tokenizer(),
     }

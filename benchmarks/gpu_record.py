@@ -245,7 +245,12 @@ def shapes() -> Any:
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
     found["copy_gbs"] = 2 * source.numel() / _median_ms(lambda: target.copy_(source)) / 1e6
-    for m, k, n in ((8192, 1536, 6144), (8192, 6144, 1536), (8192, 1536, 1536), (4608, 3072, 12288)):
+    for m, k, n in (
+        (8192, 1536, 6144),
+        (8192, 6144, 1536),
+        (8192, 1536, 1536),
+        (4608, 3072, 12288),
+    ):
         a = torch.randn(m, k, dtype=torch.bfloat16, device="cuda")
         b = torch.randn(n, k, dtype=torch.bfloat16, device="cuda")
         ms = _median_ms(lambda a=a, b=b: torch.nn.functional.linear(a, b))
@@ -287,7 +292,9 @@ def compiled(evidence: Evidence, made: Made) -> None:
         synchronize()
         evidence.truth[f"{name}_first_s"] = time.perf_counter() - begin
         evidence.stage(name, lambda timed=timed: many(timed, made, 5))
-        evidence.stage(f"trace_{name}", lambda name=name, timed=timed: evidence.traced(name, made, timed))
+        evidence.stage(
+            f"trace_{name}", lambda name=name, timed=timed: evidence.traced(name, made, timed)
+        )
         if mode is None:
             few = lambda: made(num_inference_steps=2)  # noqa: E731 - one line of its kind
             evidence.stage(

@@ -29,6 +29,7 @@ from profiler.analysis.prediction.replay_basis import ReplayBasis
 from profiler.analysis.prediction.request import by_submodule
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.workload import Workload, with_pieces
+from profiler.analysis.replay.recording import Recording
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.call_costs import Ratio
 from profiler.notes import Note
@@ -37,6 +38,7 @@ from profiler.table.run import Run
 __all__ = ["changed_by_replay"]
 
 _VARIANTS = ("value", "low", "high")
+_NEARLY_ALL = 0.9  # of the launches of a call: as many are one graph
 
 
 def changed_by_replay(
@@ -113,7 +115,7 @@ class _Plan:
         assumes += (note for estimates, _ in some for note in estimates.assumes)
         if scenario.steps is not None:
             assumes += share_of_steps(workload)
-        graphs = _graphs(basis) if scenario.cuda_graph else frozenset[int]()
+        graphs = _graphs(basis) if scenario.cuda_graph else {}
         assumes += _graph_notes(basis, graphs) if scenario.cuda_graph else ()
         bounds = [r for estimates, _ in some for r in estimates.ratios.values()]
         return cls(
@@ -129,7 +131,7 @@ def _paces(
     basis: ReplayBasis,
     some: Sequence[tuple[Estimates, str | None]],
     variant: str,
-    graphs: frozenset[int],
+    graphs: Mapping[int, tuple[int, int]],
 ) -> Paces:
     """The paces at the estimates' `value`, or at a bound of theirs."""
     work, host = np.ones(len(basis.names)), basis.host.copy()
@@ -174,10 +176,10 @@ def _spread(
     }
 
 
-def _graphs(basis: ReplayBasis) -> frozenset[int]:
-    """The rows of calls that can be one launch: they launch work and wait for none of it."""
-    waits = basis.recording.waits
-    begins = waits.begin[waits.back == 0]  # launches into a full queue are no waits of the code's
+def _graphs(basis: ReplayBasis) -> dict[int, tuple[int, int]]:
+    """The rows of calls that can be one launch, and the host's time in which nearly all of their
+    work is launched without a wait. What they wait for ahead of it (a copy of their inputs) or
+    behind it (a value that the caller reads) stays."""
     called = {
         piece.call: (piece.start_ns, piece.start_ns + piece.duration_ns)
         for plan in basis.plans
@@ -185,14 +187,28 @@ def _graphs(basis: ReplayBasis) -> frozenset[int]:
         for piece in phase
         if piece.submodule is not None and basis.queued[piece.call]
     }
-    return frozenset(
-        row
-        for row, (start, end) in called.items()
-        if np.searchsorted(begins, start) == np.searchsorted(begins, end)
-    )
+    found = {row: _longest_launched(basis.recording, *extent) for row, extent in called.items()}
+    return {row: extent for row, extent in found.items() if extent is not None}
 
 
-def _graph_notes(basis: ReplayBasis, graphs: frozenset[int]) -> list[Note]:
+def _longest_launched(recording: Recording, start: int, end: int) -> tuple[int, int] | None:
+    """The time between two waits in which most is launched from `start` to `end`; None where that
+    is not nearly all of it."""
+    waits, moments = recording.waits, np.sort(recording.works.moment)
+    own = waits.back == 0  # launches into a full queue are no waits of the code's
+    begins, ends = waits.begin[own], waits.end[own]
+    inside = slice(*np.searchsorted(begins, [start, end]))
+    first = np.minimum(np.append(start, ends[inside]), end)
+    last = np.append(begins[inside], end)
+    launched = np.searchsorted(moments, last) - np.searchsorted(moments, first)
+    best = int(launched.argmax())
+    all_launched = np.searchsorted(moments, end) - np.searchsorted(moments, start)
+    if not launched[best] or launched[best] < _NEARLY_ALL * all_launched:
+        return None
+    return int(first[best]), int(last[best])
+
+
+def _graph_notes(basis: ReplayBasis, graphs: Mapping[int, tuple[int, int]]) -> list[Note]:
     inside = tuple(dict.fromkeys(basis.names[sorted(graphs)].tolist()))
     left = tuple(name for name in basis.queued_names if name not in inside)
     notes = []
@@ -211,7 +227,9 @@ def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> list[Note]:
             replayed_ns=basis.fidelity.replayed_ns,
         )
     ]
-    if not workload.overhead_ratio:
+    if basis.pace is not None:
+        notes.append(Note.of(Assumption.HOST_UNTRACED, pace=basis.pace))
+    elif not workload.overhead_ratio:
         stacks = bool(run.info.recording and run.info.recording.with_stack)
         code = Assumption.HOST_WITH_STACKS if stacks else Assumption.HOST_AS_RECORDED
         notes.append(Note.of(code))

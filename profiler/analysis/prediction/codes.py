@@ -25,6 +25,7 @@ class Assumption(NoteCode):
     STEPS_OF = "steps_of"
     AS_MANY_LAUNCHES = "as_many_launches"
     HOST_AS_RECORDED = "host_as_recorded"
+    HOST_UNTRACED = "host_untraced"
     HOST_WITH_STACKS = "host_with_stacks"
     HALF_BATCH_ON_DEVICE = "half_batch_on_device"
     PRECISION_ON_DEVICE = "precision_on_device"

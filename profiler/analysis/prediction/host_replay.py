@@ -1,7 +1,8 @@
 """A plan of the host's time replayed: what each of its pieces adds to the pipeline call.
 
 As in a recorded call (`pieces`), a call takes from its begin, or the end of the one before it,
-until its last work has ended, or the pipeline call; the host's time is what is left.
+until its last work has ended; the host's time is what is left. The pipeline call ends with its last
+work, too, where that is later than the host's return (`axis`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _Reals = npt.NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class Paces:
     """How the calls of a run are changed, by their rows: `work`, float64 [n], is the length of
-    their device work over what it was, `host` that of the host's time in them. `graphs` are those
-    whose launches become one."""
+    their device work over what it was, `host` that of the host's time in them. `graphs` are the
+    host's times, begin and end in ns, of those whose launches in that time become one."""
 
     work: _Reals
     host: _Reals
-    graphs: frozenset[int] = field(default=frozenset())
+    graphs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +51,9 @@ def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> R
     """Run `plan`, whose pieces begin where the host's did."""
     phases = [plan.encode, *plan.steps, plan.decode]
     flat = [piece for phase in phases for piece in phase]
-    found = replay(recording, _script(flat, paces), _lengths(recording, paces))
-    timed, ran = _timed(recording, flat, found)
+    script, owner = _script(flat, paces)
+    found = replay(recording, script, _lengths(recording, paces))
+    timed, ran = _timed(recording, flat, owner, found)
     borders = np.cumsum([0, *map(len, phases)]).tolist()
     parts = [tuple(timed[a:b]) for a, b in pairwise(borders)]
     encode, *steps, decode = parts
@@ -61,17 +63,23 @@ def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> R
     return ReplayedCall(pieces, found.device_span_ns, busy, idle, found)
 
 
-def _script(pieces: Sequence[Piece], paces: Paces) -> Script:
-    first = np.array([piece.start_ns for piece in pieces], dtype=np.int64)
-    last = first + np.array([piece.duration_ns for piece in pieces], dtype=np.int64)
-    called = [piece.submodule is not None for piece in pieces]
-    rows = [piece.call for piece in pieces]
-    pace = [
-        float(paces.host[row]) if of_call else 1.0
-        for row, of_call in zip(rows, called, strict=True)
-    ]
-    graph = [of_call and row in paces.graphs for row, of_call in zip(rows, called, strict=True)]
-    return Script(first, last, np.array(pace), np.array(graph, dtype=np.bool_))
+def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
+    """The slices of all pieces, one each but for calls of which a part is one launch; and where
+    each piece's slices begin, int64 [pieces + 1]."""
+    slices: list[tuple[int, int, float, bool]] = []
+    owner = [0]
+    for piece in pieces:
+        first, last = piece.start_ns, piece.start_ns + piece.duration_ns
+        of_call = piece.submodule is not None
+        pace = float(paces.host[piece.call]) if of_call else 1.0
+        begin, end = paces.graphs.get(piece.call, (last, last)) if of_call else (last, last)
+        parts = [(first, begin, pace, False), (begin, end, pace, True), (end, last, pace, False)]
+        slices += [part for part in parts if part[1] > part[0]] or [(first, last, pace, False)]
+        owner.append(len(slices))
+    first_ns, last_ns = (np.array([part[i] for part in slices], dtype=np.int64) for i in (0, 1))
+    pace_of = np.array([part[2] for part in slices])
+    graph = np.array([part[3] for part in slices], dtype=np.bool_)
+    return Script(first_ns, last_ns, pace_of, graph), np.array(owner, dtype=np.int64)
 
 
 def _lengths(recording: Recording, paces: Paces) -> Times:
@@ -82,23 +90,23 @@ def _lengths(recording: Recording, paces: Paces) -> Times:
 
 
 def _timed(
-    recording: Recording, pieces: Sequence[Piece], found: Replayed
+    recording: Recording, pieces: Sequence[Piece], owner: Times, found: Replayed
 ) -> tuple[list[Piece], list[Times]]:
-    """The pieces with their new times, and of each that is a call the places in `found` of its
-    work."""
+    """The pieces, whose slices begin at `owner`, with their new times, and of each that is a call
+    the places in `found` of its work."""
     cursor = int(found.begin[0]) if len(pieces) else 0
-    returned = int(found.end[-1]) if len(pieces) else 0
-    borders = np.searchsorted(found.slice, np.arange(len(pieces) + 1))
-    begin, end = found.begin.tolist(), found.end.tolist()
+    borders = np.searchsorted(found.slice, owner)
+    begin, end = found.begin[owner[:-1]].tolist(), found.end[owner[1:] - 1].tolist()
     of_call = recording.works.call[found.work]
     timed, ran = [], []
     for place, piece in enumerate(pieces):
         start, until = max(begin[place], cursor), max(end[place], cursor)
-        own = np.zeros(0, dtype=np.int64)
+        own = np.arange(borders[place], borders[place + 1])
         if piece.submodule is not None:
-            first, last = borders[place], borders[place + 1]
-            own = first + np.flatnonzero(of_call[first:last] == piece.call)
-            until = min(int(found.done[own].max(initial=until)), returned)
+            own = own[of_call[own] == piece.call]
+        elif place < len(pieces) - 1:  # of the host's work only the last is waited for
+            own = own[:0]
+        until = int(found.done[own].max(initial=until))
         timed.append(replace(piece, start_ns=start, duration_ns=until - start))
         ran.append(own)
         cursor = until

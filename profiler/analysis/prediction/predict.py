@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -15,7 +15,7 @@ from profiler.analysis.prediction.killed import with_spans_of_calls
 from profiler.analysis.prediction.memory_limits import TooLarge, too_large, unknown_memory
 from profiler.analysis.prediction.placement import BestPlacement, best_placement
 from profiler.analysis.prediction.recorded_requests import predict_requests, recorded_by_server
-from profiler.analysis.prediction.replay_basis import replay_basis
+from profiler.analysis.prediction.replay_basis import ReplayBasis, replay_basis
 from profiler.analysis.prediction.request import (
     RequestTime,
     by_stage,
@@ -35,7 +35,8 @@ from profiler.analysis.prediction.targets import (
     placement_of,
     target_devices,
 )
-from profiler.analysis.prediction.workload import Workload, workload_of
+from profiler.analysis.prediction.untraced_host import at_untraced_pace
+from profiler.analysis.prediction.workload import Workload, with_pieces, workload_of
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
 from profiler.notes import Note
@@ -63,7 +64,9 @@ def predict(
     given, run = run, with_spans_of_calls(run)
     workload = workload_of(run, analysis, pipeline)
     check(scenario, workload)
-    changes = _changed(workload, scenario, run, analysis)
+    basis = _basis(workload, scenario, run) if scenario.changes_calls else None
+    workload = _untraced(workload, basis)
+    changes = _changed(workload, basis, scenario, run, analysis)
     devices = _Devices.of(run, analysis, scenario, changes.workload)
     alone = changes.workload
     if devices is not None:
@@ -86,7 +89,7 @@ def predict(
         assumes=_each_once(
             (
                 *([Note.of(Assumption.SPANS_OF_CALLS)] if run is not given else ()),
-                *_traced(analysis, workload),
+                *(() if basis and basis.pace is not None else _traced(analysis, workload)),
                 *_assumed(analysis, changes, devices),
             )
         ),
@@ -96,19 +99,45 @@ def predict(
     )
 
 
-def _changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:
-    """The workload of the scenario: by a replay where the run recorded launches."""
-    if not scenario.changes_calls:
-        return changed(workload, scenario, run, analysis)
+def _basis(workload: Workload, scenario: Scenario, run: Run) -> ReplayBasis | None:
+    """What a replay starts from; None where the run recorded no launches."""
     basis = replay_basis(run, workload)
     if basis is not None:
-        return changed_by_replay(basis, workload, scenario, run, analysis)
+        untraced = scenario.untraced_ns
+        return basis if untraced is None else at_untraced_pace(basis, untraced)
     if scenario.cuda_graph:
         raise InputError(
             "the run recorded no launches on a device, so there are none for --cuda-graph to make "
             "one of: leave it out, or give a run of a GPU"
         )
-    return changed(workload, scenario, run, analysis)
+    if scenario.untraced_ns is not None:
+        raise InputError(
+            "the run recorded no launches on a device, so how fast its host is does not follow "
+            "from --untraced: leave it out, or give a run of a GPU"
+        )
+    return None
+
+
+def _untraced(workload: Workload, basis: ReplayBasis | None) -> Workload:
+    """`workload` as it would have been measured without the profiler, where that is known."""
+    if basis is None or basis.pace is None:
+        return workload
+    pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
+    recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
+    return replace(with_pieces(workload, pieces), recorded_ns=recorded)
+
+
+def _changed(
+    workload: Workload,
+    basis: ReplayBasis | None,
+    scenario: Scenario,
+    run: Run,
+    analysis: Analysis,
+) -> Changed:
+    """The workload of the scenario: by a replay where the run recorded launches."""
+    if basis is None:
+        return changed(workload, scenario, run, analysis)
+    return changed_by_replay(basis, workload, scenario, run, analysis)
 
 
 def _measured(workload: Workload) -> Measured:
@@ -120,7 +149,7 @@ def _measured(workload: Workload) -> Measured:
         ns=float(workload.measured_ns.mean()),
         low_ns=float(workload.measured_ns.min()),
         high_ns=float(workload.measured_ns.max()),
-        corrected=bool(workload.overhead_ratio),
+        corrected=workload.recorded_ns is not None,
     )
 
 

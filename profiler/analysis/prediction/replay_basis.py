@@ -47,6 +47,7 @@ class ReplayBasis:
     Of n calls `names` and `branches` are their submodules and branches, `queued`, bool [n], which
     launched work, `host` how long the host takes in them over what it took: less where they were
     traced and the cost of that is known; float64 [n]. `fidelity` is the sum over pipeline calls.
+    `pace` is that by which `host` was multiplied to be as without the profiler, None: it was not.
     """
 
     recording: Recording
@@ -56,6 +57,7 @@ class ReplayBasis:
     queued: Flags
     host: npt.NDArray[np.float64]
     fidelity: Fidelity
+    pace: float | None = None
 
     @property
     def queued_names(self) -> tuple[str, ...]:

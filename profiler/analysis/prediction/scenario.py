@@ -26,7 +26,8 @@ class Scenario:
     name. `concurrency` is the number of requests in flight, `order` how their tasks wait for one
     another, `devices` what the best placement is searched on (none: the run's), `memory` its bytes
     by device, "" for all that are not named. `cuda_graph` launches each call of a
-    submodule at once.
+    submodule at once. `untraced_ns` is what the request takes without the profiler as it is, None:
+    not known, and then the host is as slow as it was recorded.
     """
 
     steps: int | None = None
@@ -39,12 +40,13 @@ class Scenario:
     devices: tuple[str, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
     cuda_graph: bool = False
+    untraced_ns: int | None = None
 
     @property
     def changes_calls(self) -> bool:
         """Whether a request calls something else, or takes another time for it."""
         changed = self.steps is not None or self.precision is not None or not self.guidance
-        return changed or bool(self.drop) or self.cuda_graph
+        return changed or bool(self.drop) or self.cuda_graph or self.untraced_ns is not None
 
     @property
     def simulates(self) -> bool:

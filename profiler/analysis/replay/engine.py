@@ -4,11 +4,12 @@ another time.
 The host takes between launches what it took; where it waited for a device it waits anew. On each
 stream, in the order that was recorded,
 
-    begin = max(end of the work before, launch + latency)
+    begin = max(end of the work before + what lies between two in a queue, launch + latency)
 
 The waits cut the launches into stretches in which the host is as far behind the recording as at
 their begin. In a stretch ends follow from a running maximum: with `c` the sum of lengths so far,
-`end = c + max(end before the stretch, max over the work so far of (launch + latency - c before))`.
+`end = c + max(end before the stretch, max over the work so far of (launch + latency - c before))`,
+where the lengths have what lies before each piece of work in a queue, too.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class _Expanded(Struct, frozen=True, eq=False):
             stream=works.stream[work],
             moment=place[of_slice] + script.at(of_slice, works.moment[work]),
             ready=np.where(known, launch + works.latency[work], NEVER),
-            behind=works.behind[work],
+            behind=np.where(script.graph[of_slice] & known, 0, works.behind[work]),
             begins=begins,
             rank=rank,
             low=low,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SUBCOMMAND", "predict"]
 
+_MOST_UNTRACED_MS = 86_400_000.0
+
 
 _Path = Annotated[
     Path,
@@ -67,6 +69,14 @@ _CudaGraph = Annotated[
     typer.Option(
         "--cuda-graph",
         help="Launch each call of a submodule at once, as a CUDA or HIP graph does.",
+    ),
+]
+_Untraced = Annotated[
+    float | None,
+    typer.Option(
+        metavar="MS",
+        help="What the run takes without the profiler, from its first call to the end of its "
+        "last, in ms: the host is then as fast as that.",
     ),
 ]
 _Concurrency = Annotated[
@@ -118,6 +128,7 @@ def predict(
     place: _Place = None,
     precision: _Precision = None,
     cuda_graph: _CudaGraph = False,
+    untraced: _Untraced = None,
     concurrency: _Concurrency = None,
     order: _Order = None,
     devices: _Devices = None,
@@ -139,7 +150,8 @@ def predict(
     what = (steps, _guidance(guidance), _names("--drop", drop), parse_places(place or ()))
     ordered = cast("Order | None", order)  # checked with the run
     where = (_names("--devices", devices), device_sizes(device_memory or ()))
-    scenario = Scenario(*what, precision, concurrency, ordered, *where, cuda_graph)
+    graph = (cuda_graph, _untraced(untraced))
+    scenario = Scenario(*what, precision, concurrency, ordered, *where, *graph)
     check_documents({"--json": json_file})
     notes: list[str] = []
     with (
@@ -169,6 +181,17 @@ def _guidance(text: str | None) -> bool:
     if text not in (None, "off"):
         raise InputError(f"--guidance {text!r} cannot be predicted: give off, or leave it out")
     return text is None
+
+
+def _untraced(milliseconds: float | None) -> int | None:
+    """In ns. Raises InputError for what is no time."""
+    if milliseconds is None:
+        return None
+    if not 0 < milliseconds <= _MOST_UNTRACED_MS:
+        raise InputError(
+            f"--untraced {milliseconds:g} is no time in ms: give one above 0, at most a day"
+        )
+    return round(milliseconds * 1e6)
 
 
 def _names(option: str, texts: list[str] | None) -> tuple[str, ...]:

@@ -74,11 +74,16 @@ SENTENCES: Sentences = {
         ),
         Assumption.HOST_AS_RECORDED: said(
             "the host is as slow as it was while it was recorded: without the profiler launches "
-            "come sooner"
+            "come sooner; --untraced with what the run takes without it corrects that"
+        ),
+        Assumption.HOST_UNTRACED: said(
+            "within calls the host takes {pace} of the time it took while it was recorded: then "
+            "the run takes what was given as --untraced"
         ),
         Assumption.HOST_WITH_STACKS: said(
             "the host is as slow as it was while Python stacks were recorded (with_stack), which "
-            "slow it: without the profiler launches come sooner"
+            "slow it: without the profiler launches come sooner; --untraced with what the run "
+            "takes without it corrects that"
         ),
         Assumption.HALF_BATCH_ON_DEVICE: said(
             "the device works {share} ({low_share} to {high_share}) as long on half a batch of "

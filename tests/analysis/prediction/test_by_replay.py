@@ -22,10 +22,11 @@ from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.targets import TargetDevice, equal_hardware
 from profiler.analysis.prediction.workload import workload_of
+from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.table.run import Run
 from tests.corpus import SD35, needs_corpus
-from tests.queued_runs import QueuedCall, QueuedPipeline
+from tests.queued_runs import Machine, QueuedCall, QueuedPipeline
 
 _NO_LAUNCHES = Unknown.NO_LAUNCHES
 _ENCODE = (QueuedCall("text_encoder", "prompt"), QueuedCall("text_encoder", "negative_prompt"))
@@ -133,14 +134,71 @@ def test_other_numbers_of_steps(call, steps):
     assert sum(part.after_ns for part in found.stages) == pytest.approx(found.request.ns)
 
 
-def test_a_graph_a_call():
-    """One launch for each call but for those that wait for the device, as simulated."""
-    waits = QueuedCall("text_encoder", "prompt", waits=True)
-    made = QueuedPipeline([waits, *_ENCODE[1:]], [[_LAUNCH_BOUND]] * 3, _DECODE)
+@pytest.mark.parametrize("waits", ["waits", "waits_first", "waits_amid"])
+def test_a_graph_a_call(waits):
+    """One launch for each call: one that waits for its inputs' copy ahead of it or for its results
+    behind it is one, too; one that waits half-way stays as it was, and is named."""
+    encoder = QueuedCall("text_encoder", "prompt", **{waits: True})
+    made = QueuedPipeline([encoder], [[_LAUNCH_BOUND]] * 3, _DECODE)
     found = answer(made.simulated().run, cuda_graph=True)
     truth = made.simulated(graphs=True)
     assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
     assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
+    left = [n.values["submodules"] for n in found.assumes if n.code == Assumption.NOT_CAPTURED]
+    assert left == ([("text_encoder",)] if waits == "waits_amid" else [])
+
+
+@pytest.mark.parametrize("call", [_LAUNCH_BOUND, _DEVICE_BOUND], ids=["launches", "device"])
+def test_kernels_in_the_queue_stay_apart(call):
+    """A device that takes 3 us from one queued kernel to the next, as much as 30 % of them, is
+    replayed as it ran, and with half the work; in a graph they follow at once."""
+    made, machine = pipeline(call), Machine(between=3_000)
+    run = made.simulated(machine=machine).run
+    for scenario, truth in (
+        ({"steps": 6}, pipeline(call, 6).simulated(machine=machine)),
+        ({"cuda_graph": True}, made.simulated(graphs=True, machine=machine)),
+    ):
+        assert answer(run, **scenario).request.ns == pytest.approx(truth.ns, rel=0.01)
+
+
+def test_a_pipeline_call_that_returns_before_its_device():
+    """It lasts until its last kernel has ended, as in the analysis, not until it returned."""
+    machine = Machine(returns=True)
+    run = pipeline(_DEVICE_BOUND).simulated(machine=machine).run
+    whole = pipeline(_DEVICE_BOUND).simulated(machine=machine)
+    assert answer(run).measured.ns == whole.ns
+    assert answer(run, steps=4).request.ns == pytest.approx(whole.ns, rel=0.001)
+    truth = pipeline(_DEVICE_BOUND, 7).simulated(machine=machine)
+    assert answer(run, steps=7).request.ns == pytest.approx(truth.ns, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "scenario", [{"steps": 9}, {"drop": ("text_encoder",)}, {"cuda_graph": True}, {}], ids=str
+)
+def test_untraced_takes_the_recording_off_the_host(scenario):
+    """The host launches 1.6 times as slowly while it is recorded: with what the run takes untraced
+    other requests are predicted as they run untraced."""
+    made = pipeline(_LAUNCH_BOUND)
+    run = made.simulated(machine=Machine(pace=1.6)).run
+    changed = made
+    if "steps" in scenario:
+        changed = pipeline(_LAUNCH_BOUND, 9)
+    if "drop" in scenario:
+        changed = QueuedPipeline((), made.steps, made.decode)
+    truth = changed.simulated(graphs="cuda_graph" in scenario)
+    found = answer(run, untraced_ns=made.simulated().ns, **scenario)
+    assert found.request.ns == pytest.approx(truth.ns, rel=0.015)
+    assert found.measured.ns == pytest.approx(made.simulated().ns, rel=0.001)
+    assert noted(found.assumes, Assumption.HOST_UNTRACED)
+    assert not noted(found.assumes, Assumption.HOST_AS_RECORDED)
+
+
+@pytest.mark.parametrize(("share", "says"), [(1.5, "longer"), (0.05, "not reached")])
+def test_untraced_times_that_cannot_be_are_refused(share, says):
+    """Longer than recorded, or shorter than the device's own work."""
+    simulated = pipeline(_DEVICE_BOUND).simulated()
+    with pytest.raises(InputError, match=says):
+        answer(simulated.run, untraced_ns=round(simulated.ns * share))
 
 
 def test_dropping_a_submodule():

@@ -7,11 +7,12 @@ be told stays absent.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from profiler.capture.devices import device_name
-from profiler.capture.torch.children import child
+from profiler.capture.torch.children import child, every, own_tensors
 from profiler.capture.torch.compile_settings import compiled
 from profiler.capture.torch.step_cache_settings import plain_parameters, step_cache
 from profiler.capture.torch.stored_weights import stored_bytes
@@ -34,14 +35,30 @@ _SDPA = {
     "math": "math_sdp_enabled",
 }
 _GROUPED = "group_offloading"  # the hook's name in diffusers' registries
+_MARKS = (
+    "_compiled_call_impl",
+    "_diffusers_hook",
+    "_hf_hook",
+    "config",
+    "dynamo_ctx",
+    "merged_adapters",
+    "processor",
+)
+"""Attributes of the few modules that tell more than their weights."""
+_KNOWN: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, WeightType]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""By submodule, which tensors it had, of which types, and what they were."""
 
 
 def module_settings(root: Any) -> SubmoduleSettings:
-    """The settings of the submodule `root`."""
-    modules = list(root.modules())
+    """The settings of the submodule `root`: read in each pipeline call, so what has thousands of
+    modules is gone through once, and its weights are looked at anew where one is another."""
+    everything = every(root)
+    modules = [one for one in everything if _marked(one)]
     own = child(root, "_orig_mod") or root  # what torch.compile has wrapped
     return SubmoduleSettings(
-        weights=_weights(modules),
+        weights=_weights(root, everything),
         attention=_attention(modules),
         cache=step_cache(own, modules),
         offload=_offload(own, modules),
@@ -50,11 +67,22 @@ def module_settings(root: Any) -> SubmoduleSettings:
     )
 
 
-def _weights(modules: Iterable[Any]) -> dict[str, WeightType]:
+def _marked(module: Any) -> bool:
+    return not module.__dict__.keys().isdisjoint(_MARKS) or "processor" in module._modules  # noqa: SLF001
+
+
+def _weights(root: Any, modules: Sequence[Any]) -> dict[str, WeightType]:
+    tensors = [tensor for module in modules for tensor in own_tensors(module)]
+    now = [len(modules), *map(id, tensors), *(tensor.dtype for tensor in tensors)]
+    before, known = _KNOWN.get(root, ([], {}))
+    if before == now:
+        return known
     sizes = stored_bytes(modules)
     total = sum(sizes.values())
     ordered = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
-    return {name: WeightType(bytes=size, share=size / total) for name, size in ordered if size}
+    found = {name: WeightType(bytes=size, share=size / total) for name, size in ordered if size}
+    _KNOWN[root] = now, found
+    return found
 
 
 def _attention(modules: Sequence[Any]) -> Attention | None:

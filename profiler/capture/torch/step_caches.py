@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from profiler.capture.backend import Skipped
-from profiler.capture.torch.children import child
+from profiler.capture.torch.children import child, every
 from profiler.capture.torch.step_cache_settings import CACHE_OF_HOOK
 
 __all__ = ["StepCaches"]
@@ -74,6 +74,8 @@ class StepCaches:
         self._hooks, self._layers = {}, []
 
     def _find(self, module: Any) -> None:
+        if not any("_diffusers_hook" in inner.__dict__ for inner in every(module)):
+            return
         for path, inner in module.named_modules():
             registry = inner.__dict__.get("_diffusers_hook")
             for hook in registry.hooks.values() if registry is not None else ():

@@ -62,7 +62,7 @@ class Made:
 
 
 def on_device(make: Callable[[], Any], device: str, dtype: torch.dtype) -> Any:
-    """A module made where it will run (drawing billions of weights on a processor takes minutes)."""
+    """A module made where it will run: drawing billions of weights on a processor takes minutes."""
     with torch.device(device):
         module = make()
     return module.to(device=device, dtype=dtype).eval().requires_grad_(False)

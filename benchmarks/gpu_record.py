@@ -1,6 +1,6 @@
 """Record evidence on a CUDA GPU: torch traces of full-size pipelines, and what they really took.
 
-    python benchmarks/gpu_record.py OUT --model sd35 [--compiled] [--until 300] [--only graphs,streams]
+    python benchmarks/gpu_record.py OUT --model sd35 [--compiled] [--until 300] [--only graphs]
 
 Writes OUT/MODEL.truth.json and traces OUT/MODEL-*.json.gz, for `gpu_compare.py`. Every stage of a
 model is tried; one that fails is noted in the truth by its error. `--until` starts no stage after

@@ -1,0 +1,121 @@
+"""What reports say of the H200's traces beside what its events said, as tables in Markdown.
+
+    python benchmarks/gpu_compare.py [FOLDER]
+
+FOLDER (tests/evidence/h200) holds traces of `gpu_record.py`, cut by `gpu_cut.py`, and `truth.json`
+of `gpu_summary.py`. No GPU is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.errors import InputError
+
+FOLDER = Path(__file__).parents[1] / "tests" / "evidence" / "h200"
+TIMED = {  # by trace: the model and the stage whose events were in the very run that was traced
+    "sd35-eager": ("sd35", "trace_marked"),
+    "sd35-graphs": ("sd35", "trace_graphs"),
+    "sd35-streams": ("sd35", "trace_streams"),
+    "flux-eager": ("flux", "trace_marked"),
+    "flux-compiled": ("flux-compiled", "trace_compiled"),
+    "wan-eager": ("wan", "trace_marked"),
+}
+PREDICTED: dict[str, dict[str, dict[str, Any]]] = {  # by trace and stage: what is asked
+    "sd35-eager": {
+        "steps_8": {"steps": 8},
+        "steps_2": {"steps": 2},
+        "guidance_off": {"guidance": False},
+        "graphs": {"cuda_graph": True},
+        "graphs_guidance_off": {"cuda_graph": True, "guidance": False},
+        "graphs_steps_8": {"cuda_graph": True, "steps": 8},
+    },
+    "flux-eager": {
+        "steps_8": {"steps": 8},
+        "graphs": {"cuda_graph": True},
+        "graphs_steps_8": {"cuda_graph": True, "steps": 8},
+    },
+    "wan-eager": {"steps_8": {"steps": 8}, "guidance_off": {"guidance": False}},
+}
+
+
+def truth(folder: Path = FOLDER) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode((folder / "truth.json").read_bytes())
+    return found
+
+
+def run_of(name: str, folder: Path = FOLDER) -> Any:
+    """The run of a trace; a replay of graphs with the trace in which they were captured."""
+    capture = folder / f"{name.removesuffix('graphs')}capture.json.gz"
+    options = {"capture": capture} if name.endswith("-graphs") and capture.is_file() else {}
+    return profiler.load(folder / f"{name}.json.gz", import_options=options)
+
+
+def elapsed(name: str, folder: Path = FOLDER) -> Iterator[tuple[str, int, int, float, float]]:
+    """By submodule: its calls here and by events, their elapsed time here and by events in ms."""
+    model, stage = TIMED[name]
+    calls = analyze(run_of(name, folder)).calls.to_pandas()
+    ours = calls.groupby(calls["submodule"].astype(str))["elapsed_ns"].agg(["size", "sum"])
+    marked: dict[str, list[float]] = {}
+    for submodule, begin, end in truth(folder)[model][stage]["calls"]:
+        marked.setdefault(submodule, []).append(end - begin)
+    for submodule, times in marked.items():
+        known = submodule in ours.index
+        count, total = (int(ours["size"][submodule]), ours["sum"][submodule]) if known else (0, 0)
+        yield submodule, count, len(times), total / 1e6, sum(times)
+
+
+def predictions(
+    name: str, folder: Path = FOLDER
+) -> Iterator[tuple[str, float | str, float | str, list[float]]]:
+    """By stage: predicted as recorded, and with what the run took untraced, in ms; what it took."""
+    model = truth(folder)[TIMED[name][0]]
+    run = run_of(name, folder)
+    analysis = analyze(run)
+    untraced = round(model["eager"]["span_ms"][1] * 1e6)
+    for stage, asked in PREDICTED[name].items():
+        found = []
+        for more in ({}, {"untraced_ns": untraced}):
+            try:
+                found.append(predict(run, analysis, Scenario(**asked, **more)).request.ns / 1e6)
+            except InputError as error:
+                found.append(str(error)[:60])
+        yield stage, found[0], found[1], model[stage]["span_ms"]
+
+
+def _table(*head: str) -> None:
+    print(f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
+    folder = parser.parse_args().folder
+    _table("trace", "submodule", "calls", "elapsed, ms", "by events, ms", "apart")
+    for name in TIMED:
+        for submodule, count, marked, ours, events in elapsed(name, folder):
+            apart = f"{ours / events - 1:+.1%}"
+            cells = (name, submodule, f"{count} of {marked}", f"{ours:.2f}", f"{events:.2f}", apart)
+            print(f"| {' | '.join(cells)} |")
+    _table("trace", "asked", "as recorded, ms", "with --untraced, ms", "took, ms", "apart")
+    for name in PREDICTED:
+        for stage, recorded, untraced, took in predictions(name, folder):
+            cells = [x if isinstance(x, str) else f"{x:.1f}" for x in (recorded, untraced)]
+            apart = "" if isinstance(untraced, str) else f"{untraced / took[1] - 1:+.1%}"
+            low, middle, high = took
+            print(
+                f"| {name} | {stage} | {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} |"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 NEEDS = {
+    "gpu_record": ("torch", "diffusers"),
     "html_load": ("playwright",),
     "html_peers": ("playwright",),
     "torch_capture": ("torch", "diffusers"),

@@ -39,6 +39,7 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             "devices": [*scenario.devices],
             "device_memory": dict(scenario.memory),
             "cuda_graph": scenario.cuda_graph,
+            "untraced_ns": scenario.untraced_ns,
         },
         "measured": {
             "pipelines": [*measured.pipelines],

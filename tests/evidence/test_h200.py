@@ -1,0 +1,93 @@
+"""Traces of an H200 against what CUDA events said there: `docs/gpu-evidence.md`.
+
+The traces were recorded by `benchmarks/gpu_record.py` and cut by `benchmarks/gpu_cut.py`; the truth is
+of the very run that was traced, or of untraced repetitions of what is predicted.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.replay.faithful import whole_run
+
+FOLDER = Path(__file__).parent / "h200"
+TRUTH = json.loads((FOLDER / "truth.json").read_text())
+TIMED = {
+    "sd35-eager": ("sd35", "trace_marked"),
+    "sd35-graphs": ("sd35", "trace_graphs"),
+    "flux-eager": ("flux", "trace_marked"),
+    "flux-compiled": ("flux-compiled", "trace_compiled"),
+    "wan-eager": ("wan", "trace_marked"),
+}
+ASKED = [
+    ("sd35-eager", "steps_8", {"steps": 8}),
+    ("sd35-eager", "steps_2", {"steps": 2}),
+    ("sd35-eager", "guidance_off", {"guidance": False}),
+    ("sd35-eager", "graphs", {"cuda_graph": True}),
+    ("sd35-eager", "graphs_guidance_off", {"cuda_graph": True, "guidance": False}),
+    ("sd35-eager", "graphs_steps_8", {"cuda_graph": True, "steps": 8}),
+]
+
+
+@cache
+def analysed(name):
+    """The run of a trace, of replayed graphs with the capture; and its analysis."""
+    options = {"capture": FOLDER / "sd35-capture.json.gz"} if name == "sd35-graphs" else {}
+    run = profiler.load(FOLDER / f"{name}.json.gz", import_options=options)
+    return run, analyze(run)
+
+
+def marked(name):
+    """Submodule and elapsed time in ms of each call, by the events around it."""
+    model, stage = TIMED[name]
+    return [(call, end - begin) for call, begin, end in TRUTH[model][stage]["calls"]]
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_calls_are_those_that_ran(name):
+    """No trace has ranges of modules: calls are guessed, and are as many, in this order, of these
+    submodules."""
+    calls = analysed(name)[1].calls.sort("begin_ns").to_pandas()
+    assert calls["submodule"].tolist() == [call for call, _ in marked(name)]
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_elapsed_is_what_events_said(name):
+    """Of each submodule within 4 %, or 0.15 ms a call, and of all calls within 2 %."""
+    calls = analysed(name)[1].calls.to_pandas()
+    calls["submodule"] = calls["submodule"].astype(str)
+    ours = (calls.groupby("submodule")["elapsed_ns"].sum() / 1e6).to_dict()
+    events = {}
+    for call, took in marked(name):
+        events.setdefault(call, []).append(took)
+    assert ours.keys() == events.keys()
+    for call, times in events.items():
+        assert ours[call] == pytest.approx(sum(times), rel=0.04, abs=0.15 * len(times)), call
+    total = sum(map(sum, events.values()))
+    assert sum(ours.values()) == pytest.approx(total, rel=0.02)
+
+
+@pytest.mark.parametrize("name", [*TIMED, "sd35-compiled", "sd35-streams"])
+def test_an_unchanged_replay_is_what_was_recorded(name):
+    """Launches of every trace, replayed with what lies between kernels in the queue, give the
+    device's recorded span within 1.2 %."""
+    run = analysed(name)[0]
+    assert whole_run(run).fidelity.ratio == pytest.approx(1.0, abs=0.012)
+
+
+@pytest.mark.parametrize(("name", "stage", "asked"), ASKED)
+def test_predictions_are_what_the_machine_took(name, stage, asked):
+    """Given what the run took untraced, others are predicted within 3 % of their medians."""
+    run, analysis = analysed(name)
+    model = TRUTH[TIMED[name][0]]
+    untraced_ns = round(model["eager"]["span_ms"][1] * 1e6)
+    found = predict(run, analysis, Scenario(**asked, untraced_ns=untraced_ns))
+    assert found.request.ns / 1e6 == pytest.approx(model[stage]["span_ms"][1], rel=0.03)

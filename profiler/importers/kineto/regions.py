@@ -42,7 +42,11 @@ def calls_of(
     calls = [call for call in told if call.ran is not Ran.CAPTURED]
     if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):
         graphs = _graphs(trace, [], replays)
-        return (paired(trace, graphs), CallsFrom.GRAPH_LAUNCHES) if graphs else (calls, source)
+        if not graphs:
+            return calls, source
+        guessed = any(call.guessed for call in graphs)
+        source = CallsFrom.CAPTURED_OPERATORS if guessed else CallsFrom.GRAPH_LAUNCHES
+        return paired(trace, graphs), source
     calls = calls + _graphs(trace, calls, replays)
     return paired(trace, sorted(calls, key=lambda call: (call.start_ns, call.end_ns))), source
 

@@ -13,8 +13,8 @@ from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.measures import (
     MATERIAL,
     accelerators,
-    captures_and_replays,
     calls_of,
+    captures_and_replays,
     end_to_end_ns,
     of_server,
     share,
@@ -55,8 +55,9 @@ _WAITS = {  # by column of the idle table
 def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """A device waits for the host to launch its next command, within calls. Silent where clocks of
     devices are not aligned (when the host had called is not known on its clock), where nothing of
-    the host was recorded, and where what is launched one by one warms up for graphs. Commands whose launch was not recorded do not count, nor does what the
-    host did once in one of several calls: fewer launches do not gain that."""
+    the host was recorded, and where what is launched one by one warms up for graphs. Commands whose
+    launch was not recorded do not count, nor does what the host did once in one of several calls:
+    fewer launches do not gain that."""
     if unaligned(analysis) or captures_and_replays(analysis):
         return ()
     total = end_to_end_ns(analysis)

@@ -231,11 +231,21 @@ def _embedding_latents(
     for place, one in enumerate(marks.products):
         if not _embeds(one) or within(one.start_ns, aside) or within(one.start_ns, decoders):
             continue
-        if (found and place - since < _LAYERED) or _of_an_adapter(marks, place):
+        if (found and not _layers(marks, since, place)) or _of_an_adapter(marks, place):
             continue
         found.append(one)
         since = place
     return found
+
+
+def _layers(marks: HostMarks, first: int, last: int) -> bool:
+    """Whether the layers of a denoiser ran from one product on and before another, both of which
+    embed latents, by their places: many products, a compiled region, or what comes out at the end.
+    A ControlNet embeds its condition directly behind the latents."""
+    one, other = marks.products[first], marks.products[last]
+    came_out = any(each.results == one.features for each in marks.products[first + 1 : last])
+    compiled = any(one.start_ns < begin < other.start_ns for begin, _ in marks.regions)
+    return last - first >= _LAYERED or came_out or compiled
 
 
 def _embeds(one: Product) -> bool:

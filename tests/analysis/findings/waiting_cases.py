@@ -51,7 +51,9 @@ def _stalled(*gaps):
         end = begin + (20 + gap) * MS
         calls.append(gpu_call(number, begin, end))
         edges = [0, 5, 5 + gap, 10 + gap, 15 + gap, 20 + gap]
-        pairs = ((begin + a * MS, begin + b * MS) for a, b in zip(edges[::2], edges[1::2]))
+        pairs = (
+            (begin + a * MS, begin + b * MS) for a, b in zip(edges[::2], edges[1::2], strict=True)
+        )
         commands += [command(number, *pair) for pair in pairs]
         begin = end
     return analyzed(calls, commands, end=begin)

@@ -28,9 +28,11 @@ class Stalls(Struct, frozen=True):
 def stalls_of(
     analysis: Analysis, *, device: str | None = None, call: int | None = None
 ) -> Stalls | None:
-    """The stalls in calls on a device, or in one call; None without any."""
+    """The stalls in calls on a device, or in one call, there also behind a wait for the device;
+    None without any."""
+    causes = (WaitCause.LAUNCH,) if call is None else (WaitCause.LAUNCH, WaitCause.SYNC)
     waited = analysis.gaps.filter(
-        (pl.col("cause") == WaitCause.LAUNCH) & pl.col("call").is_not_null()
+        pl.col("cause").is_in(causes) & pl.col("call").is_not_null()
     ).select("device", "call", pl.col("submodule").cast(pl.String), "length_ns", "host_doing")
     calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
     several = {name for name, number in calls.iter_rows() if number > 1}

@@ -254,12 +254,14 @@ def _embeds(one: Product) -> bool:
 
 
 def _of_an_adapter(marks: HostMarks, place: int) -> bool:
-    """Whether a product widens again what the one directly before narrowed, as LoRA does."""
-    if not place:
+    """Whether a product widens again what the one directly before narrowed, to what a layer before
+    both has made of the same rows, as LoRA does."""
+    if place < 2:
         return False
-    one, before = marks.products[place], marks.products[place - 1]
-    narrowed = before.results == one.features and before.rows == one.rows
-    return narrowed and marks.before(one.start_ns) <= marks.before(before.end_ns)
+    layer, before, one = marks.products[place - 2 : place + 1]
+    narrowed = before.results == one.features and layer.results == one.results
+    directly = marks.before(one.start_ns) <= marks.before(before.end_ns)
+    return narrowed and directly and layer.rows == before.rows == one.rows
 
 
 def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> int:

@@ -85,6 +85,19 @@ def test_an_adapter_of_patch_size_begins_no_denoiser(tmp_path):
     assert ranges(run) == [("transformer", 0, 200), ("transformer", 300, 200), ("vae", 700, 30)]
 
 
+def test_denoisers_may_follow_each_other_with_nothing_between(tmp_path):
+    """The last layer before patches come out makes modulation, of one row, and is no adapter's."""
+    trace = Trace()
+    for step in range(2):
+        work(trace, "aten::linear", 300 * step, PACKED)
+        layers(trace, 300 * step + 12)
+        work(trace, "aten::linear", 300 * step + 160, [(1, 3072), (6144, 3072)])
+        work(trace, "aten::linear", 300 * step + 172, OUT)
+    decoder(trace, 700)
+    found = ranges(trace.imported(tmp_path))
+    assert found == [("transformer", 0, 182), ("transformer", 300, 182), ("vae", 700, 30)]
+
+
 def test_a_condition_that_is_embedded_behind_the_latents_begins_no_call(tmp_path):
     """A ControlNet embeds both, before its layers."""
     trace = Trace()

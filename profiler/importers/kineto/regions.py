@@ -38,8 +38,7 @@ def calls_of(
 ) -> tuple[list[CallRange], CallsFrom | None]:
     """The calls in order of their start, and what tells them; None where modules do. A graph that
     was launched in none of them is a call as well."""
-    told, source = _told(trace, frames)
-    calls = [call for call in told if call.ran is not Ran.CAPTURED]
+    calls, source = _told(trace, frames)
     if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):
         graphs = _graphs(trace, [], replays)
         if not graphs:
@@ -95,7 +94,7 @@ def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFro
         (annotated_calls, CallsFrom.ANNOTATIONS),
         (stepped_calls, CallsFrom.PROFILER_STEPS),
     ):
-        calls = found(trace)
+        calls = [call for call in found(trace) if call.ran is not Ran.CAPTURED]
         if calls:
             return calls, source
     work, launch = launched_work(trace)

@@ -310,6 +310,19 @@ def test_the_trace_of_a_capture_keeps_warm_ups_apart_from_what_serves(tmp_path):
     ]
 
 
+def test_a_capture_without_warm_ups_and_replays_has_no_calls_of_its_parts(tmp_path):
+    """Nothing of it ran but one copy: that is the one call."""
+    trace = Trace()
+    trace.event("cuda_runtime", "cudaStreamBeginCapture", 0, 1)
+    for place, (name, shape) in enumerate(DENOISER + DECODER):
+        trace.op(name, 10 + 12 * place, 10, **{"Input Dims": [list(one) for one in shape]})
+        trace.event("cuda_runtime", "cudaLaunchKernel", 12 + 12 * place, 1)
+    trace.event("cuda_runtime", "cudaStreamEndCapture", 400, 1)
+    work(trace, "aten::copy_", 500)
+    run = trace.imported(tmp_path)
+    assert calls(run) == [("trace", "run", None, -1)]
+
+
 def test_graphs_of_which_no_capture_tells_are_told_apart_by_their_kernels(tmp_path):
     """Three graphs, numbered as they first come."""
     run = replayed().imported(tmp_path)

@@ -26,11 +26,15 @@ class Stalls(Struct, frozen=True):
 
 
 def stalls_of(
-    analysis: Analysis, *, device: str | None = None, call: int | None = None
+    analysis: Analysis,
+    *,
+    device: str | None = None,
+    call: int | None = None,
+    submodule: str | None = None,
 ) -> Stalls | None:
-    """The stalls in calls on a device, or in one call, there also behind a wait for the device;
-    None without any."""
-    causes = (WaitCause.LAUNCH,) if call is None else (WaitCause.LAUNCH, WaitCause.SYNC)
+    """The stalls in calls on a device, or in one call or those of a submodule, there also behind a
+    wait for the device; None without any."""
+    causes = (WaitCause.LAUNCH,) if device else (WaitCause.LAUNCH, WaitCause.SYNC)
     waited = analysis.gaps.filter(
         pl.col("cause").is_in(causes) & pl.col("call").is_not_null()
     ).select("device", "call", pl.col("submodule").cast(pl.String), "length_ns", "host_doing")
@@ -42,6 +46,7 @@ def stalls_of(
             (pl.col("submodule") == row["submodule"]) & (pl.col("call") != row["call"])
         )
         here = device in (None, row["device"]) and call in (None, row["call"])
+        here &= submodule in (None, row["submodule"])
         longest = others["length_ns"].max() or 0
         if here and row["submodule"] in several and longest < _ALIKE * row["length_ns"]:
             found.append(row)

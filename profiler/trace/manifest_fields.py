@@ -137,6 +137,7 @@ class CallsFrom(StrEnum):
     PROFILER_STEPS = "profiler_steps"
     OPERATORS = "operators"  # guessed: embeddings, compiled regions, convolutions
     GRAPH_LAUNCHES = "graph_launches"
+    CAPTURED_OPERATORS = "captured_operators"  # launches of graphs, guessed from their captures
     KERNEL_PERIOD = "kernel_period"  # guessed: the same kernels again
     MODULE_PERIOD = "module_period"  # guessed: the first operation of a compiled module again
     NOTHING = "nothing"  # all of it is one: a report of kernels
@@ -144,7 +145,12 @@ class CallsFrom(StrEnum):
     @property
     def guessed(self) -> bool:
         """Whether nothing in the trace says that these are calls."""
-        return self in (CallsFrom.OPERATORS, CallsFrom.KERNEL_PERIOD, CallsFrom.MODULE_PERIOD)
+        return self in (
+            CallsFrom.OPERATORS,
+            CallsFrom.CAPTURED_OPERATORS,
+            CallsFrom.KERNEL_PERIOD,
+            CallsFrom.MODULE_PERIOD,
+        )
 
 
 class Graphs(Fields, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ __all__ = [
     "UNLABELLED",
     "accelerators",
     "calls_of",
+    "captures_and_replays",
     "end_to_end_ns",
     "of_server",
     "scaled",
@@ -48,6 +49,13 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
+
+
+def captures_and_replays(analysis: Analysis) -> bool:
+    """Whether graphs were captured in the run that replays them."""
+    recording = analysis.run.recording
+    graphs = recording.graphs if recording else None
+    return graphs is not None and bool(graphs.captured and graphs.replays)
 
 
 def of_server(analysis: Analysis) -> bool:

@@ -16,6 +16,7 @@ from profiler.analysis.findings.measures import (
     end_to_end_ns,
     share,
 )
+from profiler.analysis.findings.stalls import stalls_of
 from profiler.analysis.result import Analysis
 from profiler.notes import Value
 
@@ -54,12 +55,23 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
                     "excess_ns": excess,
                     "excess_share": share(excess, total),
                     "later_calls": row["calls"] - 1,
+                    **_stalled(analysis, row["first"], excess),
                 },
                 where=calls_of(analysis, row["submodule"]),
                 cost_ns=excess,
             )
         )
     return tuple(found)
+
+
+def _stalled(analysis: Analysis, call: int, excess_ns: int) -> dict[str, Value]:
+    """How long the host stood still in a call, and in what; nothing where that is not most of its
+    excess."""
+    stalls = stalls_of(analysis, call=call)
+    if stalls is None or 2 * stalls.length_ns < excess_ns:
+        return {}
+    doing: dict[str, Value] = {"host_in": stalls.host_in} if stalls.host_in else {}
+    return {"stalls_ns": stalls.length_ns, **doing}
 
 
 def cold_calls(analysis: Analysis) -> pl.Series:

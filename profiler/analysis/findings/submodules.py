@@ -11,6 +11,7 @@ from profiler.analysis.findings.measures import (
     end_to_end_ns,
     share,
 )
+from profiler.analysis.findings.stalls import stalls_of
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound
 from profiler.notes import Value
@@ -24,11 +25,12 @@ _BATCHABLE = 0.3  # of the denoiser's time bound by something else than computat
 
 
 def encoder_dominates(analysis: Analysis) -> Finding | None:
-    """A text encoder (T5 in a short run) takes a large part of the run."""
+    """A text encoder (T5 in a short run) takes a large part of the run, without what the host did
+    once in its calls."""
     total = end_to_end_ns(analysis)
     encoders = analysis.submodules.filter(pl.col("stage") == "encode")["submodule"].to_list()
     times = {p.submodule: p.wall_ns for p in analysis.accounting.submodules}
-    known = {name: times[name] for name in encoders if name in times}
+    known = {name: times[name] - _stalled(analysis, name) for name in encoders if name in times}
     if not known or not analysis.accounting.steps:
         return None
     longest = max(known, key=lambda name: known[name])
@@ -51,6 +53,11 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
         where=calls_of(analysis, longest),
         severity="medium",
     )
+
+
+def _stalled(analysis: Analysis, submodule: str) -> int:
+    stalls = stalls_of(analysis, submodule=submodule)
+    return stalls.length_ns if stalls else 0
 
 
 def negative_prompt(analysis: Analysis) -> Finding | None:

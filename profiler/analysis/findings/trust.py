@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.findings.measures import end_to_end_ns, share
+from profiler.analysis.findings.measures import captures_and_replays, end_to_end_ns, share
 from profiler.analysis.result import Analysis
 from profiler.events import GRAPH_CAPTURE, DropKind
 from profiler.notes import Value
@@ -54,15 +54,16 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
 
 
 def graph_capture(analysis: Analysis) -> Finding | None:
-    """Graphs were captured and none was replayed: the calls ran nothing on their device."""
-    if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
-        return None
+    """Graphs were captured: the calls ran nothing on their device where none was replayed, else the
+    run holds warm-ups and captures beside replays."""
+    recording = analysis.run.recording
     wall_ns = sum(part.wall_ns for part in analysis.accounting.submodules)
-    return Finding(
-        rule="graph_capture",
-        evidence={"calls": analysis.run.calls, "wall_ns": wall_ns},
-        severity="high",
-    )
+    evidence: dict[str, Value] = {"calls": analysis.run.calls, "wall_ns": wall_ns}
+    if recording and recording.graphs and captures_and_replays(analysis):
+        evidence |= {"captured": recording.graphs.captured, "replays": recording.graphs.replays}
+    elif GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+        return None
+    return Finding(rule="graph_capture", evidence=evidence, severity="high")
 
 
 def tracing_overhead(analysis: Analysis) -> Finding | None:

@@ -14,11 +14,13 @@ from profiler.analysis.findings.measures import (
     MATERIAL,
     accelerators,
     calls_of,
+    captures_and_replays,
     end_to_end_ns,
     of_server,
     share,
     unaligned,
 )
+from profiler.analysis.findings.stalls import stalls_of
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.analysis.waiting.codes import WaitCause
@@ -52,14 +54,17 @@ _WAITS = {  # by column of the idle table
 
 def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """A device waits for the host to launch its next command, within calls. Silent where clocks of
-    devices are not aligned (when the host had called is not known on its clock), and where nothing
-    of the host was recorded. Commands whose launch was not recorded do not count."""
-    if unaligned(analysis):
+    devices are not aligned (when the host had called is not known on its clock), where nothing of
+    the host was recorded, and where what is launched one by one warms up for graphs. Commands whose
+    launch was not recorded do not count, nor does what the host did once in one of several calls:
+    fewer launches do not gain that."""
+    if unaligned(analysis) or captures_and_replays(analysis):
         return ()
     total = end_to_end_ns(analysis)
     found = []
     for row in accelerators(analysis).to_dicts():
-        wait, device = row["launch_ns"], row["device"]
+        device, stalls = row["device"], stalls_of(analysis, device=row["device"])
+        wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
         if share(wait, total) < _HOST_WAIT:
             continue
         stacks = bool(analysis.run.recording and analysis.run.recording.with_stack)
@@ -69,7 +74,8 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             **_launches(analysis, device),
             **_of_steps(analysis, device),
             **_gaps(row),
-            **(_data_loader(analysis, row) or _host_in(analysis, row)),
+            **(_data_loader(analysis, row) or ({} if stalls else _host_in(analysis, row))),
+            **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
         }
         if stacks:
             evidence["recorded"] = Recorded.PYTHON_STACKS
@@ -95,7 +101,10 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
     for row in accelerators(analysis).to_dicts():
         length = row["long_gap_ns"]
         largest = max(_WAITS, key=lambda name: row[name])
-        told = largest == "launch_ns" and share(row["launch_ns"], total) >= _HOST_WAIT
+        stalls = stalls_of(analysis, device=row["device"])
+        often = row["launch_ns"] - (stalls.length_ns if stalls else 0)
+        told = largest == "launch_ns" and share(often, total) >= _HOST_WAIT
+        told = told and not captures_and_replays(analysis)
         if told or share(length, total) < _GAPS:
             continue
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None

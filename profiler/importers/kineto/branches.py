@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 
-from profiler.importers.kineto.calls import CallRange, Section
+from profiler.importers.kineto.calls import CallRange, Ran, Section
 from profiler.importers.kineto.names import is_decoder
 
 __all__ = ["BatchOf", "branches_of"]
@@ -34,7 +34,9 @@ def branches_of(
     decoded = [call for call, name in zip(calls, submodules, strict=True) if name == "vae"]
     images = max(map(batch_of, decoded), default=0)
     per_step = Counter(
-        (step, call.instance) for call, step in zip(calls, steps, strict=True) if step >= 0
+        (step, call.instance)
+        for call, step in zip(calls, steps, strict=True)
+        if step >= 0 and call.ran is Ran.EXECUTED
     )
     seen: Counter[tuple[int, str]] = Counter()
     branches = []
@@ -42,7 +44,7 @@ def branches_of(
         branch = ""
         if index in passes:
             branch = "negative_prompt" if passes[index] else "prompt"
-        elif stage == "denoise" and not is_decoder(call):
+        elif stage == "denoise" and not is_decoder(call) and call.ran is Ran.EXECUTED:
             key = (step, call.instance)
             branch = "cond" if seen[key] == 0 else "uncond"
             batch = batch_of(call) if per_step[key] == 1 and images else 0
@@ -73,7 +75,9 @@ def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) 
     encoders = [
         index
         for index, (stage, name) in enumerate(zip(stages, submodules, strict=True))
-        if stage == "encode" and name.startswith("text_encoder")
+        if stage == "encode"
+        and name.startswith("text_encoder")
+        and section.calls[index].ran is Ran.EXECUTED
     ]
     starts = [start for start, _ in section.prompts]
     frame = {i: bisect_right(starts, section.calls[i].start_ns) for i in encoders}

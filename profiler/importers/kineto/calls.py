@@ -1,4 +1,4 @@
-"""Which ranges of a Kineto trace are submodule calls, and which run of the pipeline they are of.
+"""Which ranges of a Kineto trace are submodule calls.
 
 The rule knows no class names. A *call* is
 
@@ -10,28 +10,27 @@ The rule knows no class names. A *call* is
 An outermost module that elsewhere runs inside another call is a part of that submodule which the
 pipeline borrowed (a final norm for `clip_skip`), not a submodule: it is no call.
 
-A *section* is one call of a pipeline: the outermost `__call__` frame of a pipeline; without such
-frames each `ProfilerStep#n` that holds scheduler steps; else the whole trace.
+Which call of a pipeline they are of, `sections` says.
 """
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 import numpy as np
 from msgspec import Struct, field
 
 from profiler.importers.kineto.frames import Frames, Kind, class_of, parse_frame
 from profiler.kineto.ranges import Bools, Ranges
-from profiler.kineto.trace_file import KinetoTrace
 
 __all__ = [
     "STEP_MARK",
     "CallRange",
+    "Ran",
     "Section",
     "call_ranges",
     "find_calls",
-    "find_sections",
 ]
 
 STEP_MARK = re.compile(r"ProfilerStep#(\d{1,9})")
@@ -40,7 +39,6 @@ STEP_MARK = re.compile(r"ProfilerStep#(\d{1,9})")
 _WRAPPERS = re.compile(
     r"OptimizedModule|DataParallel|DistributedDataParallel|Fully\w*Shard\w*|FSDP\w*"
 )
-_FOREVER_NS = 1 << 62
 _MODEL_FOLDER = re.compile(r"models/(transformers|unets|autoencoders|controlnets)/")
 _CLASS_IN_FOLDER = {
     "transformers": "Transformer",
@@ -50,12 +48,23 @@ _CLASS_IN_FOLDER = {
 }
 
 
+class Ran(StrEnum):
+    """Whether what a call launched ran: all but what a graph captured did, a warm-up of its capture
+    for nobody's sake."""
+
+    EXECUTED = "executed"
+    WARM_UP = "warm_up"
+    CAPTURED = "captured"
+
+
 class CallRange(Struct, frozen=True):
     """One submodule call on the host.
 
     `instance` tells submodules apart ("T5EncoderModel_0"; "vae" for autoencoder methods);
     `class_name` is the module's class, a wrapper's inner one where the trace shows it, and the
-    file (`autoencoder_kl`) for an autoencoder's method.
+    file (`autoencoder_kl`) for an autoencoder's method. `guessed` calls are those of a diffusion
+    pipeline that operators show, `inputs` how many they had at once, 0 where not known, and
+    `same_step` those in the step of the denoiser's call before.
     """
 
     thread: int
@@ -66,6 +75,10 @@ class CallRange(Struct, frozen=True):
     is_autoencoder: bool
     modules: tuple[int, ...]  # the module's range in `Frames.modules`, wrapper before inner one
     told: bool = True  # whether the trace tells the class: not of what was guessed or annotated
+    guessed: bool = False
+    inputs: int = 0
+    same_step: bool = False
+    ran: Ran = Ran.EXECUTED
 
 
 class Section(Struct):
@@ -194,82 +207,3 @@ def _class_from_files(frames: Frames, index: int) -> str:
         if match:
             return _CLASS_IN_FOLDER[match[1]]
     return ""
-
-
-def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
-    """The pipeline calls of a trace, each with its submodule calls, in order of time.
-
-    A call outside every section (a prompt encoded ahead, an image decoded afterwards) counts to
-    the next section, after the last one to that.
-    """
-    steps = _noise_steps(frames, calls)
-    sections = _pipelines(frames, calls) or _marked(frames.trace, steps)
-    if not sections:
-        sections = [_whole(frames.trace, calls, steps)]
-    for call in calls:
-        _section_of(sections, call.thread, call.start_ns).calls.append(call)
-    prompts = frames.of_kind(Kind.ENCODE_PROMPT).outermost()
-    for ranges, name in ((steps, "steps"), (prompts, "prompts")):
-        for start, end, thread in zip(
-            ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.thread.tolist(), strict=True
-        ):
-            getattr(_section_of(sections, thread, start), name).append((start, end))
-    for section in sections:
-        section.steps.sort()
-        section.prompts.sort()
-        inside = [(call.start_ns, call.end_ns) for call in section.calls] + section.steps
-        section.start_ns = min([section.start_ns, *(start for start, _ in inside)])
-        section.end_ns = max([section.end_ns, *(end for _, end in inside)])
-    return sections
-
-
-def _noise_steps(frames: Frames, calls: list[CallRange]) -> Ranges:
-    """Outermost scheduler steps; those in a call (a consistency decoder's own) are not ours."""
-    steps = frames.of_kind(Kind.STEP).outermost()
-    return steps.select(call_ranges(calls).innermost(steps.thread, steps.start_ns) < 0)
-
-
-def _pipelines(frames: Frames, calls: list[CallRange]) -> list[Section]:
-    outermost = frames.of_kind(Kind.PIPELINE).outermost()
-    sections = []
-    for row, thread in zip(outermost.row.tolist(), outermost.thread.tolist(), strict=True):
-        frame = parse_frame(frames.name(row))
-        start, end = int(frames.trace.start_ns[row]), int(frames.trace.end_ns[row])
-        if frame and any(c.thread == thread and start <= c.start_ns < end for c in calls):
-            sections.append(Section(frame.stem, thread, start, end))
-    return sorted(sections, key=lambda section: section.start_ns)
-
-
-def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
-    """One section for each profiler step, where several of them hold scheduler steps."""
-    sections = []
-    for row in trace.rows_of("user_annotation").tolist():
-        name = trace.events.name_of(row)
-        start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
-        if STEP_MARK.fullmatch(name) and ((steps.start_ns >= start) & (steps.start_ns < end)).any():
-            sections.append(Section(name, int(trace.thread[row]), start, end))
-    return sorted(sections, key=lambda section: section.start_ns) if len(sections) > 1 else []
-
-
-def _whole(trace: KinetoTrace, calls: list[CallRange], steps: Ranges) -> Section:
-    """The smallest annotation around all calls and steps, a profiler's step aside; without one,
-    what they span."""
-    start = min([call.start_ns for call in calls] + steps.start_ns.tolist())
-    end = max([call.end_ns for call in calls] + steps.end_ns.tolist())
-    best = Section("trace", calls[0].thread, start, end)
-    smallest = _FOREVER_NS
-    for row in trace.rows_of("user_annotation").tolist():
-        begin, length = int(trace.start_ns[row]), int(trace.duration_ns[row])
-        name = trace.events.name_of(row)
-        around = begin <= start and end <= begin + length and not STEP_MARK.fullmatch(name)
-        if around and length < smallest:
-            smallest = length
-            best = Section(name, calls[0].thread, begin, begin + length)
-    return best
-
-
-def _section_of(sections: list[Section], thread: int, time_ns: int) -> Section:
-    around = [s for s in sections if s.start_ns <= time_ns < s.end_ns]
-    same_thread = [s for s in around if s.thread == thread]
-    later = [s for s in sections if s.start_ns > time_ns]
-    return (same_thread or around or later or sections[-1:])[0]

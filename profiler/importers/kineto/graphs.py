@@ -18,8 +18,10 @@ import numpy as np
 from msgspec import Struct, field
 
 from profiler.errors import InputError
+from profiler.importers.kineto.anchors import anchored_calls
 from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
 from profiler.importers.kineto.frames import Frames
+from profiler.importers.kineto.graph_capture import capture_windows
 from profiler.importers.kineto.launch import (
     OPERATORS,
     RUNTIME,
@@ -37,8 +39,8 @@ __all__ = [
     "Capture",
     "Entry",
     "Replays",
-    "captured_launches",
     "captures_beside",
+    "captures_in",
     "captures_of",
     "graph_launches",
     "joined",
@@ -49,9 +51,6 @@ CAPTURES = "capture_traces"
 
 _ALIGNED = 0.98  # of a replay's kernels
 _GRAPH = re.compile(r"GraphLaunch")
-_BEGIN = re.compile(r"StreamBeginCapture")
-_END = re.compile(r"StreamEndCapture")
-_WORK = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
 _KINDS = {"gpu_memcpy": "copy", "gpu_memset": "fill"}
 _COMPARED = 25_000_000  # pairs of kernels of a replay and a capture, at most
 _FILES = 64  # of a folder
@@ -68,10 +67,12 @@ class Entry(Struct, frozen=True):
 
 class Capture(Struct, frozen=True):
     """One captured graph: its launches in order, by the names of their kernels, or, where the
-    recorder tells none, by their kinds; `root` is the class of the module around them."""
+    recorder tells none, by their kinds; `root` is the class of the module around them, `part` what
+    was guessed around them where no module is."""
 
     name: str
     root: str
+    part: CallRange | None
     kernels: tuple[str, ...]
     kinds: tuple[str, ...]
     entries: tuple[Entry, ...]
@@ -84,12 +85,14 @@ class Capture(Struct, frozen=True):
 
 class Replays(Struct, frozen=True):
     """`launches` are the rows of graph launches, `entries` by the place of a kernel in what
-    `launched_work` finds, `roots` by the row of a graph launch; numbers of replays, of their
+    `launched_work` finds; by the row of a graph launch `fitting` has the capture that fits, or
+    `alike` a number that replays of the same kernels share, from 1 on. Numbers of replays, of their
     kernels and of captures, and the best alignment of a replay that none fits."""
 
     launches: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     entries: dict[int, Entry] = field(default_factory=dict)
-    roots: dict[int, str] = field(default_factory=dict)
+    fitting: dict[int, Capture] = field(default_factory=dict)
+    alike: dict[int, int] = field(default_factory=dict)
     replays: int = 0
     kernels: int = 0
     captures: int = 0
@@ -115,6 +118,11 @@ def captures_of(paths: Sequence[Path]) -> list[Capture]:
     return found
 
 
+def captures_in(trace: KinetoTrace, path: Path) -> list[Capture]:
+    """The graphs that a trace itself captured."""
+    return _captures(trace, path.name)
+
+
 def _traces_in(folder: Path) -> tuple[Path, ...]:
     if not folder.is_dir():
         return ()
@@ -135,31 +143,13 @@ def _named(trace: KinetoTrace, pattern: re.Pattern[str]) -> Int64s:
     return found
 
 
-def captured_launches(trace: KinetoTrace) -> list[Int64s]:
-    """The rows of the launches of each captured graph, in order."""
-    if not len(_named(trace, _BEGIN)):
-        return []
-    rows = trace.rows_of(*RUNTIME)
-    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
-    open_on: dict[int, list[int]] = {}
-    found: list[Int64s] = []
-    for row in rows.tolist():
-        name, thread = trace.events.name_of(row), int(trace.thread[row])
-        if _BEGIN.search(name):
-            open_on[thread] = []
-        elif _END.search(name) and thread in open_on:
-            found.append(np.array(open_on.pop(thread), dtype=np.int64))
-        elif thread in open_on and _WORK.search(name):
-            open_on[thread].append(row)
-    return [one for one in found if len(one)]
-
-
 def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
-    launches = captured_launches(trace)
+    launches = [window.launches for window in capture_windows(trace)]
     if not launches:
         return []
     frames = Frames.of(trace)
-    calls = find_calls(frames)
+    modules = find_calls(frames)
+    calls = modules or anchored_calls(trace)
     around = call_ranges(calls)
     paths = ModulePaths(frames, (index for call in calls for index in call.modules))
     operators = real_operators(trace, trace.rows_of(OPERATORS))
@@ -167,11 +157,13 @@ def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
     for number, rows in enumerate(launches):
         place = frames.modules.innermost(trace.thread[rows], trace.start_ns[rows])
         operator = operators_around(trace, operators, rows)
-        roots = around.innermost(trace.thread[rows], trace.start_ns[rows])
+        inside = around.innermost(trace.thread[rows], trace.start_ns[rows])
+        part = _part(calls, around.row[inside[inside >= 0]])
         found.append(
             Capture(
                 name=f"{name} {number + 1}" if len(launches) > 1 else name,
-                root=_root(calls, around.row[roots[roots >= 0]]),
+                root=part.class_name if part and modules else "",
+                part=None if modules else part,
                 kernels=tuple(_kernel(trace.events[row]) for row in rows.tolist()),
                 kinds=tuple(_kind(trace.events.name_of(row)) for row in rows.tolist()),
                 entries=tuple(_entries(trace, operator, place, paths)),
@@ -180,9 +172,11 @@ def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
     return found
 
 
-def _root(calls: list[CallRange], around: Int64s) -> str:
+def _part(calls: list[CallRange], around: Int64s) -> CallRange | None:
+    """The first call of the part in which most was launched; None where nothing was."""
     counts = Counter(calls[index].class_name for index in around.tolist())
-    return counts.most_common(1)[0][0] if counts else ""
+    most = counts.most_common(1)[0][0] if counts else None
+    return next((calls[i] for i in around.tolist() if calls[i].class_name == most), None)
 
 
 def _kernel(event: Event) -> str:
@@ -212,7 +206,9 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
     that fits it."""
     work, launch = launched_work(trace)
     entries: dict[int, Entry] = {}
-    roots: dict[int, str] = {}
+    fitting: dict[int, Capture] = {}
+    alike: dict[int, int] = {}
+    sequences: dict[tuple[str, ...], int] = {}
     turns: Counter[tuple[int, ...]] = Counter()
     replays, kernels, best = 0, 0, 0.0
     for row in launches.tolist():
@@ -227,14 +223,16 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
         most = max(shares, default=0.0)
         if most < _ALIGNED:
             best = max(best, most)
+            sequence = tuple(sorted(event.name for event in events))
+            alike[row] = sequences.setdefault(sequence, len(sequences) + 1)
             continue
-        fitting = tuple(index for index, share in enumerate(shares) if share == most)
-        chosen = fitting[turns[fitting] % len(fitting)]
-        turns[fitting] += 1
-        roots[row] = captures[chosen].root
+        equal = tuple(index for index, share in enumerate(shares) if share == most)
+        chosen = equal[turns[equal] % len(equal)]
+        turns[equal] += 1
+        fitting[row] = captures[chosen]
         for here, there in aligned[chosen]:
             entries[int(members[here])] = captures[chosen].entries[there]
-    return Replays(launches, entries, roots, replays, kernels, len(captures), best)
+    return Replays(launches, entries, fitting, alike, replays, kernels, len(captures), best)
 
 
 def _alignment(events: Sequence[Event], capture: Capture) -> list[tuple[int, int]]:

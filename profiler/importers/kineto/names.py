@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from profiler.importers.kineto.calls import CallRange
+from profiler.importers.kineto.calls import CallRange, Ran
 
 __all__ = [
     "SubmoduleNames",
@@ -31,6 +31,7 @@ _HINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("transformer", re.compile(r"Transformer|DiT|Flux")),
 )
 _DIFFUSION = re.compile(r"Autoencoder|UNet|Unet|DiT|Flux|Transformer\w*[23]D")  # of no other model
+_WARM_UP = "warm-up"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -79,7 +80,11 @@ class SubmoduleNames:
     def name(self, call: CallRange, role: str) -> str:
         """The submodule's name. `role` is what its place in the pipeline says it is:
         `text_encoder`, `denoiser`, `vae`, "" where that says nothing, or `class` where it is no
-        diffusion pipeline."""
+        diffusion pipeline. Warm-ups of a graph's capture have a name of their own."""
+        name = self._name(call, role)
+        return f"{name} {_WARM_UP}" if call.ran is Ran.WARM_UP else name
+
+    def _name(self, call: CallRange, role: str) -> str:
         known = self._of_instance.get(call.instance)
         if known is not None:
             return known

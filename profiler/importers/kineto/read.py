@@ -19,15 +19,15 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, Call
-from profiler.importers.kineto.calls import CallRange, find_sections
+from profiler.importers.kineto.calls import CallRange
 from profiler.importers.kineto.commands import CommandWriter, device_kind
 from profiler.importers.kineto.described import described
 from profiler.importers.kineto.frames import PYTHON, Frames
-from profiler.importers.kineto.graph_capture import only_captures_graphs
+from profiler.importers.kineto.graph_capture import capture_windows, only_captures_graphs
 from profiler.importers.kineto.graphs import (
     Replays,
-    captured_launches,
     captures_beside,
+    captures_in,
     captures_of,
     graph_launches,
     joined,
@@ -40,6 +40,7 @@ from profiler.importers.kineto.layers import ModulePaths
 from profiler.importers.kineto.memory import MemoryLevels, memory_levels
 from profiler.importers.kineto.names import SubmoduleNames
 from profiler.importers.kineto.regions import calls_of
+from profiler.importers.kineto.sections import find_sections
 from profiler.importers.kineto.stages import PlacedCall, Staging, stage_section
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
@@ -183,7 +184,7 @@ def run_of(
     names = SubmoduleNames()
 
     def batch_of(call: CallRange) -> int:
-        return batch_size(trace, call)
+        return call.inputs or batch_size(trace, call)
 
     stagings = tuple(stage_section(s, names, batch_of) for s in find_sections(frames, ranges))
     launches = find_launches(trace, frames, ranges)
@@ -205,7 +206,8 @@ def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replay
     launches = graph_launches(trace)
     if not len(launches) and not captures:
         return Replays()
-    replays = joined(trace, launches, captures_of(captures or captures_beside(path)))
+    elsewhere = captures_of(captures or captures_beside(path))
+    replays = joined(trace, launches, elsewhere or captures_in(trace, path))
     if captures and not replays.entries:
         named = ", ".join(map(str, captures[:3]))
         raise InputError(
@@ -217,7 +219,7 @@ def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replay
 
 
 def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
-    captured = sum(map(len, captured_launches(trace)))
+    captured = sum(len(window.launches) for window in capture_windows(trace))
     if not replays.replays and not captured:
         return None
     return Graphs(

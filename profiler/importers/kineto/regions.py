@@ -11,9 +11,10 @@ import numpy as np
 
 from profiler.importers.kineto.anchors import anchored_calls
 from profiler.importers.kineto.annotations import annotated_calls, stepped_calls
-from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
+from profiler.importers.kineto.calls import CallRange, Ran, call_ranges, find_calls
 from profiler.importers.kineto.frames import PYTHON, Frames
 from profiler.importers.kineto.graphs import Replays
+from profiler.importers.kineto.guidance import paired
 from profiler.importers.kineto.launch import OPERATORS, launched_work
 from profiler.importers.kineto.periods import periodic_calls
 from profiler.kineto.trace_file import KinetoTrace
@@ -23,7 +24,8 @@ from profiler.trace.manifest_fields import CallsFrom
 __all__ = ["GRAPH", "WHOLE", "calls_of"]
 
 GRAPH = "graph"
-"""What the call of a graph of which no capture tells is called."""
+"""What the call of a graph of which no capture tells is called, with a number where there are
+several graphs."""
 
 WHOLE = "trace"
 """What the one call is called where nothing tells calls apart."""
@@ -39,25 +41,48 @@ def calls_of(
     calls, source = _told(trace, frames)
     if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):
         graphs = _graphs(trace, [], replays)
-        return (graphs, CallsFrom.GRAPH_LAUNCHES) if graphs else (calls, source)
+        if not graphs:
+            return calls, source
+        guessed = any(call.guessed for call in graphs)
+        source = CallsFrom.CAPTURED_OPERATORS if guessed else CallsFrom.GRAPH_LAUNCHES
+        return paired(trace, graphs), source
     calls = calls + _graphs(trace, calls, replays)
-    return sorted(calls, key=lambda call: (call.start_ns, call.end_ns)), source
+    return paired(trace, sorted(calls, key=lambda call: (call.start_ns, call.end_ns))), source
 
 
 def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> list[CallRange]:
-    """The launches of graphs that lie in no call, named by the module that was captured."""
+    """The launches of graphs that lie in no call, as calls of what was captured."""
     rows = replays.launches
     if not len(rows):
         return []
     ran = np.isin(rows, launched_work(trace)[1])
     outside = call_ranges(calls).innermost(trace.thread[rows], trace.start_ns[rows]) < 0
-    found = []
-    for row in rows[ran & outside].tolist():
-        name = f"{GRAPH} {replays.roots[row]}" if replays.roots.get(row) else GRAPH
-        thread, start, end = trace.thread[row], trace.start_ns[row], trace.end_ns[row]
-        place = int(thread), int(start), int(end)
-        found.append(CallRange(*place, name, name, False, (), told=False))
-    return found
+    return [_replay(trace, row, replays) for row in rows[ran & outside].tolist()]
+
+
+def _replay(trace: KinetoTrace, row: int, replays: Replays) -> CallRange:
+    """One launch of a graph: a call of the part that was guessed in its capture, else named by the
+    captured module, else by its number among graphs of other kernels."""
+    place = int(trace.thread[row]), int(trace.start_ns[row]), int(trace.end_ns[row])
+    capture = replays.fitting.get(row)
+    if capture is not None and capture.part is not None:
+        part = capture.part
+        return CallRange(
+            *place,
+            part.instance,
+            part.class_name,
+            part.is_autoencoder,
+            modules=(),
+            told=False,
+            guessed=True,
+            inputs=part.inputs,
+        )
+    name = GRAPH
+    if capture is not None and capture.root:
+        name = f"{GRAPH} {capture.root}"
+    elif max(replays.alike.values(), default=1) > 1:
+        name = f"{GRAPH} {replays.alike.get(row, 0)}"
+    return CallRange(*place, name, name, False, (), told=False)
 
 
 def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
@@ -69,7 +94,7 @@ def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFro
         (annotated_calls, CallsFrom.ANNOTATIONS),
         (stepped_calls, CallsFrom.PROFILER_STEPS),
     ):
-        calls = found(trace)
+        calls = [call for call in found(trace) if call.ran is not Ran.CAPTURED]
         if calls:
             return calls, source
     work, launch = launched_work(trace)

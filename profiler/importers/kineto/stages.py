@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from profiler.events import NO_ITERATION, NO_STEP, RUN_STAGE, Span
 from profiler.importers.kineto.branches import BatchOf, branches_of
-from profiler.importers.kineto.calls import CallRange, Section
+from profiler.importers.kineto.calls import CallRange, Ran, Section
 from profiler.importers.kineto.iterations import iterations_by_module
 from profiler.importers.kineto.names import (
     SubmoduleNames,
@@ -116,7 +116,8 @@ def _steps_from(section: Section) -> StepsFrom:
 
 def _is_diffusion(section: Section) -> bool:
     """Whether anything in it tells of diffusion: a noise scheduler, prompts, a class."""
-    return bool(section.steps or section.prompts) or any(map(tells_of_diffusion, section.calls))
+    told = bool(section.steps or section.prompts)
+    return told or any(call.guessed or tells_of_diffusion(call) for call in section.calls)
 
 
 def _one_stage(section: Section, names: SubmoduleNames) -> Staging:
@@ -150,7 +151,8 @@ def _loop_instances(section: Section) -> set[str]:
 
 def _candidates(section: Section) -> list[CallRange]:
     """Calls that may be of the loop: neither encoders nor decoders, as far as classes tell."""
-    rest = [call for call in section.calls if not is_decoder(call)]
+    ran = [call for call in section.calls if call.ran is Ran.EXECUTED]
+    rest = [call for call in ran if not is_decoder(call)]
     return [call for call in rest if not is_encoder(call)] or (rest if section.steps else [])
 
 
@@ -160,13 +162,23 @@ def _step_ends(section: Section, loop: set[str], first: int) -> list[int]:
     if not in_loop:
         return []
     if not section.steps:
-        closing = [call.instance for call in in_loop if is_denoiser(call)]
-        closing = closing or list(dict.fromkeys(call.instance for call in in_loop))
-        return sorted(call.end_ns for call in in_loop if call.instance == closing[-1])
+        return _closings(in_loop)
     ends = sorted(end for _, end in section.steps if end > in_loop[0].start_ns)
     if not ends or in_loop[-1].start_ns >= ends[-1]:
         ends.append(in_loop[-1].end_ns)
     return ends
+
+
+def _closings(in_loop: list[CallRange]) -> list[int]:
+    """When steps ended without a scheduler: with each call of the denoiser, or with the second of
+    those that share a step."""
+    closing = [call.instance for call in in_loop if is_denoiser(call)]
+    closing = closing or list(dict.fromkeys(call.instance for call in in_loop))
+    closers = [
+        call for call in in_loop if call.instance == closing[-1] and call.ran is Ran.EXECUTED
+    ]
+    followed = [*(later.same_step for later in closers[1:]), False]
+    return sorted(call.end_ns for call, more in zip(closers, followed, strict=True) if not more)
 
 
 def _last_of_loop(calls: list[CallRange], loop: set[str], step_ends: list[int]) -> int:

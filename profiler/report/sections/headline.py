@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
+from profiler.analysis.findings.measures import captures_and_replays
 from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
@@ -46,6 +47,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
     if GRAPH_CAPTURE in analysis.inputs.run.info.capabilities:
         what = said("graph capture, not serving: {what}", what=what)
+    elif captures_and_replays(analysis):
+        what = said("graphs captured and replayed: {what}", what=what)
     if measured_apart(analysis):
         what = said("measured one by one: {what}", what=what)
     parts = [part for part in (_parts(analysis, total), _idle(analysis)) if part]

@@ -17,11 +17,15 @@ SENTENCES: Sentences = {
             "the trace has no ranges of modules: a call is a step of torch.profiler's schedule"
         ),
         CallsFrom.OPERATORS: said(
-            "from operators (embeddings, compiled regions, convolutions): the trace has no ranges "
-            "of modules; with_stack=True records them"
+            "from operators (embeddings, convolutions, products, compiled regions): the trace has "
+            "no ranges of modules; with_stack=True records them"
         ),
         CallsFrom.GRAPH_LAUNCHES: said(
             "the trace has no ranges of modules: a call is the launch of a graph"
+        ),
+        CallsFrom.CAPTURED_OPERATORS: said(
+            "a call is the launch of a graph, named by what the operators of its capture show: the "
+            "trace has no ranges of modules"
         ),
         CallsFrom.KERNEL_PERIOD: said(
             "from the period of the kernels: the trace has no ranges of modules; with_stack=True "

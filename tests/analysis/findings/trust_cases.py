@@ -30,6 +30,19 @@ def a_capture_alone():
     return analyzed(calls, capabilities=["graph_capture", "timeline"])
 
 
+@triggers("graph_capture", calls=1, captured=12, replays=3)
+def a_capture_and_its_replays():
+    calls = [make_call(0, "Model", 0, 100, stage="run")]
+    recording = {"graphs": {"replays": 3, "captured": 12}}
+    return analyzed(calls, capabilities=["launches", "timeline"], recording=recording)
+
+
+@misses("graph_capture")
+def replays_alone():
+    calls = [make_call(0, "Model", 0, 100, stage="run")]
+    return analyzed(calls, recording={"graphs": {"replays": 3}})
+
+
 @misses("graph_capture")
 def serving():
     calls = [make_call(0, "Model", 0, 100, stage="run")]

@@ -40,6 +40,55 @@ def a_tenth_of_the_span_of_a_trace_of_kernels_alone():
     return _two_commands(450, 550, info={"capabilities": ("timeline",)})
 
 
+MS = 1_000_000
+
+
+def _waiting(*gaps, **more):
+    """Calls of 20 ms and a gap each, behind the first of their three commands of 5 ms; 5 ms before
+    the last one the host takes in each call. Their commands, and when they end."""
+    calls, commands, begin = [], [], 0
+    for number, gap in enumerate(gaps):
+        end = begin + (20 + gap) * MS
+        calls.append(gpu_call(number, begin, end, **more))
+        edges = [0, 5, 5 + gap, 10 + gap, 15 + gap, 20 + gap]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        commands += [command(number, begin + a * MS, begin + b * MS) for a, b in pairs]
+        begin = end
+    return calls, commands, begin
+
+
+def _stalled(*gaps):
+    calls, commands, end = _waiting(*gaps)
+    return analyzed(calls, commands, end=end)
+
+
+@triggers("host_bound", host_wait_ns=25 * MS, stalls=1, stalls_ns=100 * MS)
+def a_stall_in_one_of_several_calls():
+    """What the host did once is no part of it, what it does in each call is."""
+    return _stalled(100, 0, 0, 0, 0)
+
+
+@triggers("host_bound", host_wait_ns=165 * MS, stalls=None)
+def a_stall_in_each_of_several_calls():
+    return _stalled(60, 50, 40)
+
+
+@triggers("first_call", stalls_ns=700 * MS)
+def a_first_call_in_which_the_host_stands_still():
+    return _stalled(700, 0, 0, 0, 0)
+
+
+@misses("encoder_dominates")
+def a_stall_in_an_encoder():
+    """140 of 225 ms are an encoder's, 100 of them once."""
+    place = {"submodule": "text_encoder", "stage": "encode", "step": -1}
+    calls, commands, begin = _waiting(100, 0, **place)
+    end = begin + 85 * MS
+    calls.append(gpu_call(2, begin, end, step=0))
+    spans = [make_span("step", "step 0", begin, end, 0)]
+    return analyzed(calls, [*commands, command(2, begin, end)], end=end, spans=spans)
+
+
 def _loading(name, until):
     """Of a gap of 400 µs the host is in `name` until then."""
     loading = Command(-1, "cpu:0", "Host", "host", name, 600_000, until - 600_000)

@@ -89,6 +89,7 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 
 _OTHER_ATTENTION = said("Try another attention backend; lengths in multiples of 64")
 _QNN = said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
+_ONCE = said("Warm up and record again; gc.freeze() ahead of the run against collections")
 _LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
 
 
@@ -98,6 +99,8 @@ def change(finding: Finding) -> str:
         return _LOAD_AHEAD
     if finding.rule == "host_bound" and waits_longer_than_launches(finding):
         return BY_CAUSE[WaitCause.LAUNCH]
+    if finding.rule == "first_call" and "stalls_ns" in finding.evidence:
+        return _ONCE
     if finding.rule == "outside_nodes" and is_qnn(finding):
         return _QNN
     if finding.rule == "slow_products" and is_attention(finding):

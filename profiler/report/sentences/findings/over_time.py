@@ -43,14 +43,17 @@ _AGAIN = said(
 def _first_call(found: Finding) -> Words:
     given = texts(found)
     ratio = number(found, "first_ns") / number(found, "later_median_ns")
+    title = said(
+        "The first call of {submodule} takes {ratio} times as long as a later one: {share} of "
+        "the run is that excess",
+        submodule=given["submodule"],
+        ratio=f"{ratio:.1f}",
+        share=given["excess_share"],
+    )
+    if "stalls_ns" in found.evidence:
+        return _stalled(title, found)
     return Words(
-        title=said(
-            "The first call of {submodule} takes {ratio} times as long as a later one: {share} of "
-            "the run is that excess",
-            submodule=given["submodule"],
-            ratio=f"{ratio:.1f}",
-            share=given["excess_share"],
-        ),
+        title=title,
         caveat=said(
             "Means and totals of this submodule include its initialization (allocations, kernel "
             "selection, compilation), so they say little about a warm process. A first call on "
@@ -59,6 +62,26 @@ def _first_call(found: Finding) -> Words:
         recommendation=said(
             "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
             "the same shapes, and keep the process alive between requests."
+        ),
+    )
+
+
+def _stalled(title: Said, found: Finding) -> Words:
+    given = texts(found)
+    title = said(
+        "{what}; the host launched nothing for {time}", what=title, time=given["stalls_ns"]
+    )
+    if "host_in" in found.evidence:
+        title = said("{what}, in {function}", what=title, function=given["host_in"])
+    return Words(
+        title=title,
+        caveat=said(
+            "It happened once: work that any call may meet (a garbage collection of Python, which "
+            "recording makes longer, a library that is loaded or set up), not what a call launches."
+        ),
+        recommendation=said(
+            "Record again, warmed up with the same shapes: what comes back is no matter of "
+            "recording. Against collections: gc.collect() and gc.freeze() ahead of the run."
         ),
     )
 

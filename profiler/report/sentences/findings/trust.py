@@ -6,8 +6,13 @@ from profiler.analysis.findings.finding import Finding
 from profiler.events import DropKind
 from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+from profiler.report.units import counted
 
 __all__ = ["WORDS"]
+
+_RECORD_A_REPLAY = said(
+    "Record a replay: profile requests after the engine has captured its graphs."
+)
 
 
 def _incomplete_trace(found: Finding) -> Words:
@@ -33,6 +38,18 @@ def _incomplete_trace(found: Finding) -> Words:
 
 
 def _graph_capture(found: Finding) -> Words:
+    if "replays" in found.evidence:
+        return Words(
+            title=said(
+                "Graphs were captured in this run: only their {replays} are what serving runs",
+                replays=counted(round(number(found, "replays")), "replay"),
+            ),
+            caveat=said(
+                "Calls that warm up for a capture have names of their own; what the host did to "
+                "capture lies between calls, in the time of stages and steps."
+            ),
+            recommendation=_RECORD_A_REPLAY,
+        )
     return Words(
         title=said(
             "A graph capture was recorded, not serving: {wall} of the host building graphs",
@@ -42,9 +59,7 @@ def _graph_capture(found: Finding) -> Words:
             "During a capture, launches become nodes of a graph and run nothing: calls have host "
             "time and hardly any kernels. These are not the times of a replay."
         ),
-        recommendation=said(
-            "Record a replay: profile requests after the engine has captured its graphs."
-        ),
+        recommendation=_RECORD_A_REPLAY,
     )
 
 

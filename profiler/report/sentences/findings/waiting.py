@@ -98,6 +98,12 @@ def _host_bound(found: Finding) -> Words:
         )
     if waits_longer_than_launches(found):
         title = _with_host(title, found)
+    if "stalls_ns" in found.evidence and not _on_several(found):
+        title = said(
+            "{what}; what the host did only once, for {time}, is not in it",
+            what=title,
+            time=given["stalls_ns"],
+        )
     return Words(
         title=_with_data_loader(title, found),
         caveat=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,

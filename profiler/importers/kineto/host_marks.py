@@ -1,0 +1,178 @@
+"""What the operators of one thread show of the parts of a diffusion pipeline: convolutions, matrix
+products, embeddings of tokens, compiled regions, blocking calls."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+from math import prod
+
+import numpy as np
+from msgspec import Struct
+
+from profiler.importers.kineto.launch import OPERATORS, RUNTIME, launched_work
+from profiler.importers.kineto.layers import input_dims
+from profiler.kineto.events import Event
+from profiler.kineto.names import is_operator
+from profiler.kineto.ranges import Ranges
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import Int64s
+
+__all__ = ["Convolution", "HostMarks", "Product", "host_marks", "launching_begins", "within"]
+
+_VOCABULARY = 20_000  # rows of an embedding of tokens; positions have fewer
+_REGION = "Torch-Compiled Region"
+_CONVOLUTION = "aten::convolution"
+_EMBEDDING = "aten::embedding"
+_PRODUCTS = ("aten::linear", "aten::addmm", "aten::mm")
+_BLOCKING = frozenset(
+    {"hipMemcpyWithStream", "cudaMemcpy", "hipMemcpy", "cudaStreamSynchronize"}
+    | {"hipStreamSynchronize", "cudaDeviceSynchronize", "hipDeviceSynchronize"}
+)
+
+
+class Convolution(Struct, frozen=True):
+    """`batch` inputs of so many `channels`, whose results have `results`; `patch` are the numbers
+    that it reads for one of its results, `video` where its inputs have frames."""
+
+    start_ns: int
+    end_ns: int
+    batch: int
+    channels: int
+    results: int
+    patch: int
+    video: bool
+
+
+class Product(Struct, frozen=True):
+    """`rows` of `features` times a matrix → `rows` of `results`; `batch` as the inputs tell."""
+
+    start_ns: int
+    end_ns: int
+    batch: int
+    rows: int
+    features: int
+    results: int
+
+
+class HostMarks(Struct, frozen=True):
+    """Of one thread, each in order of time: begins, ends and names of outermost operators that
+    launched a kernel, times of blocking calls, and what else the module's docstring names."""
+
+    thread: int
+    begins: list[int]
+    ends: list[int]
+    names: list[str]
+    blocking: list[int]
+    convolutions: list[Convolution]
+    products: list[Product]
+    regions: list[tuple[int, int]]
+    embeddings: list[tuple[int, str]]
+
+    def last_end(self, begin_ns: int, limit_ns: int, without: Collection[str] = frozenset()) -> int:
+        """When the last operator ended that began from `begin_ns` on and before `limit_ns`, which
+        stands where there is none; behind it there may be operators of the names in `without`."""
+        index = bisect_left(self.begins, limit_ns) - 1
+        while index >= 0 and self.begins[index] > begin_ns and self.names[index] in without:
+            index -= 1
+        known = index >= 0 and self.begins[index] >= begin_ns
+        return min(self.ends[index], limit_ns) if known else limit_ns
+
+    def launching(self, begin_ns: int, end_ns: int) -> int:
+        """How many outermost operators began in a range and launched kernels."""
+        return bisect_left(self.begins, end_ns) - bisect_left(self.begins, begin_ns)
+
+    def before(self, time_ns: int) -> int:
+        """The place of the last operator that launched a kernel and began before a time, or -1."""
+        return bisect_left(self.begins, time_ns) - 1
+
+
+def host_marks(trace: KinetoTrace, thread: int) -> HostMarks:
+    """The marks of one thread."""
+    rows = trace.rows_of(OPERATORS)
+    rows = rows[trace.thread[rows] == thread]
+    nested = Ranges.of(rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
+    outer = _launching(trace, nested)
+    names = [trace.events.name_of(row) for row in outer.row.tolist()]
+    marks = HostMarks(
+        thread, outer.start_ns.tolist(), outer.end_ns.tolist(), names, [], [], [], [], []
+    )
+    telling = trace.events.named(
+        nested.row,
+        lambda name: name in (_CONVOLUTION, _EMBEDDING, *_PRODUCTS) or name.startswith(_REGION),
+    )
+    kept = nested.select(telling)
+    for row, start, end in zip(
+        kept.row.tolist(), kept.start_ns.tolist(), kept.end_ns.tolist(), strict=True
+    ):
+        _note(marks, trace.events[row], start, end)
+    runtime = trace.rows_of(*RUNTIME)
+    runtime = runtime[trace.thread[runtime] == thread]
+    blocking = runtime[trace.events.named(runtime, _BLOCKING.__contains__)]
+    marks.blocking.extend(sorted(trace.start_ns[blocking].tolist()))
+    return marks
+
+
+def launching_begins(trace: KinetoTrace, thread: int) -> Int64s:
+    """When the outermost operators of a thread began that launched a kernel, ascending."""
+    rows = trace.rows_of(OPERATORS)
+    rows = rows[trace.thread[rows] == thread]
+    ranges = (rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
+    return np.sort(_launching(trace, Ranges.outermost_of(*ranges)).start_ns)
+
+
+def _launching(trace: KinetoTrace, nested: Ranges) -> Ranges:
+    outer = nested.outermost()
+    launches = _kernel_launches(trace)
+    busy = np.searchsorted(launches, outer.start_ns) < np.searchsorted(launches, outer.end_ns)
+    return outer.select(busy & trace.events.named(outer.row, is_operator))
+
+
+def _kernel_launches(trace: KinetoTrace) -> Int64s:
+    """When each kernel was launched, ascending; those that a capture kept from running as well."""
+    work, launch = launched_work(trace)
+    kernels = trace.events.of_category(work, "kernel")
+    runtime = trace.rows_of(*RUNTIME)
+    asked = runtime[trace.events.named(runtime, lambda name: "LaunchKernel" in name)]
+    return np.sort(trace.start_ns[np.union1d(launch[kernels & (launch >= 0)], asked)])
+
+
+def _note(marks: HostMarks, event: Event, start: int, end: int) -> None:
+    """Add what one operator shows; parents come before what lies in them."""
+    if event.name.startswith(_REGION):
+        if not marks.regions or start >= marks.regions[-1][1]:
+            marks.regions.append((start, end))
+        return
+    dims = input_dims(event.args)
+    if event.name == _CONVOLUTION:
+        if len(dims) >= 2 and len(dims[0]) in (4, 5) and len(dims[1]) in (4, 5):
+            patch = prod(dims[1][1:])
+            batch, channels = dims[0][:2]
+            found = Convolution(
+                start, end, batch, channels, dims[1][0], patch, video=len(dims[0]) == 5
+            )
+            marks.convolutions.append(found)
+    elif event.name == _EMBEDDING:
+        if dims and len(dims[0]) == 2 and dims[0][0] >= _VOCABULARY:
+            marks.embeddings.append((start, "x".join(map(str, dims[0]))))
+    elif not marks.products or start >= marks.products[-1].end_ns:
+        product = _product(event.name, dims, start, end)
+        if product is not None:
+            marks.products.append(product)
+
+
+def _product(name: str, dims: list[list[int]], start: int, end: int) -> Product | None:
+    """`linear` has its matrix as [results, features], the others as [features, results]."""
+    transposed = name == "aten::linear"
+    one, other = (dims[1:3] if name == "aten::addmm" else dims[:2]) if len(dims) >= 2 else ([], [])
+    if not one or len(other) != 2:
+        return None
+    results = other[0] if transposed else other[1]
+    batch = one[0] if len(one) > 2 else 0
+    return Product(start, end, batch, prod(one[:-1]), one[-1], results)
+
+
+def within(time_ns: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Whether a time lies in one of ranges that are in order and do not overlap."""
+    index = bisect_right(ranges, (time_ns, 1 << 63)) - 1
+    return index >= 0 and time_ns < ranges[index][1]

@@ -34,7 +34,13 @@ ASKED = [
     ("sd35-eager", "graphs", {"cuda_graph": True}),
     ("sd35-eager", "graphs_guidance_off", {"cuda_graph": True, "guidance": False}),
     ("sd35-eager", "graphs_steps_8", {"cuda_graph": True, "steps": 8}),
+    ("flux-eager", "steps_8", {"steps": 8}),
+    ("flux-eager", "graphs", {"cuda_graph": True}),
+    ("wan-eager", "steps_8", {"steps": 8}),
+    ("wan-eager", "guidance_off", {"guidance": False}),
 ]
+OUTSIDE = {"sd35-graphs": 1.0}
+"""ms a call that events tell and the trace does not count as the call's: copies into a graph."""
 
 
 @cache
@@ -61,7 +67,7 @@ def test_calls_are_those_that_ran(name):
 
 @pytest.mark.parametrize("name", TIMED)
 def test_elapsed_is_what_events_said(name):
-    """Of each submodule within 4 %, or 0.15 ms a call, and of all calls within 2 %."""
+    """Of each submodule within 0.5 % (the goal is 2), where nothing of it lies outside its call."""
     calls = analysed(name)[1].calls.to_pandas()
     calls["submodule"] = calls["submodule"].astype(str)
     ours = (calls.groupby("submodule")["elapsed_ns"].sum() / 1e6).to_dict()
@@ -70,9 +76,8 @@ def test_elapsed_is_what_events_said(name):
         events.setdefault(call, []).append(took)
     assert ours.keys() == events.keys()
     for call, times in events.items():
-        assert ours[call] == pytest.approx(sum(times), rel=0.04, abs=0.15 * len(times)), call
-    total = sum(map(sum, events.values()))
-    assert sum(ours.values()) == pytest.approx(total, rel=0.02)
+        apart = max(0.005 * sum(times), OUTSIDE.get(name, 0.0) * len(times))
+        assert ours[call] == pytest.approx(sum(times), abs=apart), call
 
 
 @pytest.mark.parametrize("name", [*TIMED, "sd35-compiled", "sd35-streams"])
@@ -85,9 +90,11 @@ def test_an_unchanged_replay_is_what_was_recorded(name):
 
 @pytest.mark.parametrize(("name", "stage", "asked"), ASKED)
 def test_predictions_are_what_the_machine_took(name, stage, asked):
-    """Given what the run took untraced, others are predicted within 3 % of their medians."""
+    """Given what the run took untraced, others are predicted within 3 % of what repetitions took,
+    which differ by up to 16 % themselves."""
     run, analysis = analysed(name)
     model = TRUTH[TIMED[name][0]]
     untraced_ns = round(model["eager"]["span_ms"][1] * 1e6)
     found = predict(run, analysis, Scenario(**asked, untraced_ns=untraced_ns))
-    assert found.request.ns / 1e6 == pytest.approx(model[stage]["span_ms"][1], rel=0.03)
+    low, _, high = model[stage]["span_ms"]
+    assert 0.97 * low <= found.request.ns / 1e6 <= 1.03 * high

@@ -76,8 +76,8 @@ def _stalled(title: Said, found: Finding) -> Words:
     return Words(
         title=title,
         caveat=said(
-            "It happened once: work that any call may meet (a garbage collection of Python, which "
-            "recording makes longer, a library that is loaded or set up), not what a call launches."
+            "It happened once: work that any call may meet (a garbage collection of Python, a "
+            "library that is loaded or set up), not what a call launches."
         ),
         recommendation=said(
             "Record again, warmed up with the same shapes: what comes back is no matter of "

@@ -33,7 +33,7 @@ def test_peak(row, expected):
     """A product of the run that is faster than what was measured, and no faster than what is
     published, is what the device can do."""
     found = with_attained({"cuda:0": MEASURED}, {"cuda:0": PUBLISHED}, _operations(row))
-    assert found["cuda:0"].peak("bfloat16") == expected
+    assert found["cuda:0"].peak("bfloat16") == pytest.approx(expected)
     assert found["cuda:0"].attained == (("bfloat16",) if expected > 790e12 else ())
 
 

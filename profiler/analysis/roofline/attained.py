@@ -19,6 +19,7 @@ from profiler.analysis.work.registry import Family
 
 __all__ = ["with_attained"]
 
+_MORE = 1 + 1e-9  # so that rounding makes nothing faster than its peak
 _LEAST_NS = 1_000_000  # of a shape in all: single kernels are timed too coarsely
 
 
@@ -46,7 +47,7 @@ def with_attained(
         if profile is None or not profile.measured or own is None or most is None:
             continue
         if own < rate <= most:
-            peaks = {**profile.peak_flops, dtype: rate}
+            peaks = {**profile.peak_flops, dtype: min(rate * _MORE, most)}
             attained = (*profile.attained, dtype)
             found[device] = replace(profile, peak_flops=peaks, attained=attained)
     return found

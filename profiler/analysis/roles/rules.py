@@ -30,6 +30,7 @@ from profiler.analysis.roles.tensors import (
     bias_of_channels,
     broadcasts,
     has_number,
+    of_images,
     only_vectors,
     pairs,
     projection_of,
@@ -238,7 +239,7 @@ def _last(found: Evidence) -> Decision:
     the rest is other."""
     if found.operation.sort is not Sort.ACTIVATION:
         return _without_place(found)
-    images = found.shapes is not None and any(len(t.dims) in (4, 5) for t in found.shapes.inputs)
+    images = of_images(found.shapes)
     return Decision("convolution" if images else "mlp", "shapes" if images else "op_type")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from profiler.analysis.work.shapes import Shapes
@@ -13,6 +14,7 @@ __all__ = [
     "has_number",
     "in_groups",
     "modulation_width",
+    "of_images",
     "only_integers",
     "only_vectors",
     "pairs",
@@ -78,11 +80,21 @@ def expands_weight(shapes: Shapes) -> bool:
     """Whether a batched product [b,m,k] by [b,k,n] is a layer with its weight expanded over the
     batch, as torch computes it on tokens that are not contiguous: both sides of the matrix are
     wider than any head, whose width scores and what they weight have on one side."""
-    if len(shapes.inputs) < 2:
-        return False
-    left, right = (tensor.dims for tensor in shapes.inputs[:3][-2:])
-    batched = len(left) == len(right) == 3 and left[0] == right[0] and left[2] == right[1]
-    return batched and min(right[1:]) > _WIDEST_HEAD
+    tensors = [tensor.dims for tensor in shapes.inputs[:3]]  # the result may stand behind them
+    return any(
+        len(left) == len(right) == 3
+        and left[0] == right[0]
+        and left[2] == right[1]
+        and min(right[1:]) > _WIDEST_HEAD
+        for left, right in pairwise(tensors)
+    )
+
+
+def of_images(shapes: Shapes | None) -> bool:
+    """Whether the largest tensor that goes in is a batch of images or videos."""
+    tensors = shapes.inputs if shapes is not None else ()
+    largest = max(tensors, key=lambda tensor: tensor.size, default=None)
+    return largest is not None and len(largest.dims) in (4, 5)
 
 
 def weighs(product: Shapes, softmax: Shapes) -> bool:

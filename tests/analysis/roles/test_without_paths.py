@@ -25,11 +25,12 @@ def test_a_batched_product_of_tokens_that_are_not_contiguous_is_a_layer():
     found = _of(
         _SDPA[1:],
         ("aten::bmm", "in: bfloat16[2,4096,1536] bfloat16[2,1536,1536]"),
+        ("aten::bmm", "in: bfloat16[2,333,1536] bfloat16[2,1536,1536] bfloat16[2,333,1536]"),
         ("aten::bmm", "in: bfloat16[48,4096,64] bfloat16[48,64,4096]"),
         ("aten::bmm", "in: bfloat16[48,4096,4096] bfloat16[48,4096,64]"),
         ("aten::bmm", "in: bfloat16[1,16384,512] bfloat16[1,512,16384]"),
     )
-    assert found == ["attention", "qkv_projection", *["attention"] * 3]
+    assert found == ["attention", *["qkv_projection"] * 2, *["attention"] * 3]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,14 @@ def test_the_bias_of_a_convolution():
 def test_activations_of_a_video():
     """Between convolutions of five dimensions as between those of four."""
     assert _of(("aten::silu", "in: bfloat16[1,96,4,480,832]"), submodule="vae") == ["convolution"]
+
+
+def test_a_fused_activation_beside_heads():
+    """FLUX's single blocks join heads and a gelu in one kernel: what is largest has no pixels."""
+    heads, wide = "bfloat16[1,24,4608,128]", "bfloat16[4608,12288]"
+    joined = ("triton_poi_fused_cat_gelu_view_3", f"in: {heads} {wide} bfloat16[1,4608,15360]")
+    pixels = ("triton_poi_fused_gelu_4", "in: bfloat16[1,64,128,128] bfloat16[64]")
+    assert _of(_SDPA[1:], joined, pixels) == ["attention", "mlp", "convolution"]
 
 
 def test_a_norm_by_normalize():

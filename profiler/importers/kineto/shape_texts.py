@@ -37,7 +37,7 @@ _DTYPES = {
 _LIST = "TensorList"
 _UNKNOWN = "tensor"
 
-Result = Callable[[str, Sequence[Any], Sequence[Any]], tuple[int, ...] | None]
+_Result = Callable[[str, Sequence[Any], Sequence[Any]], tuple[int, ...] | None]
 
 
 class ShapeTexts:
@@ -94,7 +94,7 @@ def _is_shape(dims: object) -> bool:
     return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)
 
 
-def _result_of(operator: str) -> Result | None:
+def _result_of(operator: str) -> _Result | None:
     """What finds the dims of an operator's result, None where nothing does."""
     if is_convolution(operator):
         return result_dims

@@ -2,7 +2,7 @@
 tell of them.
 
     in: bfloat16[2,77,64] bfloat16[64]                   inputs
-    float32[2,24,4096,64] -> float32[2,24,4096,1]        of convolutions and reductions the result
+    float32[2,24,4096,64] -> float32[2,24,4096,1]        of some operators the result
     in: bits16[2,24,4096,64] bits16[2,24,333,64]         a list, by the kernel that copied it
     in: tensor[2,77,64] tensor[2,77,64]                  a list whose type nobody tells
     in: float16[2,5,4,8] float16[2,3,4,8] … causal       attention
@@ -20,6 +20,7 @@ from profiler.kineto.convolution import argument_values, is_convolution, result_
 from profiler.kineto.events import Args
 from profiler.kineto.listed_types import is_list_copy, listed_type
 from profiler.kineto.reductions import is_reduction, reduced_dims
+from profiler.kineto.resampling import is_resampling, resampled_dims
 
 __all__ = ["ShapeTexts"]
 
@@ -98,7 +99,9 @@ def _result_of(operator: str) -> _Result | None:
     """What finds the dims of an operator's result, None where nothing does."""
     if is_convolution(operator):
         return result_dims
-    return _reduced if is_reduction(operator) else None
+    if is_reduction(operator):
+        return _of_first(reduced_dims)
+    return _of_first(resampled_dims) if is_resampling(operator) else None
 
 
 def _keeps_type(operator: str, types: Sequence[Any]) -> bool:
@@ -107,10 +110,15 @@ def _keeps_type(operator: str, types: Sequence[Any]) -> bool:
     return operator != "aten::sum" or kind.startswith(("float", "bfloat"))
 
 
-def _reduced(
-    operator: str, dims: Sequence[Any], arguments: Sequence[Any]
-) -> tuple[int, ...] | None:
-    return reduced_dims(operator, dims[0], arguments) if _is_shape(dims[0]) else None
+def _of_first(find: _Result) -> _Result:
+    """What finds the result from the dims of the first input alone, as one of all inputs'."""
+
+    def found(
+        operator: str, dims: Sequence[Any], arguments: Sequence[Any]
+    ) -> tuple[int, ...] | None:
+        return find(operator, dims[0], arguments) if _is_shape(dims[0]) else None
+
+    return found
 
 
 def _result(

@@ -329,6 +329,23 @@ def test_a_reduction_has_its_result(tmp_path):
     ]
 
 
+def test_an_upsampling_has_its_result(tmp_path):
+    """Its size is an argument; where a factor stands there, the result does not follow."""
+    trace = flux()
+    for i, size in enumerate(("[128, 96]", "")):
+        resampled = {
+            "Input Dims": [[1, 4, 64, 48], [], [], []],
+            "Input type": ["c10::BFloat16", "ScalarList", "", ""],
+            "Concrete Inputs": ["", size, "", ""],
+        }
+        trace.op("aten::upsample_nearest2d", 22 + 2 * i, 1.5, **resampled)
+        trace.kernel("upsample", 60 + 20 * i, 10, launched=22.1 + 2 * i)
+    assert _shapes(trace.imported(tmp_path)) == [
+        "bfloat16[1,4,64,48] -> bfloat16[1,4,128,96]",
+        "in: bfloat16[1,4,64,48]",
+    ]
+
+
 def test_a_list_has_the_type_that_its_kernel_tells(tmp_path):
     """`cat` takes a list, whose type the trace leaves out: its kernel copies what has a width."""
     trace = flux()

@@ -26,6 +26,7 @@ CAUSAL_PLACES = {
     "aten::_scaled_dot_product_cudnn_attention": 6,
     "aten::_scaled_dot_product_fused_attention_overrideable": 5,
     "aten::_flash_attention_forward": 8,
+    "aten::_cudnn_attention_forward": 10,
     "aten::_efficient_attention_forward": 9,  # custom_mask_type: 1 and 2 are causal
     "flash_attn::_flash_attn_forward": 5,
     "aiter::mha_batch_prefill": 12,

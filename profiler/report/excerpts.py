@@ -120,6 +120,12 @@ def _source(device: str, profile: DeviceProfile) -> str:
         how=said("measured") if profile.measured else said("published"),
         source=profile.source or said("source unknown"),
     )
+    if profile.attained:
+        source = said(
+            "{roofline}, of {peaks} what products of this run reached beyond it",
+            roofline=source,
+            peaks=", ".join(profile.attained),
+        )
     if profile.memory_bandwidth is None:
         return said(
             "{roofline}, without a memory bandwidth: nothing there has a bound other than "

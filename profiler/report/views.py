@@ -107,9 +107,9 @@ def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
 
 
 def on_devices(
-    columns: Sequence[str], declared: Sequence[Column], frame: pl.DataFrame, name: str
+    columns: Sequence[str | Column], declared: Sequence[Column], frame: pl.DataFrame, name: str
 ) -> list[str | Column]:
-    """The columns by name; `device` stays in a narrow terminal where rows of one `name` are of
+    """The columns; `device` stays in a narrow terminal where rows of one `name` are of
     several devices, which nothing else tells apart."""
     several = frame.group_by(name).agg(pl.col("device").n_unique() > 1)["device"].any()
     return [

@@ -102,10 +102,17 @@ def test_a_type_without_a_rate():
 
 
 def test_measured_stands_before_published():
-    """The file of this machine says more than a data sheet."""
+    """The file of this machine says more than a data sheet, but of caches, which it has not."""
     measured = _measured("cuda:1", "NVIDIA H200")
-    found = profiles_of({"cuda:0": Device(hardware="NVIDIA H200")}, [measured])
-    assert found == {"cuda:0": measured}
+    facts = {"cuda:0": Device(hardware="NVIDIA H200")}
+    sheet = profiles_of(facts)["cuda:0"]
+    cache = {"cache_bytes": sheet.cache_bytes, "cache_bandwidth": sheet.cache_bandwidth}
+    assert profiles_of(facts, [measured]) == {"cuda:0": replace(measured, **cache)}
+    own = replace(measured, cache_bytes=1e6)
+    assert profiles_of(facts, [own]) == {"cuda:0": own}
+    assert profiles_of({"cuda:0": Device()}, [measured]) == {}
+    unknown = _measured("cuda:0")
+    assert profiles_of({"cuda:0": Device(hardware="none")}, [unknown]) == {"cuda:0": unknown}
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,13 @@ def test_a_norm_written_by_hand_in_torch():
     assert chain.saved_bytes == 2 * 256 + 3 * 2 * 64 + 256
 
 
+def test_what_a_list_takes_is_read_outside():
+    """A list tells the width of its elements alone: what it reads of a chain must be written."""
+    square, root = ("aten::pow", "float[2,4]"), ("aten::sqrt", "float[2,4]")
+    assert [chain.members for chain in _chains(square, root)] == [[0, 1]]
+    assert _chains(square, ("aten::cat", "in: bits32[2,4] bits32[2,8]"), root) == []
+
+
 def test_a_norm_with_modulation():
     """(1 + scale) · norm(x) + shift, scale and shift [batch, 1, width]."""
     (row,) = _rows(

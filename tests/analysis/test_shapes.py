@@ -159,6 +159,11 @@ def test_copies_count_in_the_share_alone():
             "attention B2 H38 S4096/333 D64 bf16",
         ),
         (
+            "aten::_cudnn_attention_forward",
+            "in: bfloat16[2,24,4429,64] bfloat16[2,24,4429,64] bfloat16[2,24,4429,64]",
+            "attention B2 H24 S4429 D64 bf16",
+        ),
+        (
             "aten::miopen_convolution",
             "bfloat16[1,128,64,64] bfloat16[256,128,3,3] bfloat16[256] -> bfloat16[1,256,64,64]",
             "conv 1×128×64×64 → 256 3×3 bf16",
@@ -171,6 +176,7 @@ def test_copies_count_in_the_share_alone():
         ("aten::add", "in: bfloat16[2,8] bfloat16[2,8]", "add 2×8 bf16"),
         ("aten::mul", "in: float32[2,8] float32[2,1] float32[1]", "mul 2×8, 2×1 fp32"),
         ("aten::cat", "in: tensor[2,8] tensor[2,8]", "cat 2×8"),
+        ("aten::cat", "in: bits16[2,8] bits16[2,4]", "cat 2×8, 2×4"),
         ("aten::fill_", "in: int64[1]", "fill_ 1 i64"),
         ("sgl::pick", "in: uint8[5] float32[4] bool[3] int8[2]", "sgl::pick 5, 4, 3, … u8"),
         ("gemm_kernel", None, "gemm_kernel"),

@@ -101,6 +101,21 @@ ATTENTION = [
         1664,
         384,
     ),
+    # heads first, unlike flash's; and with 4 heads of queries for 2 of keys and values
+    (
+        "aten::_cudnn_attention_forward",
+        "in: float16[2,4,3,8] float16[2,4,5,8] float16[2,4,5,8]",
+        3840,
+        1664,
+        384,
+    ),
+    (
+        "aten::_cudnn_attention_forward",
+        "in: float16[2,4,3,8] float16[2,2,5,8] float16[2,2,5,8]",
+        3840,
+        2 * (192 + 320),
+        384,
+    ),
     # 8 heads of 3 queries and 5 keys, 16 a score: of 15 scores the triangle has 4.5, which torch
     # aligns at the first key, and 6 lie beside it where the last query sees the last key
     (
@@ -109,6 +124,13 @@ ATTENTION = [
         8 * 2 * 9 // 2 * 16,
         4 * (192 + 640),
         768,
+    ),
+    (
+        "aten::_cudnn_attention_forward",
+        "in: float16[2,4,3,8] float16[2,4,5,8] float16[2,4,5,8] causal",
+        8 * 2 * 9 // 2 * 16,
+        1664,
+        384,
     ),
     (
         "aten::_flash_attention_forward",
@@ -189,9 +211,14 @@ ELEMENTS = [
     ("Softmax", "float[2,4] -> float[2,4]", 40, 32, 32),
     ("aten::softmax", "float[2,4]", 40, 32, 32),
     ("ReduceMean", "float[2,4] int64[1] -> float[2,1]", 8, 32, 8),
-    ("aten::mean", "float[2,4]", 8, 32, UNKNOWN),
+    ("aten::mean", "float[2,4]", 8, 32, 4),  # an element at least
+    ("aten::mean", "float[2,4] -> float[2,1]", 8, 32, 8),
+    ("aten::cumsum", "float[2,4]", 8, 32, 32),
     ("aten::min", "float[2,4] float[2,4]", 8, 64, 32),
-    ("aten::linalg_vector_norm", "float[2,4]", 16, 32, UNKNOWN),
+    ("aten::linalg_vector_norm", "float[2,4]", 16, 32, 4),
+    # torch promotes to the wider element, however few there are of them
+    ("aten::mul", "bfloat16[2,8] float[2,1]", 16, 32 + 8, 64),
+    ("aten::mul_", "bfloat16[2,8] float[2,1]", 16, 32 + 8, 32),  # in place
 ]
 NORMS = [
     # five for the statistics, one scale, one shift
@@ -226,6 +253,8 @@ MOVEMENT = [
     ("aten::type_as", "float[4] float16[9]", 0, 16, 8),
     ("aten::type_as", "float[4] float[9]", 0, 0, 0),
     ("aten::cat", "tensor[2,3] tensor[2,3]", 0, UNKNOWN, UNKNOWN),
+    ("aten::cat", "in: bits16[2,3] bits16[2,5]", 0, 32, 32),
+    ("aten::cat", "in: bfloat16[2,3] bfloat16[2,5]", 0, 32, 32),
     ("aten::zeros_like", "float[4]", 0, 0, 16),
     ("Resize", "float[1,1,2,2] float[4] -> float[1,1,4,4]", UNKNOWN, 32, 64),
     ("triton_poi_fused_gelu_1", "in: bfloat16[8] bfloat16[2] bfloat16[8]", UNKNOWN, 20, 16),

@@ -1,8 +1,10 @@
 """Measuring devices: the real code, on this machine's CPU, with as little work as possible."""
 
+import numpy as np
 import pytest
 
 from profiler.errors import InputError
+from profiler.pipelines import device_rates
 from profiler.pipelines.device_rates import DeviceRates, Effort, measure_cpu, measure_torch
 from profiler.pipelines.devices import Placement
 
@@ -37,6 +39,44 @@ def test_torch_measures_what_it_multiplies():
     rates = measure_torch("cpu", LITTLE)
     _plausible(rates)
     assert set(rates.peak_flops) <= {"float32", "bfloat16", "float16"}
+
+
+@pytest.mark.torch
+def test_what_torch_multiplies_and_copies_is_random(monkeypatch):
+    """Equal numbers draw less power on a GPU than real data do, and rates of them are too high."""
+    torch = pytest.importorskip("torch")
+    seen = []
+    mm, copy = torch.mm, torch.Tensor.copy_
+
+    def product(a, b, *, out):
+        seen.extend((a, b))
+        return mm(a, b, out=out)
+
+    def copied(target, source):
+        seen.append(source)
+        return copy(target, source)
+
+    monkeypatch.setattr(torch, "mm", product)
+    monkeypatch.setattr(torch.Tensor, "copy_", copied)
+    rates = measure_torch("cpu", LITTLE)
+    assert {tensor.dtype for tensor in seen} >= {torch.float32, torch.uint8}
+    assert all(len(tensor.unique()) > 100 for tensor in seen)
+    assert rates.method.endswith(", random data, best of 0 s each")
+
+
+def test_what_onnx_runtime_computes_is_random(monkeypatch):
+    """The product and the copy take no equal numbers; the chain's single number is none of both."""
+    seen = []
+    bound = device_rates._bound
+
+    def taken(session, x):
+        seen.append(x)
+        return bound(session, x)
+
+    monkeypatch.setattr(device_rates, "_bound", taken)
+    rates = measure_cpu(Placement.plan(["cpu:0"]), "cpu:0", LITTLE)
+    assert rates.method.endswith(", random data, best of 0 s each")
+    assert [len(np.unique(x)) > 100 for x in seen if x.size > 1] == [True, True]
 
 
 @pytest.mark.torch

@@ -72,6 +72,17 @@ def test_roles_beyond_their_roof_are_said_to_be():
     assert said not in " ".join(printed(_analysis()).split())
 
 
+def test_a_peak_that_the_run_went_beyond_is_said():
+    """The profile was measured, and a product of the run was faster: whose peak it is now."""
+    raised = replace(UNIT, attained=("float32",))
+    analysis = replace(_analysis(), device_profiles={"cuda:0": raised})
+    text = " ".join(printed(analysis, 400).split())
+    assert (
+        "Roofline of cuda:0: measured, measured by hand, of float32 what products of this run "
+        "reached beyond it" in text
+    )
+
+
 def test_without_a_bandwidth_it_says_why_there_is_no_bound():
     """A profile such as ATOM's: products have FLOPs and a peak, and still no bound."""
     text = printed(width=200, analysis=_analysis(measured=(replace(UNIT, memory_bandwidth=None),)))

@@ -2,6 +2,7 @@
 
     Pow → ReduceMean → Add → Sqrt → Reciprocal → Mul → Mul      RMSNorm
     ReduceMean → Sub → Pow → ReduceMean → Add → Sqrt → Div      LayerNorm
+    LinalgVectorNorm → ClampMin → Div → Mul → Mul → Add         RMSNorm, by `normalize`
     MatMul → Softmax → MatMul                                   attention
     Pow → Mul → Add → Mul → Tanh → Add → Mul                    GELU, so mlp
 
@@ -34,6 +35,8 @@ _LETTERS = {
     "sqrt": "s",
     "rsqrt": "r",
     "div": "d",
+    "linalg_vector_norm": "n",
+    "clamp_min": "k",
     "reciprocal": "c",
     "tanh": "t",
     "erf": "e",
@@ -58,6 +61,8 @@ _CHAINS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
         "RMSNorm",
         re.compile(r"[px]\.*m\.*a\.*(?:r\.*x|s\.*(?:d|c\.*x))(?:\.*x)?"),
     ),
+    # torch.nn.functional.normalize, then a scale and a shift: Wan's
+    ("norm", "RMSNorm", re.compile(r"n\.*k\.*d(?:\.*x){0,2}(?:\.*a)?")),
     ("attention", "", re.compile(r"M[.xadw]*S[.w]*M")),
     ("mlp", "", re.compile(r"p\.*x\.*a\.*x\.*t\.*a\.*x(?:\.*x)?|d\.*e\.*a\.*x(?:\.*x)?")),
 )

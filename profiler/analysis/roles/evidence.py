@@ -19,7 +19,8 @@ class Evidence(Struct, frozen=True):
     """What is known of one kind.
 
     `kernel` is the function that its first command ran, "" where nobody tells. `rotates` is whether
-    its attention module turns queries and keys by position, `projected` whether the command runs
+    its attention module turns queries and keys by position, `rotated` whether it works on tensors
+    of the dims that products with positions have, `projected` whether the command runs
     after that module's output projection, `negated` directly after a negation. `attends` is whether
     its submodule has a fused attention, or a softmax of the size of a product's scores: of what is
     no transformer sizes of products say nothing. `weighs` is whether it may be one of these
@@ -34,6 +35,7 @@ class Evidence(Struct, frozen=True):
     shapes: Shapes | None = None
     chained: Chained | None = None
     rotates: bool = False
+    rotated: bool = False
     projected: bool = False
     negated: bool = False
     attends: bool = False

@@ -7,7 +7,7 @@ from profiler.analysis.roles.kernels import FusedKernel, fused_kernel
 from profiler.analysis.roles.library_kernels import library_kernel
 from profiler.analysis.roles.norms import fused_norm
 from profiler.analysis.roles.operations import Sort
-from profiler.analysis.roles.tensors import only_vectors, projection_of
+from profiler.analysis.roles.tensors import of_images, only_vectors, projection_of
 
 __all__ = ["of_fused", "of_kernel", "role_of_name"]
 
@@ -81,8 +81,7 @@ def _of_activation(found: Evidence, words: frozenset[str]) -> str:
     """SiLU of a vector prepares a modulation; other activations stand between products."""
     if "silu" in words and only_vectors(found.shapes):
         return "modulation"
-    images = found.shapes is not None and any(len(t.dims) == 4 for t in found.shapes.inputs)
-    return "convolution" if images else "mlp"
+    return "convolution" if of_images(found.shapes) else "mlp"
 
 
 def _alone(fused: FusedKernel) -> str:

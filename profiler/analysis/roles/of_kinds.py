@@ -23,7 +23,14 @@ from profiler.analysis.roles.operations import Operation, Sort, operation_of
 from profiler.analysis.roles.places import Place, Places, Purpose
 from profiler.analysis.roles.rules import decide
 from profiler.analysis.roles.streams import StreamKind, streams_of
-from profiler.analysis.roles.tensors import only_integers, turns, two_activations, weighs
+from profiler.analysis.roles.tensors import (
+    expands_weight,
+    only_integers,
+    rotated_dims,
+    turns,
+    two_activations,
+    weighs,
+)
 from profiler.analysis.work.shapes import Shapes, parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.table.batches import Codes, counts, is_sorted
@@ -213,6 +220,7 @@ class _Submodule:
         self._rotating = frozenset(
             path for n, path in attention.items() if path and self._marks_rotation(n)
         )
+        self._rotated = {dims for n in rows if (dims := self._rotated_by(n)) is not None}
         self._projected = self._after_projection(order)
         concluding = concluding_softmaxes(order, self._operations)
         self._concluding = {n for n in concluding if not attention[n]} | gates
@@ -226,12 +234,15 @@ class _Submodule:
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
         row = self._rows[number]
+        shapes = parse_shapes(row.shapes) if self._named else None
+        rotated = shapes is not None and any(t.dims in self._rotated for t in shapes.inputs[:2])
         return Evidence(
             op_type=row.op_type or "",
             category=row.category,
             operation=self._operations[number],
             place=self._places[number],
-            shapes=parse_shapes(row.shapes) if self._named else None,
+            shapes=shapes,
+            rotated=rotated and self._attends,
             negated=number in self._negated,
             chained=self._chained.get(number),
             rotates=self._attention[number] in self._rotating,
@@ -280,7 +291,7 @@ class _Submodule:
             if operation.sort is not Sort.MATMUL:
                 continue
             shapes = parse_shapes(self._rows[number].shapes)
-            if shapes is None or not two_activations(shapes):
+            if shapes is None or not two_activations(shapes) or expands_weight(shapes):
                 continue
             if softmaxes is None or any(weighs(shapes, softmax) for softmax in softmaxes):
                 found.add(number)
@@ -290,6 +301,12 @@ class _Submodule:
         """Operations that, in an attention, only rotary positions have."""
         word = self._operations[number].word
         return word in _MARKS or (word == "sub" and turns(parse_shapes(self._rows[number].shapes)))
+
+    def _rotated_by(self, number: int) -> tuple[int, ...] | None:
+        """The dims of what a product with positions rotates, outside of attention modules."""
+        if self._operations[number].word != "mul" or self._attention[number]:
+            return None
+        return rotated_dims(parse_shapes(self._rows[number].shapes))
 
     def _after_projection(self, order: list[int]) -> frozenset[int]:
         """Kinds of an attention module's own that run only after its output projection: the

@@ -27,8 +27,10 @@ from profiler.analysis.roles.norms import norm_kind
 from profiler.analysis.roles.operations import Sort
 from profiler.analysis.roles.places import Purpose
 from profiler.analysis.roles.tensors import (
+    bias_of_channels,
     broadcasts,
     has_number,
+    of_images,
     only_vectors,
     pairs,
     projection_of,
@@ -221,6 +223,10 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
     elif found.operation.sort is Sort.MATMUL:
         role = "attention" if found.weighs else ""
         role = role or (projection_of(shapes) if found.attends else "")
+    elif found.rotated and word in _ROPE_WORDS:
+        role = "rope"
+    elif word == "add" and found.op_type.endswith("_") and bias_of_channels(shapes):
+        role = "convolution"
     elif word in ("add", "mul") and broadcasts(shapes):
         role = "modulation"
     elif word == "add" and same_dims(shapes):
@@ -233,7 +239,7 @@ def _last(found: Evidence) -> Decision:
     the rest is other."""
     if found.operation.sort is not Sort.ACTIVATION:
         return _without_place(found)
-    images = found.shapes is not None and any(len(t.dims) == 4 for t in found.shapes.inputs)
+    images = of_images(found.shapes)
     return Decision("convolution" if images else "mlp", "shapes" if images else "op_type")
 
 

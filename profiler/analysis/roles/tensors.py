@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from profiler.analysis.work.shapes import Shapes
 
 __all__ = [
+    "bias_of_channels",
     "broadcasts",
+    "expands_weight",
     "has_number",
     "in_groups",
     "modulation_width",
+    "of_images",
     "only_integers",
     "only_vectors",
     "pairs",
     "projection_of",
+    "rotated_dims",
     "same_dims",
     "single_input",
     "turns",
@@ -23,6 +28,7 @@ __all__ = [
 ]
 
 _VOCABULARY = 20_000  # from this width on a product may be of a language model's vocabulary
+_WIDEST_HEAD = 512  # of the single one of an autoencoder; those of transformers have 256 at most
 _VECTORS = 16  # rows up to which a product works on vectors of the batch, not on tokens
 
 
@@ -68,6 +74,27 @@ def in_groups(shapes: Shapes | None) -> bool:
 def two_activations(shapes: Shapes) -> bool:
     """Whether a product is of two batches of matrices: weights are a matrix."""
     return len(shapes.inputs) > 1 and all(len(tensor.dims) > 2 for tensor in shapes.inputs[:2])
+
+
+def expands_weight(shapes: Shapes) -> bool:
+    """Whether a batched product [b,m,k] by [b,k,n] is a layer with its weight expanded over the
+    batch, as torch computes it on tokens that are not contiguous: both sides of the matrix are
+    wider than any head, whose width scores and what they weight have on one side."""
+    tensors = [tensor.dims for tensor in shapes.inputs[:3]]  # the result may stand behind them
+    return any(
+        len(left) == len(right) == 3
+        and left[0] == right[0]
+        and left[2] == right[1]
+        and min(right[1:]) > _WIDEST_HEAD
+        for left, right in pairwise(tensors)
+    )
+
+
+def of_images(shapes: Shapes | None) -> bool:
+    """Whether the largest tensor that goes in is a batch of images or videos."""
+    tensors = shapes.inputs if shapes is not None else ()
+    largest = max(tensors, key=lambda tensor: tensor.size, default=None)
+    return largest is not None and len(largest.dims) in (4, 5)
 
 
 def weighs(product: Shapes, softmax: Shapes) -> bool:
@@ -116,6 +143,28 @@ def broadcasts(shapes: Shapes) -> bool:
     return small != large and 1 in small[1:]
 
 
+def bias_of_channels(shapes: Shapes) -> bool:
+    """Whether [1,c,1,1] meets [n,c,h,w], or the like of a video: a bias for each channel."""
+    tensors = [tensor.dims for tensor in shapes.inputs[:2]]
+    if len(tensors) < 2 or len(tensors[0]) not in (4, 5) or len(tensors[0]) != len(tensors[1]):
+        return False
+    large, small = tensors
+    channels = large[1]
+    return large != small and small == (1, channels, *(1 for _ in large[2:]))
+
+
+def rotated_dims(shapes: Shapes | None) -> tuple[int, ...] | None:
+    """The dims of queries or keys that meet the cosines or sines of their positions, which all
+    heads share: [b,s,h,d] with [1,s,1,d], or [b,h,s,d] with [1,1,s,d]; None for anything else."""
+    tensors = shapes.inputs[:2] if shapes is not None else ()
+    if len(tensors) < 2 or not all(len(t.dims) == 4 and t.floating for t in tensors):
+        return None
+    small, large = sorted((tensor.dims for tensor in tensors), key=prod)
+    one, (_, first, second, width) = small[1:3], large
+    shared = small[3] == width and 1 < width <= _WIDEST_HEAD and first > 1 < second
+    return large if shared and one in ((first, 1), (1, second)) else None
+
+
 def projection_of(shapes: Shapes) -> str:
     """What a product [rows, k] by [k, n] is for in a transformer, "" where its sizes do not tell.
 
@@ -152,9 +201,9 @@ def _product(shapes: Shapes) -> tuple[int, int, int] | None:
     if len(matrices) == 1 and shapes.outputs:
         width = shapes.outputs[0].dims[-1:] or (0,)
         matrices.append((matrices[0][-1], *width))
-    if len(matrices) < 2 or len(matrices[1]) != 2:
+    if len(matrices) < 2 or not (len(matrices[1]) == 2 or expands_weight(shapes)):
         return None
-    left, right = matrices[0], matrices[1]
+    left, right = matrices[0], matrices[1][-2:]
     if not left[-1] or not all(right):
         return None
     k = left[-1]

@@ -53,6 +53,7 @@ from profiler.table.columns import Column, schema
 __all__ = [
     "as_declared",
     "kind_roofline",
+    "operations_of",
     "operator_roofline",
     "role_roofline",
 ]
@@ -77,6 +78,28 @@ def kind_roofline(
     launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
     (they were faster than the longest term, which is not their roofline then).
     """
+    cells = _cells(kinds, work, commands, host_seen=host_seen)
+    return _with_terms(cells, profiles).drop("submodule", "operation")
+
+
+def operations_of(kinds: Kinds, work: KindWork, commands: CommandArrays) -> pl.DataFrame:
+    """What operations computed, one row an operation on a device: device, family, dtype, flops,
+    total_ns, sums over its executions."""
+    return (
+        _cells(kinds, work, commands)
+        .group_by("operation", "device", maintain_order=True)
+        .agg(
+            pl.col("family", "dtype").first(),
+            flops=(pl.col("flops") * pl.col("part")).sum(),
+            total_ns=pl.col("total_ns").sum(),
+        )
+    )
+
+
+def _cells(
+    kinds: Kinds, work: KindWork, commands: CommandArrays, *, host_seen: bool = True
+) -> pl.DataFrame:
+    """The times of each kind on each device, with its work and its operation."""
     kept = np.isin(kinds.table["category"], UNRATED, invert=True)
     times = kind_times(kinds, commands, kept)
     names = [*commands.devices, None]
@@ -91,10 +114,9 @@ def kind_roofline(
             "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
         }
     )
-    joined = frame.join(work.table, on="kind", maintain_order="left").join(
+    return frame.join(work.table, on="kind", maintain_order="left").join(
         _operations(kinds), on="kind", maintain_order="left"
     )
-    return _with_terms(joined, profiles).drop("submodule", "operation")
 
 
 def _operations(kinds: Kinds) -> pl.DataFrame:

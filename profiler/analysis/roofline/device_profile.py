@@ -27,7 +27,8 @@ class DeviceProfile:
     matrix products, `memory_bandwidth` bytes/s read and written together, `launch_ns` the least
     time from one command to the next. `device` is what it was measured on, a device (`cuda:0`) or
     a kind (`cpu`, with the number of `cores`), "" for published ones; `hardware` is the name of
-    the hardware, `source` a URL or how it was measured. `cache_bytes` is the size of the last-level
+    the hardware, `source` a URL or how it was measured. Of `peak_flops`, `attained` are those that
+    the run itself went beyond what was measured. `cache_bytes` is the size of the last-level
     cache, `cache_bandwidth` bytes/s read and written from it.
     """
 
@@ -39,6 +40,7 @@ class DeviceProfile:
     measured: bool
     device: str = ""
     cores: int | None = None
+    attained: tuple[str, ...] = ()
     matches: tuple[str, ...] = field(default=(), repr=False)
     excludes: tuple[str, ...] = field(default=(), repr=False)
     cache_bytes: float | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ __all__ = [
     "find_profiles",
     "profiles_of",
     "profiles_text",
+    "published_of",
     "read_profiles",
 ]
 
@@ -42,18 +44,31 @@ def profiles_of(
     """The profile of each device of a run (`RunInfo.devices`) that has one.
 
     First what was measured on such hardware: on this device before others of its kind, with as
-    many cores before other numbers of them, and with more before fewer. Then what is published.
+    many cores before other numbers of them, and with more before fewer. Then what is published, of
+    which what was measured has the last-level cache too, where it has none of its own.
     """
     found = {}
     for device, known in devices.items():
         name, count = (known.hardware, len(known.cores) or None) if known else ("", None)
         fits = [p for p in measured if _fits(p, device, name)]
         fits.sort(key=lambda p: (p.device != device, p.cores != count, -(p.cores or 0)))
-        if device_kind(device) != "cpu":  # of which nobody publishes such figures
-            fits += (p for p in published() if p.is_of(name))
+        known_ones = [] if device_kind(device) == "cpu" else [published_of(name)]
+        fits += (p for p in known_ones if p is not None)
         if fits:
-            found[device] = fits[0]
+            found[device] = _with_cache(fits[0], fits[-1])
     return found
+
+
+def published_of(hardware: str) -> DeviceProfile | None:
+    """What is published of the hardware with this name; nobody publishes such figures of CPUs."""
+    return next((profile for profile in published() if profile.is_of(hardware)), None)
+
+
+def _with_cache(profile: DeviceProfile, other: DeviceProfile) -> DeviceProfile:
+    """`profile`, with the cache of the published `other` where it has none."""
+    if profile.cache_bytes is not None or other.measured:
+        return profile
+    return replace(profile, cache_bytes=other.cache_bytes, cache_bandwidth=other.cache_bandwidth)
 
 
 def _fits(profile: DeviceProfile, device: str, hardware: str) -> bool:

@@ -71,7 +71,7 @@ class _Made(Struct, eq=False):
     def is_read_as(self, read: Tensor, size: int, views: int, *, loosely: bool) -> bool:
         """Whether it may be what is `read`, of so many elements."""
         mine = self.tensor
-        if read.dtype != mine.dtype:
+        if not read.may_be(mine):
             return False
         if self.reduced:
             pairs = zip(read.dims, mine.dims, strict=False)

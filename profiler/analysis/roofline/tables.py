@@ -7,7 +7,13 @@ import polars as pl
 from profiler.analysis.host_side import host_unseen
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.roles.tables import cell_partials, kind_roles
-from profiler.analysis.roofline.bounds import kind_roofline, operator_roofline, role_roofline
+from profiler.analysis.roofline.attained import with_attained
+from profiler.analysis.roofline.bounds import (
+    kind_roofline,
+    operations_of,
+    operator_roofline,
+    role_roofline,
+)
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.device_profiles import profiles_of
@@ -20,9 +26,15 @@ __all__ = ["TABLES", "kind_bounds", "profiles", "works"]
 
 @shared
 def profiles(of: Inputs) -> dict[str, DeviceProfile]:
-    """The profile of each device that has one."""
+    """The profile of each device that has one; a measured one with what this run reached beyond
+    it."""
     devices = dict.fromkeys(of.commands.devices) | dict(of.run.info.devices)
-    return profiles_of(devices, of.measured)
+    found = profiles_of(devices, of.measured)
+    measured = {device for device, profile in found.items() if profile.measured}
+    limits = profiles_of({device: devices[device] for device in measured})
+    if not limits:
+        return found
+    return with_attained(found, limits, operations_of(of.kinds, works(of), of.commands))
 
 
 @shared

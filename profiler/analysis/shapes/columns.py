@@ -68,8 +68,9 @@ SHAPES: tuple[Column, ...] = (
         "ratio",
         "rate / peak of the device for its type; null above it",
         True,
-        label="of peak",
+        label="of peak FLOP/s",
         kind="share",
+        importance=3,
     ),
     Column(
         "gigabytes_per_s",
@@ -88,7 +89,7 @@ SHAPES: tuple[Column, ...] = (
         True,
         label="of bandwidth",
         kind="share",
-        importance=1,
+        importance=3,
     ),
     Column(
         "above_roofline_ns",

@@ -24,13 +24,13 @@ _SHORT = {
     "complex64": "c64",
     "complex128": "c128",
 }
-_MEMBER = "tensor"  # the type of a tensor of a list, which nobody tells
+_MEMBERS = ("tensor", "bits")  # types of tensors of a list, which nobody tells
 
 
 def dtype_of(shapes: Shapes | None, work: Work | None) -> str | None:
     """The type of the arithmetic, else of the first input; None where not known."""
     known = [work.dtype] if work else [tensor.dtype for tensor in shapes.inputs] if shapes else []
-    return next((dtype for dtype in known if dtype != _MEMBER), None)
+    return next((dtype for dtype in known if not dtype.startswith(_MEMBERS)), None)
 
 
 def label_of(op_type: str, shapes: Shapes | None, work: Work | None) -> str:

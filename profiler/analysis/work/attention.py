@@ -22,6 +22,7 @@ _HEADS_FIRST = (  # [batch, heads, sequence, width]
     "aten::_scaled_dot_product_efficient_attention",
     "aten::_scaled_dot_product_cudnn_attention",
     "aten::_scaled_dot_product_fused_attention_overrideable",
+    "aten::_cudnn_attention_forward",
 )
 _SEQUENCE_FIRST = (  # [batch, sequence, heads, width]
     "aten::_flash_attention_forward",
@@ -32,8 +33,8 @@ _KERNELS = ("flash_attn::", "flash_attn_3::", "aiter::fmha", "aiter::mha_fwd", "
 
 @formula(*_HEADS_FIRST)
 def heads_first(op: Operation) -> Work:
-    """q, k, v as [batch, heads, sequence, width]. Source: torch's
-    `scaled_dot_product_attention`."""
+    """q, k, v as [batch, heads, sequence, width]. Source: torch's `scaled_dot_product_attention`,
+    and its `_cudnn_attention_forward`, which has them in this order, unlike flash's own."""
     return _attention(op, sequence=-2)
 
 

@@ -82,7 +82,7 @@ def _together(inputs: tuple[Tensor, ...]) -> Tensor:
     dims = broadcast(*(tensor.dims for tensor in inputs))
     if dims is None or not inputs:
         raise DoesNotFit
-    strongest = max(inputs, key=lambda t: (_rank(t), bool(t.dims), t.nbytes or 0))
+    strongest = max(inputs, key=lambda t: (_rank(t), bool(t.dims), t.width or 0))
     return Tensor(strongest.dtype, dims)
 
 
@@ -91,9 +91,11 @@ def _rank(tensor: Tensor) -> int:
 
 
 def _result(op: Operation) -> tuple[Tensor, ...]:
-    """The outputs, or what the inputs broadcast to."""
+    """The outputs, or what the inputs broadcast to; in place, what is written over."""
     if op.outputs:
         return op.outputs
+    if op.op_type.startswith("aten::") and op.op_type.endswith("_"):
+        return op.inputs[:1]
     out = _together(op.inputs)
     return (Tensor("bool", out.dims) if op.op_type in _BOOLEAN else out,)
 
@@ -163,13 +165,19 @@ def conversion(op: Operation) -> Work:
 _REDUCTIONS = (
     "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceLogSum CumSum ArgMax ArgMin"
 )
-_ATEN_REDUCTIONS = "sum mean amax amin max min prod cumsum argmax argmin any all norm nansum"
+_RUNNING = ("aten::cumsum", "aten::cumprod")
+_ATEN_REDUCTIONS = (
+    "sum mean amax amin max min prod cumsum cumprod argmax argmin any all norm nansum"
+)
 
 
 @formula(*_REDUCTIONS.split(), *(f"aten::{name}" for name in _ATEN_REDUCTIONS.split()))
 def reduction(op: Operation) -> Work:
-    """One operation an element of the input. torch's dims are not in the shapes: without outputs
-    the bytes written are not known. `aten::max` and `aten::min` of two tensors are elementwise."""
+    """One operation an element of the input. Where torch's result is not in the shapes, it has an
+    element at least. `aten::max` and `aten::min` of two tensors are elementwise, and sums along the
+    way (`cumsum`) are as many as the elements."""
+    if op.op_type in _RUNNING:
+        return Work(Family.REDUCTION, op.input(0).dtype, _flops(op, 1), op.inputs, op.inputs[:1])
     if len(op.inputs) == 2 and op.op_type in ("aten::max", "aten::min"):
         return _elementwise(op, 1)
     return _reduction(op, 1)
@@ -190,8 +198,21 @@ def reduction_of_squares(op: Operation) -> Work:
 
 def _reduction(op: Operation, operations: int) -> Work:
     x = op.input(0)
-    flops = operations * x.size if x.floating else 0
-    return Work(Family.REDUCTION, x.dtype, flops, op.inputs[:1], op.outputs)
+    least = x.like().nbytes if op.outputs is None else None
+    return Work(
+        Family.REDUCTION,
+        x.dtype,
+        _flops(op, operations),
+        op.inputs[:1],
+        op.outputs,
+        least_written=least,
+    )
+
+
+def _flops(op: Operation, operations: int) -> int:
+    """`operations` an element of the first input, of floating-point numbers alone."""
+    x = op.input(0)
+    return operations * x.size if x.floating else 0
 
 
 _SOFTMAX = (

@@ -19,6 +19,7 @@ __all__ = [
     "gather",
     "index_of_unknown",
     "index_select",
+    "joined",
     "made",
     "part",
     "resample",
@@ -40,7 +41,7 @@ _WHOLE = "Transpose Concat Pad DepthToSpace SpaceToDepth Tile ReorderInput Reord
 _PART = "Slice Split Gather GatherND GatherElements Expand SplitToSequence EyeLike"
 _FILLED = "full_like zeros_like ones_like rand_like randn_like fill zero"
 _UNKNOWN_RESULT = (  # what they give follows from arguments that are not in the shapes
-    "cat concat stack pad constant_pad_nd reflection_pad2d replication_pad2d repeat "
+    "pad constant_pad_nd reflection_pad2d replication_pad2d repeat "
     "repeat_interleave tile nonzero roll flip upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d _upsample_nearest_exact2d _upsample_nearest_exact3d pixel_shuffle "
     "pixel_unshuffle to _to_copy contiguous reshape arange full zeros ones linspace scalar_tensor "
@@ -102,6 +103,15 @@ def copy(op: Operation) -> Work:
     target, source = op.input(0), op.input(1)
     family = Family.MOVEMENT if target.dtype == source.dtype else Family.ELEMENTWISE
     return Work(family, target.dtype, 0, (source,), (target,))
+
+
+@formula("aten::cat", "aten::concat", "aten::concatenate", "aten::stack", "aten::_cat")
+def joined(op: Operation) -> Work:
+    """The tensors of a list, each read and written once. The result has as many elements as they
+    have together; along which dim is not in the shapes. Source: torch.cat."""
+    x = op.input(0)
+    out = x.like(sum(t.size for t in op.inputs))
+    return Work(Family.MOVEMENT, x.dtype, 0, op.inputs, (out,))
 
 
 @formula("aten::clone")

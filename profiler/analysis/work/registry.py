@@ -69,9 +69,10 @@ class Work(Struct, frozen=True):
     """What one operation computes and moves; None is not known.
 
     `reads` and `writes` are the tensors that pass through memory, `writes` None where the outputs
-    are not known. `bytes_read` and `bytes_written` stand in for their sizes where less or more
-    than whole tensors is moved. `dtype` is that of the arithmetic. `parts` commands share it, and
-    this one is the `part`-th of them, from 1. `partly`: how much of `reads` is read is not known.
+    are not known: `least_written` is what is written at least then. `read_override` stands in for
+    the sizes where less or more than whole tensors is read. `dtype` is that of the arithmetic.
+    `parts` commands share it, and this one is the `part`-th of them, from 1. `partly`: how much of
+    `reads` is read is not known.
     """
 
     family: Family
@@ -83,6 +84,7 @@ class Work(Struct, frozen=True):
     part: int = 1
     parts: int = 1
     partly: bool = False
+    least_written: int | None = None
 
     @property
     def bytes_read(self) -> int | None:
@@ -93,8 +95,8 @@ class Work(Struct, frozen=True):
 
     @property
     def bytes_written(self) -> int | None:
-        """Bytes that the operation writes."""
-        return None if self.writes is None else _sum(self.writes)
+        """Bytes that the operation writes; at least, where its outputs are not known."""
+        return self.least_written if self.writes is None else _sum(self.writes)
 
 
 def _sum(tensors: tuple[Tensor, ...]) -> int | None:

@@ -5,9 +5,9 @@
     float[1,77,32] int64[]                            torch capture: inputs, with packed weights
 
 `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
-producer does not tell. ` causal` behind the tensors: attention whose scores lie below the diagonal.
-A text may end in ` part 2/5`: the operator launched five commands, and the text is that of the
-whole operator.
+producer does not tell; `bits16[…]` one of which the width is known. ` causal` behind the tensors:
+attention whose scores lie below the diagonal. A text may end in ` part 2/5`: the operator launched
+five commands, and the text is that of the whole operator.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ _BYTES = {
     "bool": 1,
     "int4": 0.5,
     "uint4": 0.5,
+    "bits8": 1,
+    "bits16": 2,
+    "bits32": 4,
+    "bits64": 8,
+    "bits128": 16,
 }
 _NAMES = {
     "float": "float32",
@@ -71,6 +76,8 @@ class Tensor:
 
     dtype: str
     dims: tuple[int, ...]
+    width: float | None = field(init=False, repr=False, compare=False)
+    """Bytes of an element, None where not known."""
     size: int = field(init=False, repr=False, compare=False)
     """Number of elements."""
     nbytes: int | None = field(init=False, repr=False, compare=False)
@@ -78,6 +85,7 @@ class Tensor:
 
     def __post_init__(self) -> None:
         width, size = _BYTES.get(self.dtype), prod(self.dims)  # once: they are asked for often
+        object.__setattr__(self, "width", width)
         object.__setattr__(self, "size", size)
         nbytes = None if width is None else -int(-size * width // 1)
         object.__setattr__(self, "nbytes", nbytes)
@@ -86,6 +94,13 @@ class Tensor:
     def floating(self) -> bool:
         """Whether arithmetic on it is floating-point arithmetic; a type not known counts as."""
         return not self.dtype.startswith(("int", "uint", "qint", "quint", "bool"))
+
+    def may_be(self, other: Tensor) -> bool:
+        """Whether the types may be the same: those of lists of tensors tell their width alone."""
+        if self.dtype == other.dtype:
+            return True
+        opaque = self.dtype.startswith("bits") or other.dtype.startswith("bits")
+        return opaque and self.width == other.width
 
     def like(self, *dims: int) -> Tensor:
         """A tensor of the same type with other dims."""

@@ -12,8 +12,8 @@ devices on ` sync`.
 - `module`: the path of the module that launched it, "" directly in the submodule; where calls are
   steps of a training without modules, its phase: `forward`, `backward`, `optimizer`.
 - `kernel`: the full name of the kernel; of copies and memset as the trace has it.
-- `shapes`: the launching operator's tensor inputs, and the result of a convolution; with
-  ` part 2/5` where the operator launched five kernels and this is its second.
+- `shapes`: the launching operator's tensors (`shape_texts`); with ` part 2/5` where the operator
+  launched five kernels and this is its second.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ import numpy as np
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.importers.kineto.graphs import Entry
 from profiler.importers.kineto.launch import DEVICE_WORK, Launches
-from profiler.importers.kineto.layers import ModulePaths, convolution_text, input_text
-from profiler.kineto.attention import causal_mark, is_attention
-from profiler.kineto.convolution import is_convolution
+from profiler.importers.kineto.layers import ModulePaths
+from profiler.importers.kineto.shape_texts import ShapeTexts
 from profiler.kineto.events import Event, whole
 from profiler.kineto.names import copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
@@ -77,7 +76,7 @@ class CommandWriter:
     prefix: str = ""  # of devices' names: that of a rank
     _names: dict[str, str] = field(default_factory=dict)  # of devices
     _kernels: dict[str, str] = field(default_factory=dict)
-    _shapes: dict[tuple[str, bytes, bytes, bytes], str] = field(default_factory=dict)
+    _shapes: ShapeTexts = field(default_factory=ShapeTexts)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
     _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
     _parts: dict[int, str] = field(init=False)  # of launches of operators that have several
@@ -193,7 +192,9 @@ class CommandWriter:
             layer,
             op_type,
             *self._times(row),
-            shapes=self._shapes_of(operator, told.part if told else self._parts.get(member, "")),
+            shapes=self._shapes_of(
+                operator, event, told.part if told else self._parts.get(member, "")
+            ),
             kernel=event.name if event.cat in DEVICE_WORK else "",
             module=path,
             stage=stage,
@@ -220,19 +221,11 @@ class CommandWriter:
             return kernel
         return kernel if kernel.startswith("triton_") else operator.name
 
-    def _shapes_of(self, operator: Event | None, part: str) -> str:
+    def _shapes_of(self, operator: Event | None, event: Event, part: str) -> str:
         args = operator.args if operator is not None else None
         if operator is None or args is None:
             return ""
-        name = operator.name
-        convolution, attention = is_convolution(name), is_attention(name)
-        told = (name, bytes(args.values)) if convolution or attention else ("", b"")
-        key = (*told, bytes(args.dims), bytes(args.types))
-        text = self._shapes.get(key)
-        if text is None:
-            text = convolution_text(name, args) if convolution else input_text(args)
-            text += causal_mark(name, args.values) if attention and text else ""
-            self._shapes[key] = text
+        text = self._shapes.of(operator.name, args, event.name)
         return text + part if text else ""
 
     def _track(self, key: tuple[str, int], row: int) -> Track:

@@ -21,23 +21,9 @@ import msgspec
 import numpy as np
 
 from profiler.importers.kineto.frames import Frames, Kind, class_of
-from profiler.kineto.convolution import argument_values, result_dims
 from profiler.kineto.events import Args
 
-__all__ = ["ModulePaths", "convolution_text", "input_dims", "input_text"]
-
-_DTYPES = {
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "int": "int32",
-    "long": "int64",
-    "long int": "int64",
-    "short": "int16",
-    "signed char": "int8",
-    "unsigned char": "uint8",
-}
-_LIST = "TensorList"
+__all__ = ["ModulePaths", "input_dims"]
 
 
 class ModulePaths:
@@ -131,47 +117,3 @@ def _collect(dims: object, found: list[list[int]]) -> None:
         return
     for entry in dims:
         _collect(entry, found)
-
-
-def input_text(args: Args | None) -> str:
-    """An operator's tensor inputs as "in: bfloat16[2,77,64] …", "" where not recorded; tensors of a
-    list, whose type nobody tells, as "tensor[2,77,64]"."""
-    if args is None or not bytes(args.dims) or not bytes(args.types):
-        return ""
-    try:
-        dims, types = msgspec.json.decode(args.dims), msgspec.json.decode(args.types)
-    except msgspec.DecodeError:
-        return ""
-    if not isinstance(dims, list) or not isinstance(types, list):
-        return ""
-    inputs: list[str] = []
-    for shape, kind in zip(dims, types, strict=False):
-        if isinstance(shape, list):
-            listed = str(kind) == _LIST
-            tensors = shape if listed else [shape]
-            name = "tensor" if listed else _dtype(str(kind))
-            inputs += (f"{name}[{','.join(map(str, one))}]" for one in tensors if _is_shape(one))
-    return f"in: {' '.join(inputs)}" if inputs else ""
-
-
-def _is_shape(dims: object) -> bool:
-    """Whether these are the dims of a tensor that has any."""
-    return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)
-
-
-def convolution_text(operator: str, args: Args) -> str:
-    """As `input_text` of a convolution, with its result: "float32[…] float32[…] -> float32[…]"."""
-    text = input_text(args)
-    try:
-        dims, types = msgspec.json.decode(args.dims), msgspec.json.decode(args.types)
-        result = result_dims(operator, dims, argument_values(args.values))
-    except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
-        return text
-    if result is None or not text:
-        return text
-    return f"{text.removeprefix('in: ')} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
-
-
-def _dtype(name: str) -> str:
-    name = name.removeprefix("c10::")
-    return _DTYPES.get(name.lower(), name.lower())

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.shapes.costliest import costliest_shapes
 from profiler.analysis.submodules.columns import SUBMODULES
@@ -34,6 +33,7 @@ from profiler.report.facts import (
     unrecorded_facts,
 )
 from profiler.report.model import Advice, Fact, Opening, ReportInput, Summary, TableView
+from profiler.report.peaks import OF_PEAK, with_of_peak
 from profiler.report.sections.device_use import device_facts
 from profiler.report.sections.requests import of_requests, request_facts
 from profiler.report.sections.time import calls_overlap
@@ -66,25 +66,9 @@ _SHAPES = (
     "label",
     "total_ns",
     "share",
-    Column(
-        "of_peak",
-        pl.Float64(),
-        "ratio",
-        "of the peak that bounds it: FLOP/s, or the memory's bandwidth; else the larger of the two",
-        True,
-        label="of peak",
-        kind="share",
-    ),
+    OF_PEAK,
     "bound",
     "executions",
-)
-_RATES = {Bound.COMPUTE: pl.col("flops_of_peak"), Bound.MEMORY: pl.col("bandwidth_of_peak")}
-_OF_PEAK = (
-    pl.when(bound=Bound.COMPUTE)
-    .then(_RATES[Bound.COMPUTE])
-    .when(bound=Bound.MEMORY)
-    .then(_RATES[Bound.MEMORY])
-    .otherwise(pl.max_horizontal(*_RATES.values()))
 )
 _READ_NEXT = {  # sections, by rule
     "compilation": "time",
@@ -213,7 +197,7 @@ def _shapes(of: ReportInput) -> TableView | None:
     """The costliest shapes, or what ran where no shapes are known. The costliest matrix product
     is among them: below the others, where it is none of them."""
     timelines = timelines_of(of.analysis.calls, of.analysis.drops)
-    rows = costliest_shapes(of.analysis.shapes, timelines).with_columns(of_peak=_OF_PEAK)
+    rows = costliest_shapes(of.analysis.shapes, timelines).pipe(with_of_peak)
     shown = min(of.most(_COSTLIEST), len(rows))
     known = rows["shapes"].null_count() < len(rows)
     products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)

@@ -12,19 +12,22 @@ from profiler.analysis.shapes.costliest import costliest_shapes
 from profiler.analysis.timelines import timelines_of
 from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
+from profiler.report.peaks import OF_PEAK, with_of_peak
 from profiler.report.units import duration, percent
 from profiler.report.views import on_devices, table
+from profiler.table.columns import Column
 
 __all__ = ["SECTION"]
 
 _HELD = 200  # rows of a table
-_SHAPES = (
+_SHAPES: tuple[str | Column, ...] = (
     "label",
     "submodule",
     "layers",
     "executions",
     "total_ns",
     "share",
+    OF_PEAK,
     "teraflops_per_s",
     "flops_of_peak",
     "gigabytes_per_s",
@@ -55,7 +58,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             "operators by shape",
             on_devices(_SHAPES, SHAPES, rows, "label"),
             SHAPES,
-            rows,
+            rows.pipe(with_of_peak),
             shown=of.rows(TOP),
             held=_HELD,
             search=True,

@@ -312,6 +312,53 @@ def test_a_convolution_has_its_result(tmp_path):
     ]
 
 
+def test_a_reduction_has_its_result(tmp_path):
+    """The dims that it reduces are in the trace; a sum of integers has another type than these."""
+    trace = flux()
+    for i, (name, kind) in enumerate((("mean", "float"), ("sum", "int"))):
+        reduced = {
+            "Input Dims": [[2, 24, 64], [], [], []],
+            "Input type": [kind, "ScalarList", "Scalar", ""],
+            "Concrete Inputs": ["", "[-1]", "True", ""],
+        }
+        trace.op(f"aten::{name}", 22 + 2 * i, 1.5, **reduced)
+        trace.kernel("reduce", 60 + 20 * i, 10, launched=22.1 + 2 * i)
+    assert _shapes(trace.imported(tmp_path)) == [
+        "float32[2,24,64] -> float32[2,24,1]",
+        "in: int32[2,24,64]",
+    ]
+
+
+def test_an_upsampling_has_its_result(tmp_path):
+    """Its size is an argument; where a factor stands there, the result does not follow."""
+    trace = flux()
+    for i, size in enumerate(("[128, 96]", "")):
+        resampled = {
+            "Input Dims": [[1, 4, 64, 48], [], [], []],
+            "Input type": ["c10::BFloat16", "ScalarList", "", ""],
+            "Concrete Inputs": ["", size, "", ""],
+        }
+        trace.op("aten::upsample_nearest2d", 22 + 2 * i, 1.5, **resampled)
+        trace.kernel("upsample", 60 + 20 * i, 10, launched=22.1 + 2 * i)
+    assert _shapes(trace.imported(tmp_path)) == [
+        "bfloat16[1,4,64,48] -> bfloat16[1,4,128,96]",
+        "in: bfloat16[1,4,64,48]",
+    ]
+
+
+def test_a_list_has_the_type_that_its_kernel_tells(tmp_path):
+    """`cat` takes a list, whose type the trace leaves out: its kernel copies what has a width."""
+    trace = flux()
+    joined = {"Input Dims": [[[2, 8], [2, 4]], []], "Input type": ["TensorList", "Scalar"]}
+    for i, kernel in enumerate(("CatArrayBatchedCopy<OpaqueType<2u>, unsigned int>", "other")):
+        trace.op("aten::cat", 22 + 2 * i, 1.5, **joined)
+        trace.kernel(kernel, 60 + 20 * i, 10, launched=22.1 + 2 * i)
+    assert _shapes(trace.imported(tmp_path)) == [
+        "in: bits16[2,8] bits16[2,4]",
+        "in: tensor[2,8] tensor[2,4]",
+    ]
+
+
 def test_a_convolution_with_strange_arguments_has_its_inputs(tmp_path):
     """Arguments that say nothing leave the inputs."""
     trace = flux()

@@ -241,7 +241,7 @@ def _windows(pipelines: PipelineCalls, *work: tuple[Codes, Times]) -> tuple[Time
     count = len(pipelines.numbers)
     first = np.full(count, np.iinfo(np.int64).max)
     last = np.full(count, np.iinfo(np.int64).min)
-    codes = pipelines.code_of(pipelines.spans)
+    codes = pipelines.code_of_spans
     np.minimum.at(first, codes, pipelines.starts)
     np.maximum.at(last, codes, ends(pipelines.spans))
     returned = last.copy()

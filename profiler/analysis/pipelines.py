@@ -58,6 +58,12 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         return positions(self.number_of(frame), self.numbers)
 
     @property
+    def code_of_spans(self) -> Codes:
+        """The place in `numbers` of each of `spans`: those that nobody numbered have one each, also
+        where two begin at the same moment."""
+        return self.code_of(self.spans) if self.known else np.arange(len(self.spans), dtype=np.int32)
+
+    @property
     def apart(self) -> bool:
         """Whether what belongs to which is known: the run says so, or they follow each other."""
         return len(self.numbers) > 0 and (self.known or not self.overlapping().any())
@@ -66,7 +72,7 @@ class PipelineCalls(Struct, frozen=True, eq=False):
         """Whether each pipeline call ran at the same time as another, bool [p]."""
         first = np.full(len(self.numbers), np.iinfo(np.int64).max)
         last = np.full(len(self.numbers), np.iinfo(np.int64).min)
-        codes = self.code_of(self.spans) if self.known else np.arange(len(self.spans))
+        codes = self.code_of_spans
         np.minimum.at(first, codes, self.starts)
         np.maximum.at(last, codes, ends(self.spans))
         found = np.zeros(len(self.numbers), dtype=np.bool_)

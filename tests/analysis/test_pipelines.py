@@ -312,3 +312,11 @@ def test_step_keys():
     keys = step_keys(pipeline, step)
     assert (np.diff(keys) > 0).all()
     assert (keys[step >= 0] >> 32).tolist() == [-1, -1, 0, 0, 1, 1]
+
+
+def test_pipeline_calls_that_begin_at_once_and_have_no_number_are_two_requests():
+    """A foreign trace of two spans from the same moment on: each has its own length."""
+    spans = [make_span("pipeline", name, 0, end, pipeline=-1) for name, end in (("a", 5), ("b", 9))]
+    calls = [make_call(i, "vae", 1 + i, 2 + i, pipeline=-1) for i in (0, 1)]
+    requests = analyze(make_run(calls, [], spans)).requests
+    assert sorted(requests["latency_ns"]) == [5, 9]

@@ -91,7 +91,7 @@ def _requests(of: Inputs) -> pl.DataFrame:
 def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
     """Begin and end of each pipeline call, and its name, that of the span which began first."""
     spans = pipelines.spans.with_columns(
-        code=pl.Series(pipelines.code_of(pipelines.spans)),
+        code=pl.Series(pipelines.code_of_spans),
         end_ns=pl.Series(ends(pipelines.spans)),
     )
     found = (

@@ -61,7 +61,9 @@ class PipelineCalls(Struct, frozen=True, eq=False):
     def code_of_spans(self) -> Codes:
         """The place in `numbers` of each of `spans`: those that nobody numbered have one each, also
         where two begin at the same moment."""
-        return self.code_of(self.spans) if self.known else np.arange(len(self.spans), dtype=np.int32)
+        return (
+            self.code_of(self.spans) if self.known else np.arange(len(self.spans), dtype=np.int32)
+        )
 
     @property
     def apart(self) -> bool:

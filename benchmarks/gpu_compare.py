@@ -30,6 +30,12 @@ TIMED = {  # by trace: the model and the stage whose events were in the very run
     "flux-compiled": ("flux-compiled", "trace_compiled"),
     "wan-eager": ("wan", "trace_marked"),
 }
+RATES = {  # by what was timed alone: the trace and the label of its shape
+    "attention_2x24x4429x64": ("sd35-eager", "attention B2 H24 S4429 D64 bf16"),
+    "attention_2x24x4096x64": ("sd35-eager", "attention B2 H24 S4096 D64 bf16"),
+    "attention_1x24x4608x128": ("flux-eager", "attention B1 H24 S4608 D128 bf16"),
+    "linear_4608x3072x12288": ("flux-eager", "addmm 4608×3072×12288 bf16"),
+}
 PREDICTED: dict[str, dict[str, dict[str, Any]]] = {  # by trace and stage: what is asked
     "sd35-eager": {
         "steps_8": {"steps": 8},
@@ -92,6 +98,15 @@ def predictions(
         yield stage, found[0], found[1], model[stage]["span_ms"]
 
 
+def rates(folder: Path = FOLDER) -> Iterator[tuple[str, str, float, float]]:
+    """Trace and shape: TFLOP/s in the trace, and of the operation alone by events."""
+    alone = truth(folder)["sd35"]["peaks"]
+    for timed, (name, label) in RATES.items():
+        shapes = analyze(run_of(name, folder)).shapes.to_pandas()
+        row = shapes[shapes["label"].astype(str) == label].iloc[0]
+        yield name, label, row["teraflops_per_s"], alone[timed]["tflops"]
+
+
 def _table(*head: str) -> None:
     print(f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
 
@@ -115,6 +130,9 @@ def main() -> None:
             print(
                 f"| {name} | {stage} | {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} |"
             )
+    _table("trace", "shape", "TFLOP/s in the trace", "alone, by events")
+    for name, label, ours, events in rates(folder):
+        print(f"| {name} | {label} | {ours:.0f} | {events:.0f} |")
 
 
 if __name__ == "__main__":

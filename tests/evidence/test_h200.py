@@ -1,7 +1,7 @@
 """Traces of an H200 against what CUDA events said there: `docs/gpu-evidence.md`.
 
-The traces were recorded by `benchmarks/gpu_record.py` and cut by `benchmarks/gpu_cut.py`; the truth is
-of the very run that was traced, or of untraced repetitions of what is predicted.
+The traces were recorded by `benchmarks/gpu_record.py` and cut by `benchmarks/gpu_cut.py`; the truth
+is of the very run that was traced, or of untraced repetitions of what is predicted.
 """
 
 from __future__ import annotations

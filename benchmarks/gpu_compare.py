@@ -44,8 +44,10 @@ PREDICTED: dict[str, dict[str, dict[str, Any]]] = {  # by trace and stage: what 
         "graphs": {"cuda_graph": True},
         "graphs_guidance_off": {"cuda_graph": True, "guidance": False},
         "graphs_steps_8": {"cuda_graph": True, "steps": 8},
+        "batch_2": {"batch": 2},
     },
     "flux-eager": {
+        "batch_2": {"batch": 2},
         "steps_8": {"steps": 8},
         "graphs": {"cuda_graph": True},
         "graphs_steps_8": {"cuda_graph": True, "steps": 8},

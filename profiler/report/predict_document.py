@@ -40,6 +40,7 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             "device_memory": dict(scenario.memory),
             "cuda_graph": scenario.cuda_graph,
             "untraced_ns": scenario.untraced_ns,
+            "batch": scenario.batch,
         },
         "measured": {
             "pipelines": [*measured.pipelines],

@@ -115,6 +115,8 @@ def _asked(prediction: Prediction) -> Iterator[str]:
         yield counted(scenario.steps, "step")
     if not scenario.guidance:
         yield "guidance off"
+    if scenario.batch is not None:
+        yield f"{scenario.batch} times the batch"
     if scenario.drop:
         yield f"without {', '.join(scenario.drop)}"
     for submodule, device in scenario.place.items():

@@ -34,6 +34,7 @@ ASKED = [
     ("sd35-eager", "graphs", {"cuda_graph": True}),
     ("sd35-eager", "graphs_guidance_off", {"cuda_graph": True, "guidance": False}),
     ("sd35-eager", "graphs_steps_8", {"cuda_graph": True, "steps": 8}),
+    ("sd35-eager", "batch_2", {"batch": 2}),
     ("flux-eager", "steps_8", {"steps": 8}),
     ("flux-eager", "graphs", {"cuda_graph": True}),
     ("wan-eager", "steps_8", {"steps": 8}),

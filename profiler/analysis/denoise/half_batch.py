@@ -1,4 +1,5 @@
-"""Half of a batch: what a batched denoiser call would take for the prompt alone.
+"""Half of a batch: what a batched denoiser call would take for the prompt alone; and batches that
+are several times as large.
 
 Where the submodule also ran for the prompt alone (guidance in some of the steps), that was
 measured. Else each operator's work is halved where its tensors are of the batch: what is read of
@@ -35,15 +36,13 @@ from profiler.analysis.roofline.call_costs import (
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.work.shapes import Tensor
 
-__all__ = ["BATCHED", "HalfBatch", "half_batch"]
+__all__ = ["BATCHED", "HalfBatch", "half_batch", "times_batch"]
 
 BATCHED = "batched"
 _DIMS = re.compile(r"\[(\d+)")
 _IN_CACHE = 0.7
 _ENOUGH = 3  # steady calls of either kind that tell what half a batch takes
-_CHANGED = Scaled(0.5, 0.5)
 _SAME = Scaled(1.0, 1.0)
-_UNKNOWN = Scaled(0.5, 0.5, known=False)
 _GUESS = Ratio(0.5, 0.5, 1.0, known=0.0)
 
 
@@ -88,9 +87,23 @@ def half_batch(
         & (pl.col("branch").cast(pl.String) == BATCHED)
     )
     batch = _batch_size(rows)
-    scale = _halving(costs, batch)
+    scale = _scaling(costs, batch, 0.5)
     wall, busy = _halved(costs, scale, overhead_ratio), _halved(costs.on_device, scale, 1.0)
     return HalfBatch(wall, busy, from_operators=True)
+
+
+def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple[Ratio, Ratio]:
+    """What calls take of their time, and of their device time, with `factor` times the batch.
+
+    The batch is the first dim that most of their tensors of three dims or more have.
+    """
+    counts: Counter[int] = Counter()
+    for kind in costs.kinds:
+        sizes = {t.dims[0] for t in kind.tensors if t.floating and len(t.dims) > 2}
+        counts.update(dict.fromkeys(sizes, kind.commands))
+    batch = max(counts, key=lambda size: (counts[size], -size), default=1)
+    scale = _scaling(costs, batch, factor)
+    return costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
 
 
 def _measured(batched: pl.DataFrame, single: pl.DataFrame, time: pl.Expr) -> Ratio | None:
@@ -111,8 +124,11 @@ def _batch_size(calls: pl.DataFrame) -> int:
     return max(even, key=lambda size: (even[size], -size), default=2)
 
 
-def _halving(costs: CallCosts, batch: int) -> Callable[[KindCost], Scaled]:
-    """How the work of each of the kinds changes with half the batch; each is looked at once."""
+def _scaling(costs: CallCosts, batch: int, factor: float) -> Callable[[KindCost], Scaled]:
+    """How the work of each of the kinds changes with `factor` times the batch; each is looked at
+    once."""
+    changed = Scaled(factor, factor, least=min(factor, 1.0), most=max(factor, 1.0))
+    unknown = replace(changed, known=False)
     dims = {
         tensor.dims[1]
         for kind in costs.kinds
@@ -124,13 +140,13 @@ def _halving(costs: CallCosts, batch: int) -> Callable[[KindCost], Scaled]:
         if kind.work is None:
             tensors = kind.tensors
             of_batch = any(_of_batch(t, batch, dims) for t in tensors)
-            return _UNKNOWN if of_batch or not tensors else _SAME
+            return unknown if of_batch or not tensors else _SAME
         parts = [(t.nbytes or 0, _of_batch(t, batch, dims)) for t in kind.tensors]
-        if not any(halved for _, halved in parts):
+        if not any(of_batch for _, of_batch in parts):
             return _SAME
         whole = sum(nbytes for nbytes, _ in parts)
-        half = sum(nbytes / (2 if halved else 1) for nbytes, halved in parts)
-        return replace(_CHANGED, nbytes=half / whole) if whole else _CHANGED
+        then = sum(nbytes * (factor if of_batch else 1) for nbytes, of_batch in parts)
+        return replace(changed, nbytes=then / whole) if whole else changed
 
     known = {id(kind): scale(kind) for kind in costs.kinds}
     return lambda kind: known[id(kind)]

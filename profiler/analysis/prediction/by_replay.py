@@ -16,6 +16,7 @@ from profiler.analysis.prediction.changes import Changed, DeviceSpan, without
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (
     Estimates,
+    batch_estimates,
     half_batch_estimates,
     precision_estimates,
     share_of_steps,
@@ -109,6 +110,8 @@ class _Plan:
             calls = tuple(map(unguided, calls))
             assumes.append(Note.of(Assumption.WITHOUT_GUIDANCE))
             some.append((half_batch_estimates(workload, run, analysis, queued), BATCHED))
+        if scenario.batch is not None:
+            some.append((batch_estimates(workload, scenario.batch, analysis, queued), None))
         if scenario.precision is not None:
             dtype = precision(scenario.precision)
             some.append((precision_estimates(workload, dtype, analysis, queued), None))
@@ -228,7 +231,7 @@ def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> list[Note]:
         )
     ]
     if basis.pace is not None:
-        notes.append(Note.of(Assumption.HOST_UNTRACED, pace=basis.pace))
+        notes.append(Note.of(Assumption.HOST_UNTRACED, share=basis.pace))
     elif not workload.overhead_ratio:
         stacks = bool(run.info.recording and run.info.recording.with_stack)
         code = Assumption.HOST_WITH_STACKS if stacks else Assumption.HOST_AS_RECORDED

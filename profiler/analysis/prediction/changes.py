@@ -11,6 +11,7 @@ from profiler.analysis.denoise.half_batch import BATCHED
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (
     Estimates,
+    batch_estimates,
     half_batch_estimates,
     precision_estimates,
     share_of_steps,
@@ -69,6 +70,8 @@ def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
         found = _dropped(found, scenario.drop)
     if not scenario.guidance:
         found = _unguided(found, run, analysis)
+    if scenario.batch is not None:
+        found = _estimated(found, batch_estimates(found.workload, scenario.batch, analysis))
     if scenario.precision is not None:
         found = _at_precision(found, precision(scenario.precision), analysis)
     if scenario.steps is not None:

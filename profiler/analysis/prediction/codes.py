@@ -19,6 +19,7 @@ class Assumption(NoteCode):
     WITHOUT_GUIDANCE = "without_guidance"
     HALF_BATCH_MEASURED = "half_batch_measured"
     HALF_BATCH_ESTIMATED = "half_batch_estimated"
+    TIMES_BATCH = "times_batch"
     SAME_PRECISION = "same_precision"
     PRECISION_BY_RATES = "precision_by_rates"
     SHARE_OF_STEPS = "share_of_steps"  # submodules: notes STEPS_OF
@@ -58,6 +59,7 @@ class Unknown(NoteCode):
     """What a prediction does not know."""
 
     HALF_BATCH_GUESSED = "half_batch_guessed"
+    BATCH_GUESSED = "batch_guessed"
     WORK_OF_OPERATORS = "work_of_operators"
     PRECISION_OF = "precision_of"
     CALLS_OUTSIDE = "calls_outside"

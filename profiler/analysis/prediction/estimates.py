@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
+from profiler.analysis.denoise.half_batch import (
+    BATCHED,
+    HalfBatch,
+    half_batch,
+    times_batch,
+)
 from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.precision import at_precision, main_type
 from profiler.analysis.prediction.workload import Workload
@@ -19,7 +24,13 @@ from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.table.run import Run
 
-__all__ = ["Estimates", "half_batch_estimates", "precision_estimates", "share_of_steps"]
+__all__ = [
+    "Estimates",
+    "batch_estimates",
+    "half_batch_estimates",
+    "precision_estimates",
+    "share_of_steps",
+]
 
 _WELL_KNOWN = 0.9  # of the time: less is said
 
@@ -67,6 +78,29 @@ def _half(half: HalfBatch, name: str, ratio: Ratio, *, queued: bool) -> Note:
     if half.measured:
         return Note.of(Assumption.HALF_BATCH_MEASURED, submodule=name, share=ratio.value)
     return _estimated(Assumption.HALF_BATCH_ESTIMATED, name, ratio)
+
+
+def batch_estimates(
+    workload: Workload, factor: int, analysis: Analysis, on_device: Collection[str] = ()
+) -> Estimates:
+    """Of submodules in steps and after them, with `factor` times the batch: prompts are encoded as
+    before. Where no operators were traced they take `factor` times as long, at least as long."""
+    ratios: dict[str, Ratio] = {}
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    for name in dict.fromkeys(t.submodule for t in (*workload.step, *workload.decode)):
+        if name is None:
+            continue
+        costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
+        if costs is None:
+            ratios[name] = Ratio(float(factor), 1.0, float(factor), known=0.0)
+            unknown.append(Note.of(Unknown.BATCH_GUESSED, submodule=name))
+            continue
+        wall, busy = times_batch(costs, factor, workload.overhead_ratio.get(name, 1.0))
+        ratio = ratios[name] = busy if name in on_device else wall
+        assumes.append(_estimated(Assumption.TIMES_BATCH, name, ratio))
+        unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown))
 
 
 def precision_estimates(

@@ -14,6 +14,7 @@ __all__ = ["GUIDED", "MOST_CONCURRENT", "MOST_STEPS", "Scenario", "check", "pars
 
 MOST_STEPS = 10_000
 MOST_CONCURRENT = 1_000
+MOST_BATCH = 1_000
 GUIDED = ("uncond", "negative_prompt", "skip_layers", "batched")  # branches that guidance adds
 
 
@@ -27,7 +28,8 @@ class Scenario:
     another, `devices` what the best placement is searched on (none: the run's), `memory` its bytes
     by device, "" for all that are not named. `cuda_graph` launches each call of a
     submodule at once. `untraced_ns` is what the request takes without the profiler as it is, None:
-    not known, and then the host is as slow as it was recorded.
+    not known, and then the host is as slow as it was recorded. `batch` is how many times as many
+    images or videos a request makes.
     """
 
     steps: int | None = None
@@ -41,12 +43,14 @@ class Scenario:
     memory: Mapping[str, int] = field(default_factory=dict)
     cuda_graph: bool = False
     untraced_ns: int | None = None
+    batch: int | None = None
 
     @property
     def changes_calls(self) -> bool:
         """Whether a request calls something else, or takes another time for it."""
         changed = self.steps is not None or self.precision is not None or not self.guidance
-        return changed or bool(self.drop) or self.cuda_graph or self.untraced_ns is not None
+        others = self.untraced_ns is not None or self.batch is not None
+        return changed or bool(self.drop) or self.cuda_graph or others
 
     @property
     def simulates(self) -> bool:
@@ -83,6 +87,11 @@ def check(scenario: Scenario, workload: Workload) -> None:
         raise InputError(
             f"--concurrency {scenario.concurrency} is no number of requests: give one from 1 to "
             f"{MOST_CONCURRENT:,}"
+        )
+    if scenario.batch is not None and not 0 < scenario.batch <= MOST_BATCH:
+        raise InputError(
+            f"--batch {scenario.batch} is no number of times as many: give one from 1 to "
+            f"{MOST_BATCH:,}"
         )
     if scenario.order is not None and scenario.order not in ORDERS:
         raise InputError(f"--order {scenario.order!r} is no order: give {' or '.join(ORDERS)}")

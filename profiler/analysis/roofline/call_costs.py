@@ -75,12 +75,14 @@ class KindCost(Struct, frozen=True):
 
 class Scaled(Struct, frozen=True):
     """FLOPs (or rather the time for them) and bytes of a kind over what they were; None where its
-    work is not known to change like that. `least` is the smallest that either may become."""
+    work is not known to change like that. `least` and `most` are the smallest and the largest that
+    either may become."""
 
     flops: float
     nbytes: float
     known: bool = True
     least: float = 0.5
+    most: float = 1.0
 
 
 class CallCosts(Struct, frozen=True):
@@ -137,7 +139,7 @@ class CallCosts(Struct, frozen=True):
                 factor = max(compute * scaled.flops, memory * scaled.nbytes) / most
             new += stays + moves * factor
             low += kind.total_ns * (min(both) if scaled.known else min(scaled.least, *both))
-            high += stays + moves * (max(both) if scaled.known else 1.0)
+            high += stays + moves * (max(both) if scaled.known else scaled.most)
             fixed_total += stays
             known += kind.total_ns if scaled.known else 0.0
         tracing = min(max(1.0 - overhead_ratio, 0.0) * self.duration_ns, 0.9 * fixed_total)

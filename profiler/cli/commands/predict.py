@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -71,6 +72,13 @@ _CudaGraph = Annotated[
         help="Launch each call of a submodule at once, as a CUDA or HIP graph does.",
     ),
 ]
+_Batch = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Make N times as many images or videos of a prompt at once.",
+    ),
+]
 _Untraced = Annotated[
     float | None,
     typer.Option(
@@ -129,6 +137,7 @@ def predict(
     precision: _Precision = None,
     cuda_graph: _CudaGraph = False,
     untraced: _Untraced = None,
+    batch: _Batch = None,
     concurrency: _Concurrency = None,
     order: _Order = None,
     devices: _Devices = None,
@@ -150,8 +159,8 @@ def predict(
     what = (steps, _guidance(guidance), _names("--drop", drop), parse_places(place or ()))
     ordered = cast("Order | None", order)  # checked with the run
     where = (_names("--devices", devices), device_sizes(device_memory or ()))
-    graph = (cuda_graph, _untraced(untraced))
-    scenario = Scenario(*what, precision, concurrency, ordered, *where, *graph)
+    scenario = Scenario(*what, precision, concurrency, ordered, *where, cuda_graph)
+    scenario = replace(scenario, untraced_ns=_untraced(untraced), batch=batch)
     check_documents({"--json": json_file})
     notes: list[str] = []
     with (

@@ -53,6 +53,10 @@ SENTENCES: Sentences = {
             "{submodule} takes {share} ({low_share} to {high_share}) of a batched call, by halving "
             "the batch of each operator"
         ),
+        Assumption.TIMES_BATCH: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of its time with the larger "
+            "batch, by the work of each operator"
+        ),
         Assumption.SAME_PRECISION: said("{submodule} computes in {dtype} already"),
         Assumption.PRECISION_BY_RATES: said(
             "{submodule} takes {share} ({low_share} to {high_share}) of its time at {dtype}, by "
@@ -77,7 +81,7 @@ SENTENCES: Sentences = {
             "come sooner; --untraced with what the run takes without it corrects that"
         ),
         Assumption.HOST_UNTRACED: said(
-            "within calls the host takes {pace} of the time it took while it was recorded: then "
+            "within calls the host takes {share} of the time it took while it was recorded: then "
             "the run takes what was given as --untraced"
         ),
         Assumption.HOST_WITH_STACKS: said(
@@ -128,6 +132,9 @@ SENTENCES: Sentences = {
         ),
     },
     Unknown: {
+        Unknown.BATCH_GUESSED: said(
+            "how long {submodule} takes with a larger batch: its operators were not traced"
+        ),
         Unknown.HALF_BATCH_GUESSED: said(
             "what half a batch takes of {submodule}: none of its calls was traced with operators; "
             "half is taken, and all of it as the upper bound"

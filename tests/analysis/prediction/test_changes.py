@@ -171,6 +171,31 @@ def test_half_a_batch_of_calls_without_operators_is_a_guess_that_says_so():
     assert found.request.high > 2800
 
 
+def test_a_larger_batch_grows_operator_by_operator():
+    """Three times the batch: of 1000 ns 200 stay, 1 ns of each of the 11 commands, and what is of no
+    batch; the rest of the one that is takes three times as long. Prompts are encoded as before."""
+    run = _shaped(_batched(), _SHAPES)
+    before, found = _predict(run), _predict(run, batch=3)
+    call = 200 + 10 + 1 + 789 * 3
+    assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
+    encoded = _parts(before.submodules)["text_encoder"]
+    assert _parts(found.submodules)["text_encoder"] == encoded
+    assert Note.of(Unknown.BATCH_GUESSED, submodule="vae") in found.unknown
+    same = _predict(run, batch=1)
+    assert same.request.ns == same.measured.ns
+
+
+def test_a_larger_batch_through_weights_reads_them_once():
+    """[4, 8, 64] through weights of [64, 65536]: they are read as often with twice the batch."""
+    shapes = "float[4,8,64] float[64,65536] -> float[4,8,65536]"
+    run = _shaped(_batched("MatMul"), {"mlp": shapes, "tiny": "float[64] -> float[64]"})
+    profile = dataclasses.replace(_PROFILE, peak_flops={"float32": 1e18})  # bytes are the limit
+    found = predict(run, analyze(run, measured=(profile,)), Scenario(batch=2))
+    weights, rest = 64 * 65536, 4 * 8 * (64 + 65536)
+    call = 200 + 10 + 1 + 789 * (weights + 2 * rest) / (weights + rest)
+    assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
+
+
 _SHAPES = {"mlp": "float[2,4096,64] -> float[2,4096,64]", "tiny": "float[64] -> float[64]"}
 _BATCHED = [[("transformer", "batched", 1000)]] * 4
 
@@ -211,6 +236,8 @@ def test_precision_goes_by_the_rates_of_both_types():
     [
         (tiny_run(), {"steps": 0}, "--steps 0"),
         (tiny_run(), {"steps": 20_000}, "1 to 10,000"),
+        (tiny_run(), {"batch": 0}, "--batch 0"),
+        (tiny_run(), {"untraced_ns": 5}, "recorded no launches"),
         (stepped_run([_COND[:1]]), {"steps": 2}, "has one step"),
         (tiny_run(), {"drop": ("unet",)}, "'unet' is no submodule that the run called: text_enc"),
         (tiny_run(), {"drop": ("text_encoder", "transformer", "vae")}, "leaves nothing"),

@@ -172,8 +172,9 @@ def test_half_a_batch_of_calls_without_operators_is_a_guess_that_says_so():
 
 
 def test_a_larger_batch_grows_operator_by_operator():
-    """Three times the batch: of 1000 ns 200 stay, 1 ns of each of the 11 commands, and what is of no
-    batch; the rest of the one that is takes three times as long. Prompts are encoded as before."""
+    """Three times the batch: of 1000 ns 200 stay, 1 ns of each of the 11 commands, and what is of
+    no batch; the rest of the one that is takes three times as long. Prompts are encoded as before.
+    """
     run = _shaped(_batched(), _SHAPES)
     before, found = _predict(run), _predict(run, batch=3)
     call = 200 + 10 + 1 + 789 * 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["child", "every", "own_tensors"]
@@ -26,9 +25,11 @@ def every(root: Any) -> list[Any]:
     return found
 
 
-def own_tensors(module: Any) -> Iterator[Any]:
+def own_tensors(module: Any) -> list[Any]:
     """Its parameters and buffers, but not its children's."""
-    own = module.__dict__
+    own, found = module.__dict__, []
     for kind in ("_parameters", "_buffers"):
         held = own[kind] if kind in own else getattr(module, kind)
-        yield from (tensor for tensor in held.values() if tensor is not None)
+        if held:
+            found += [tensor for tensor in held.values() if tensor is not None]
+    return found

@@ -68,7 +68,8 @@ def module_settings(root: Any) -> SubmoduleSettings:
 
 
 def _marked(module: Any) -> bool:
-    return not module.__dict__.keys().isdisjoint(_MARKS) or "processor" in module._modules  # noqa: SLF001
+    own = module.__dict__
+    return not own.keys().isdisjoint(_MARKS) or "processor" in module._modules  # noqa: SLF001
 
 
 def _weights(root: Any, modules: Sequence[Any]) -> dict[str, WeightType]:

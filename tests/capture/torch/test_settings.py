@@ -45,6 +45,24 @@ def test_bytes_of_weights_by_type():
     assert {n: w.bytes for n, w in module_settings(module).weights.items()} == {"float32": 80}
 
 
+def test_weights_are_read_again_where_they_are_others():
+    """What was read once is not kept: types changed in place, a part with another type, one gone."""
+    module = torch.nn.Sequential(
+        torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 2, bias=False)
+    )
+
+    def sizes():
+        return {name: part.bytes for name, part in module_settings(module).weights.items()}
+
+    assert sizes() == sizes() == {"float32": 96}
+    module.half()
+    assert sizes() == {"float16": 48}
+    module[1] = torch.nn.Linear(4, 2, bias=False)
+    assert sizes() == {"float16": 32, "float32": 32}
+    del module[0]
+    assert sizes() == {"float32": 32}
+
+
 def test_what_is_not_there_is_absent():
     """A plain module has weights and nothing else."""
     found = module_settings(layers())

@@ -46,7 +46,7 @@ def test_bytes_of_weights_by_type():
 
 
 def test_weights_are_read_again_where_they_are_others():
-    """What was read once is not kept: types changed in place, a part with another type, one gone."""
+    """Read again: types changed in place, a part with another type, one that is gone."""
     module = torch.nn.Sequential(
         torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 2, bias=False)
     )

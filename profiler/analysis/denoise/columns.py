@@ -241,7 +241,7 @@ REDUNDANT_WORK: tuple[Column, ...] = (
         "same_over",
         _TEXT,
         "",
-        "steps, branches, or both; known_ahead: depends on the timestep alone",
+        "steps, branches, or both; known_ahead: depends only on the timestep",
         importance=1,
         codes=Over,
     ),

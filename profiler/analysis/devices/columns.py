@@ -72,7 +72,7 @@ DEVICES: tuple[Column, ...] = (
         "carried_over_ns",
         _INT64,
         "ns",
-        "of busy_ns: launched before the recording began",
+        "part of busy_ns that was launched before the recording began",
         label="carried over",
         importance=7,
         combine=Kept(),

@@ -66,15 +66,16 @@ TABLES = (
         title="Module tree",
         about="Rows are in depth-first order: a node comes before the nodes in it, of which the "
         "longest come first. At every node, `elapsed_ns` is the sum of `self_ns` and the "
-        "`elapsed_ns` of the nodes in it. Within a call, each moment of its tile belongs to the "
-        "earliest-begun of the commands that were running: together the commands of a call have "
-        "the union of their times, and the submodule itself has the rest, in which nothing ran. "
-        "A stage has the host work and idle time between its calls, together with device work of "
-        "no call. The `elapsed_ns` of the run is the end-to-end time, or more where calls "
-        "overlapped or ran outside of pipeline calls; for a selection, it is the sum of the "
-        "selected calls. Equal blocks are one node, which gives the minimum, median and maximum "
-        "over these blocks. Where layers do not name modules, operators are grouped by role. The "
-        "table is empty without calls. [The decision](decisions/0073-module-tree.md) has details.",
+        "`elapsed_ns` of the nodes in it. Within a call, each moment of its tile belongs to one "
+        "command: of those that were running, the one that began first. Together the commands of "
+        "a call have the union of their times, and the submodule itself has the rest, in which "
+        "nothing ran. A stage has the host work and idle time between its calls, together with "
+        "device work of no call. The `elapsed_ns` of the run is the end-to-end time, or more "
+        "where calls overlapped or ran outside of pipeline calls; for a selection, it is the sum "
+        "of the selected calls. Equal blocks are one node, which gives the minimum, median and "
+        "maximum over these blocks. Where layers do not name modules, operators are grouped by "
+        "role. The table is empty without calls. [The decision](decisions/0073-module-tree.md) "
+        "has details.",
         reads=("calls",),
         shown=40,
         figure=FigureSpec(

@@ -145,7 +145,7 @@ IDLE: tuple[Column, ...] = (
         "idle_share",
         _REAL,
         "ratio",
-        "of the end-to-end time: idle_ns - outside_ns + unused_ns",
+        "share of the end-to-end time: idle_ns - outside_ns + unused_ns",
         True,
         label="idle of run",
         kind="share",

@@ -25,7 +25,7 @@ ON_AXIS: tuple[Column, ...] = (
         "host_ns",
         _INT64,
         "ns",
-        "time outside of tiles in which the host worked, waits for devices aside",
+        "time outside of tiles in which the host worked, without its waits for devices",
         label="host work",
     ),
     Column("idle_ns", _INT64, "ns", "elapsed_ns - calls_ns - host_ns"),

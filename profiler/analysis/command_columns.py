@@ -31,7 +31,7 @@ OP_TYPES = Column(
     "op_types",
     _TEXT,
     "",
-    "op types, most time first, joined with commas",
+    "op types, longest time first, joined with commas",
     kind="list",
     combine=Names("op_type", by="total_ns"),
 )

@@ -196,7 +196,7 @@ def guessed_waits(rows: pl.DataFrame) -> str:
         return ""
     return said(
         "{guessed} of the path, {share}, is guessed: nothing was recorded of the host while a "
-        "device worked, and it launched as soon as that was done, so it is taken to have waited",
+        "device worked, and it launched as soon as that was done, so it is assumed to have waited",
         guessed=duration(guessed),
         share=percent(guessed / int(rows["path_ns"].sum())),
     )

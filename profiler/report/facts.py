@@ -75,7 +75,7 @@ def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
         note = said("one execution of each component; what a pipeline takes is not recorded")
         return Fact(said("Together"), duration(account.end_to_end_ns or span_ns), note)
     if account.end_to_end_ns and are_apart(analysis.drops):
-        note = said("{count} recordings, one behind the other", count=count(account.pipelines))
+        note = said("{count} recordings, one after another", count=count(account.pipelines))
         return Fact(said("Together"), duration(account.end_to_end_ns), note)
     if account.end_to_end_ns:
         noun, number = ("pipeline call", account.pipelines)

@@ -120,12 +120,11 @@ _PIPELINE = Column(
     "pipeline",
     _INT32,
     "",
-    "number of the pipeline call that it belongs to, from 0; -1 outside every one, or not known",
+    "number of the pipeline call to which it belongs, from 0; -1 outside every pipeline "
+    "call, or where unknown",
 )
 
-_RANK = Column(
-    "rank", _INT32, "", "process of the job, from 0; -1 where the run is of one process alone"
-)
+_RANK = Column("rank", _INT32, "", "process of the job, from 0; -1 in a run of a single process")
 
 CALLS: tuple[Column, ...] = (
     Column("call", _INT32, "", "number of the call in its run, from 0, in the order of returns"),
@@ -134,7 +133,12 @@ CALLS: tuple[Column, ...] = (
     Column("submodule", TEXT, "", "named part of the pipeline that was invoked"),
     Column("branch", TEXT, "", ", ".join(BRANCHES), True),
     Column("step", _INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
-    Column("iteration", _INT32, "", "pass of a loop that is not denoising, from 0; -1 of none"),
+    Column(
+        "iteration",
+        _INT32,
+        "",
+        "pass of a loop other than denoising, from 0; -1 outside of such loops",
+    ),
     _RANK,
     Column("device", TEXT, "", "where the submodule is placed"),
     Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
@@ -153,13 +157,15 @@ COMMANDS: tuple[Column, ...] = (
     Column("track", TEXT, "", "queue of the device, under its producer's own name"),
     Column("category", CATEGORY, "", "what the track does"),
     Column("layer", TEXT, "", "tensor-level operation: path of a node, or of a module"),
-    Column("module", TEXT, "", "path of the module that it belongs to, where known", True),
-    Column("command_index", _INT32, "", "which of its layer's commands in its call, from 0"),
-    Column("op_type", TEXT, "", "ONNX op type, launching operator, else the kernel's name", True),
+    Column("module", TEXT, "", "path of the module to which it belongs, where known", True),
+    Column("command_index", _INT32, "", "position among its layer's commands in its call, from 0"),
+    Column(
+        "op_type", TEXT, "", "ONNX op type, or launching operator, or else the kernel's name", True
+    ),
     Column("kernel", TEXT, "", "function or copy that the device ran, in its full name", True),
     Column("role", ROLE, "", "what the operator is for in a diffusion model", True),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
-    Column("duration_ns", _INT64, "ns", "wall time; 0 for a moment, -1 if it never closed"),
+    Column("duration_ns", _INT64, "ns", "wall time; 0 for an instant, -1 if it never ended"),
     Column("bytes_read", _INT64, "bytes", "read by the command, where known", True),
     Column("bytes_written", _INT64, "bytes", "written by the command, where known", True),
     Column("flops", _INT64, "", "floating-point operations, where known", True),
@@ -167,22 +173,24 @@ COMMANDS: tuple[Column, ...] = (
 )
 
 COUNTERS: tuple[Column, ...] = (
-    Column("call", _INT32, "", "the call in whose file the sample stands; -1 for none"),
+    Column("call", _INT32, "", "the call whose file has the sample; -1 for none"),
     Column("device", TEXT, "", "the device that the counter belongs to", True),
     Column("name", TEXT, "", "what is counted"),
     Column("unit", TEXT, "", "unit of `value`: bytes, count", True),
-    Column("time_ns", _INT64, "ns", "when, on the run's clock"),
+    Column("time_ns", _INT64, "ns", "time, on the run's clock"),
     Column("value", pl.Float64(), "unit", "the value from then on"),
 )
 
 FLOWS: tuple[Column, ...] = (
-    Column("source", _INT64, "row", "row in `commands` that was waited for"),
-    Column("target", _INT64, "row", "row in `commands` that depends on it"),
+    Column("source", _INT64, "row", "row in `commands` on which the target depends"),
+    Column("target", _INT64, "row", "row in `commands` that depends on the source"),
 )
 
 ARGS: tuple[Column, ...] = (
     Column("command", _INT64, "row", "row in `commands` that it belongs to"),
-    Column("key", TEXT, "", "its name; of what is nested, its path: debug.tensor.shape[0]"),
+    Column(
+        "key", TEXT, "", "its name; for nested arguments, their path, such as debug.tensor.shape[0]"
+    ),
     Column("value", pl.String(), "", "its value as text", True),
 )
 
@@ -254,15 +262,18 @@ def markdown() -> str:
         "The frames of a `profiler.Run`. This page is generated from `profiler/table/columns.py`:",
         "`python -m profiler.table.columns > docs/columns.md`.",
         "",
-        "`run.to_pandas()` gives `commands` joined with their call: `submodule`, `branch` and the",
-        "call's own `call_device`, `call_start_ns`, `call_duration_ns` beside the columns below,",
-        "with `role`, `flops`, `bytes_read`, `bytes_written` as an analysis finds them where the",
-        "producer told none. `commands` itself holds what was recorded.",
+        "`run.to_pandas()` gives `commands` joined with their calls: besides the columns below it",
+        "has `submodule`, `branch`, and the call's own `call_device`, `call_start_ns` and",
+        "`call_duration_ns`. Where the producer did not record `role`, `flops`, `bytes_read` or",
+        "`bytes_written`, an analysis fills them in. `commands` itself has only what was recorded.",
     ]
     for name, columns in {**TABLES, "args": ARGS}.items():
         lines += ["", f"## {name}", ""]
         if name == "args":
-            lines += ["What other producers say of their commands: a `pl.LazyFrame`.", ""]
+            lines += [
+                "Arguments that other producers recorded for their commands: a `pl.LazyFrame`.",
+                "",
+            ]
         lines += column_rows(columns)
     return "\n".join(lines) + "\n"
 

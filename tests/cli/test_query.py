@@ -104,7 +104,7 @@ def test_the_list_of_tables(run) -> None:
     code, out, _ = run("--tables")
     assert code == 0
     assert "\ncommands: one command" in out
-    assert "duration_ns    BIGINT   wall time; 0 for a moment, -1 if it never closed (ns)" in out
+    assert "duration_ns    BIGINT   wall time; 0 for an instant, -1 if it never ended (ns)" in out
 
 
 _ENDLESS = "SELECT count(*) FROM " + ", ".join(f"commands c{number}" for number in range(16))

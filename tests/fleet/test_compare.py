@@ -86,7 +86,7 @@ def test_what_is_printed(place, capsys):
     assert "faster" in out
     assert "needs 3 more runs" in out
     assert "nothing to compare with;" not in out  # no number of its own runs changes that
-    assert "not recorded: cache; --assume-same cache takes these to agree" in err
+    assert "not recorded: cache; --assume-same cache treats these as equal" in err
     assert run_command("fleet", "compare", place, "--by", "speed") == 2
     assert "no field of the identity" in capsys.readouterr().err
 

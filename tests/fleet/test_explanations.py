@@ -25,7 +25,7 @@ def test_a_change_is_explained_by_the_bundles_around_it(tmp_path, capsys):
     assert run_command("fleet", *ask) == 0
     out = capsys.readouterr().out
     assert "denoise.step: 24 runs, median 239 ms since the last change, newest 2" in out
-    assert "; held against 200 ms" in out
+    assert "; compared with 200 ms" in out
     good, bad = f"run{CHANGED - 1:03d}", f"run{CHANGED:03d}"
     assert good in out
     assert bad in out

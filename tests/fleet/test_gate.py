@@ -73,7 +73,7 @@ def test_history_says_what_it_leaves_out(tmp_path, capsys):
     assert run_command("fleet", *ask) == 0
     out, err = capsys.readouterr()
     assert f"{METRIC}: 10 runs, median 100 ms, newest 150 ms" in _plain(out)
-    assert err == "left out: 3 runs of bad quality: --bad-quality takes them\n"
+    assert err == "left out: 3 runs of bad quality: --bad-quality includes them\n"
     assert run_command("fleet", *ask, "--bad-quality") == 0
     out, err = capsys.readouterr()
     assert (f"{METRIC}: 13 runs" in out, err) == (True, "")
@@ -95,7 +95,7 @@ def test_history_of_a_run_whose_likes_are_of_bad_quality(tmp_path, capsys):
             "left out: 9 runs that are not comparable with the newest run, run21: --where selects "
             "others"
         ),
-        "left out: 1 run of bad quality: --bad-quality takes them",
+        "left out: 1 run of bad quality: --bad-quality includes them",
     ]
 
 

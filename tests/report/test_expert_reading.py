@@ -93,7 +93,7 @@ def test_a_training_step_updates_its_weights():
     report = build_report(ReportInput(analysis, *extent(run)))
     memory = next(one for one in report.sections if one.key == "memory")
     notes = [note for part in memory.parts for note in part.notes]
-    assert any("cuda:0 held when the recording began is not known" in note for note in notes)
+    assert any("cuda:0 held when the recording began is unknown" in note for note in notes)
 
 
 @needs_corpus

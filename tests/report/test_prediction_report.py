@@ -72,7 +72,7 @@ def test_the_cost_of_tracing_that_the_run_knows_is_in_what_is_assumed():
     run = tiny_run()
     known = replace(run, info=make_info(overhead={"share": 0.08}))
     text = " ".join(_text(_predicted(known)).split())
-    assert "with what tracing operators cost: 8.0 % of the run" in text
+    assert "include the cost of tracing operators: 8.0 % of the run" in text
     unknown = replace(run, info=make_info())
     assert "which is not known:" in " ".join(_text(_predicted(unknown)).split())
 

@@ -23,7 +23,7 @@ PIPELINES: tuple[Column, ...] = (
         "elapsed_ns",
         _INT64,
         "ns",
-        "from its begin to its end, or that of the last command launched for it, less "
+        "from its begin to its end, or to the end of the last command launched for it, minus "
         "unrecorded_ns",
     ),
     Column(
@@ -51,7 +51,8 @@ PIPELINES: tuple[Column, ...] = (
         "unrecorded_ns",
         _INT64,
         "ns",
-        "nothing was recorded though work waited, or only work from before the recording ran",
+        "time in which work waited but nothing was recorded, or only work from before the "
+        "recording ran",
         True,
         label="not recorded",
         importance=9,
@@ -68,7 +69,7 @@ PIPELINES: tuple[Column, ...] = (
         "residual_share",
         _REAL,
         "ratio",
-        "what does not add up, and tiles outside of the pipeline call / elapsed_ns",
+        "(residual_ns and tiles outside of the pipeline call) / elapsed_ns",
         True,
         label="unaccounted",
         kind="share",
@@ -82,14 +83,15 @@ STAGES: tuple[Column, ...] = (
         "start_ns",
         _INT64,
         "ns",
-        "begin of the first span of the stage, else of its first call",
+        "begin of the first span of the stage, or of its first call where it has no span",
         importance=DATA_ONLY,
     ),
     Column(
         "elapsed_ns",
         _INT64,
         "ns",
-        "from the end of the stage before to the end of its last tile; stages add up to end to end",
+        "from the end of the previous stage to the end of its last tile; the stages add up to "
+        "the end-to-end time",
         True,
     ),
     Column(

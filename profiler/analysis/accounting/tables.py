@@ -31,10 +31,11 @@ TABLES = (
         columns=PIPELINES,
         make=lambda of: _account(of)[2],
         title="Pipeline calls",
-        about="Rows are in order of their begin, and of the whole run. Every pipeline call is "
-        "accounted for by itself. `calls_ns` and what is derived from it are null where "
-        "`accounting.possible` is false. Where `accounting.told_apart` is false, what belongs "
-        "to which is guessed from the order in which they began.",
+        about="Rows cover the whole run, in order of their begin. Each pipeline call is "
+        "accounted for separately. `calls_ns` and the columns derived from it are null where "
+        "`accounting.possible` is false. Where `accounting.told_apart` is false, the order in "
+        "which pipeline calls began decides which work belongs to which call, so the assignment "
+        "is a guess.",
     ),
     Table(
         name="stages",
@@ -43,7 +44,7 @@ TABLES = (
         columns=STAGES,
         make=lambda of: _account(of)[1],
         title="Stages",
-        about="Rows are in order of time, and of the whole run. `duration_ns`, `host_ns`, "
-        "`idle_ns` and `share` are null where `accounting.possible` is false.",
+        about="Rows cover the whole run, in order of time. `duration_ns`, `host_ns`, `idle_ns` "
+        "and `share` are null where `accounting.possible` is false.",
     ),
 )

@@ -165,7 +165,7 @@ TREE: tuple[Column, ...] = (
 _PLACE: tuple[Column, ...] = (
     Column("stage", _TEXT, "", "phase of the pipeline"),
     Column("submodule", _TEXT, "", "named part of the pipeline"),
-    Column("branch", _TEXT, "", "for whom the call works", True),
+    Column("branch", _TEXT, "", "branch of guidance that the call computes", True),
     Column("step", _INT32, "", "denoising step; -1 outside", kind="step"),
 )
 

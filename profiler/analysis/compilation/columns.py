@@ -12,9 +12,7 @@ _TEXT = pl.String()
 _INT32, _INT64 = pl.Int32(), pl.Int64()
 
 COMPILATIONS: tuple[Column, ...] = (
-    Column(
-        "compilation", _TEXT, "", "the compiler's own number: of the frame, and of its versions"
-    ),
+    Column("compilation", _TEXT, "", "the compiler's own number for the frame and its version"),
     Column(
         "call", _INT32, "", "the call in which it began; -1 in a pipeline call outside of calls"
     ),
@@ -27,18 +25,26 @@ COMPILATIONS: tuple[Column, ...] = (
         "recompile_reason",
         _TEXT,
         "",
-        "why what had been compiled before did not do; null for a first compilation",
+        "why earlier compilations could not be used; null for a first compilation",
         True,
     ),
-    Column("graph_breaks", _INT64, "", "how often it ended a graph before the code's end"),
-    Column("graph_break_reason", _TEXT, "", "why, and at which line of the program", True),
-    Column("failure", _TEXT, "", "why it came to nothing: the code ran as it is", True),
+    Column("graph_breaks", _INT64, "", "how often it ended a graph before the end of the code"),
+    Column(
+        "graph_break_reason", _TEXT, "", "why it ended them, and at which line of the program", True
+    ),
+    Column("failure", _TEXT, "", "why the compilation failed, so that the code ran as it is", True),
     Column(
         "forgotten",
         _INT64,
         "",
-        "compilations before it of which the compiler kept nothing but their time",
+        "earlier compilations of which the compiler kept only the time",
         importance=DATA_ONLY,
     ),
-    Column("forgotten_ns", _INT64, "ns", "how long these took together", importance=DATA_ONLY),
+    Column(
+        "forgotten_ns",
+        _INT64,
+        "ns",
+        "total time of these earlier compilations",
+        importance=DATA_ONLY,
+    ),
 )

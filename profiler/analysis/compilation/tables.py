@@ -55,9 +55,9 @@ TABLES = (
         columns=COMPILATIONS,
         make=_compilations,
         title="Compilations",
-        about="They are in order of their begin; none where nothing was compiled, or of imports. "
-        "A call that compiled is no steady call: see `first` of [calls](#calls). What a call "
-        "compiled for is the sum of `duration_ns` and `forgotten_ns` of its rows. Reasons are "
-        "the compiler's own words.",
+        about="Rows are in order of their begin. The table is empty where nothing was compiled, "
+        "and for imports. A call that compiled is not a steady call: see `first` of "
+        "[calls](#calls). The time that a call spent on compilation is the sum of `duration_ns` "
+        "and `forgotten_ns` of its rows. Reasons are quoted from the compiler.",
     ),
 )

@@ -26,19 +26,24 @@ _PART: tuple[Column, ...] = (
         "level",
         _TEXT,
         "",
-        "step, submodule, operator; instead of operators block_and_role, or role, where they are "
-        "too many",
+        "step, submodule, operator; where there are too many operators, block_and_role or role "
+        "instead",
         importance=DATA_ONLY,
         codes=PartLevel,
     ),
     Column(
-        "submodule", _TEXT, "", "submodule that it is a part of; null for steps", True, importance=4
+        "submodule",
+        _TEXT,
+        "",
+        "submodule to which the part belongs; null for steps",
+        True,
+        importance=4,
     ),
     Column(
         "layer",
         _TEXT,
         "",
-        "the operator's layer, or the block; null for whole parts",
+        "layer of the operator, or the block; null for steps and submodules",
         True,
         importance=DATA_ONLY,
     ),
@@ -53,9 +58,15 @@ STEP_OPERATORS: tuple[Column, ...] = (
     *_PART,
     Column("steps", _INT64, "", "steps in which it was traced and ran", importance=5),
     Column(
-        "total_ns", _INT64, "ns", "its time in all of them; of a step its wall time", importance=8
+        "total_ns",
+        _INT64,
+        "ns",
+        "its time in all of these steps; for a step, its wall time",
+        importance=8,
     ),
-    Column("median_ns", _INT64, "ns", "median over them of its device time: sum of durations"),
+    Column(
+        "median_ns", _INT64, "ns", "median over these steps of its device time (sum of durations)"
+    ),
     Column(
         "spread", _REAL, "ratio", "scaled median absolute deviation / median_ns", True, importance=3
     ),
@@ -63,18 +74,23 @@ STEP_OPERATORS: tuple[Column, ...] = (
         "warmup_steps",
         _INT64,
         "",
-        "first steps of the run that took longer than the later",
+        "first steps of the run that took longer than later ones",
         label="warm-up",
         importance=1,
     ),
     Column(
-        "warmup_ns", _INT64, "ns", "what these took beyond median_ns", label="cost", importance=2
+        "warmup_ns",
+        _INT64,
+        "ns",
+        "time of these steps beyond median_ns",
+        label="cost",
+        importance=2,
     ),
     Column(
         "drift_ns",
         _INT64,
         "ns",
-        "change from step to step: Theil-Sen slope; null if few",
+        "change from step to step (Theil-Sen slope); null if there are too few steps",
         True,
         importance=DATA_ONLY,
     ),
@@ -84,12 +100,12 @@ STEP_OPERATORS: tuple[Column, ...] = (
     Column(
         "drift_high_ns", _INT64, "ns", "upper end of its 95 % interval", True, importance=DATA_ONLY
     ),
-    Column("outliers", _INT64, "", "steps that stand out by the rule of the summary"),
+    Column("outliers", _INT64, "", "steps that are outliers by the rule in the summary"),
     Column(
         "outlier_ns",
         _INT64,
         "ns",
-        "what these took beyond median_ns",
+        "time of these steps beyond median_ns",
         label="cost of these",
         importance=8,
     ),
@@ -97,7 +113,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
         "hoistable",
         _FLAG,
         "",
-        "whether its inputs do not change from step to step",
+        "true where its inputs do not change from step to step",
         importance=DATA_ONLY,
     ),
 )
@@ -105,8 +121,8 @@ STEP_OPERATORS: tuple[Column, ...] = (
 STEP_TIMES: tuple[Column, ...] = (
     *_PART,
     *_STEP,
-    Column("commands", _INT64, "", "its commands in the step; of a step its calls"),
-    Column("total_ns", _INT64, "ns", "sum of their durations; of a step its wall time"),
+    Column("commands", _INT64, "", "its commands in the step; for a step, its calls"),
+    Column("total_ns", _INT64, "ns", "sum of their durations; for a step, its wall time"),
 )
 
 STEP_OUTLIERS: tuple[Column, ...] = (
@@ -117,7 +133,7 @@ STEP_OUTLIERS: tuple[Column, ...] = (
         "excess_ns",
         _INT64,
         "ns",
-        "beyond its median_ns; the 50 rows with most are here",
+        "time beyond its median_ns",
         label="too long",
     ),
     Column(
@@ -132,7 +148,7 @@ STEP_OUTLIERS: tuple[Column, ...] = (
         "cause_ns",
         _INT64,
         "ns",
-        "how much more of that than in usual steps",
+        "how much longer the cause took than in usual steps",
         True,
         label="of it",
         importance=1,
@@ -147,7 +163,7 @@ STEP_OUTLIERS: tuple[Column, ...] = (
         "cause_layer",
         _TEXT,
         "",
-        "what ran there longest at that time",
+        "layer that ran longest there at that time",
         True,
         label="running",
         kind="layer",
@@ -165,20 +181,20 @@ GUIDANCE: tuple[Column, ...] = (
     ),
     Column("submodule", _TEXT, "", "submodule whose calls it costs"),
     Column("branch", _TEXT, "", "branch of these calls", importance=1),
-    Column("calls", _INT64, "", "calls that it costs, or takes part in", importance=2),
+    Column("calls", _INT64, "", "calls that it adds, or takes part in", importance=2),
     Column(
         "elapsed_ns",
         _INT64,
         "ns",
-        "sum of elapsed_ns of what it costs: of calls of its own all, of batched calls what half "
-        "the batch would save",
+        "sum of elapsed_ns that it costs: all of its own calls; for batched calls, what half the "
+        "batch would save",
         label="costs",
     ),
     Column(
         "busy_ns",
         _INT64,
         "ns",
-        "device time of it: the union, of batched calls half's part",
+        "its device time (union); for batched calls, the part of half the batch",
         label="device time",
         importance=3,
     ),
@@ -186,18 +202,18 @@ GUIDANCE: tuple[Column, ...] = (
         "corrected_ns",
         _INT64,
         "ns",
-        "elapsed_ns, traced calls * overhead_ratio",
+        "elapsed_ns, with traced calls multiplied by overhead_ratio",
         True,
         label="untraced",
         importance=4,
     ),
     Column("share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
-    Column("estimated", _FLAG, "", "whether what half a batch takes is an estimate"),
+    Column("estimated", _FLAG, "", "whether the time of half a batch is an estimate"),
     Column(
         "evidence",
         _TEXT,
         "",
-        "what it was found by, a JSON list of notes",
+        "how it was found, as a JSON list of notes",
         importance=15,
         codes=GuidanceEvidence,
     ),
@@ -205,19 +221,19 @@ GUIDANCE: tuple[Column, ...] = (
 
 REDUNDANT_WORK: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule of the operators", importance=2),
-    Column("layer", _TEXT, "", "their layer, numbers of blocks as *", kind="layer"),
+    Column("layer", _TEXT, "", "their layer, with * for the numbers of blocks", kind="layer"),
     Column(
         "op_types",
         _TEXT,
         "",
-        "their op types, most time first, joined with commas",
+        "their op types, longest time first, joined with commas",
         importance=DATA_ONLY,
     ),
     Column(
         "rule",
         _TEXT,
         "",
-        "what they are: " + ", ".join(RedundancyKind),
+        "kind of work: " + ", ".join(RedundancyKind),
         label="what",
         codes=RedundancyKind,
     ),
@@ -225,7 +241,7 @@ REDUNDANT_WORK: tuple[Column, ...] = (
         "same_over",
         _TEXT,
         "",
-        "steps, branches, or both; known_ahead: depends on the timestep alone",
+        "steps, branches, or both; known_ahead: depends only on the timestep",
         importance=1,
         codes=Over,
     ),
@@ -243,14 +259,14 @@ REDUNDANT_WORK: tuple[Column, ...] = (
         "estimated",
         _FLAG,
         "",
-        "whether saved_ns is an upper bound, not what was measured",
+        "whether saved_ns is an upper bound rather than a measurement",
         label="at most",
     ),
     Column(
         "evidence",
         _TEXT,
         "",
-        "what speaks for it, a JSON list of notes",
+        "the evidence, as a JSON list of notes",
         importance=15,
         codes=RedundancyEvidence,
     ),

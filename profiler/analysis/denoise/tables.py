@@ -71,9 +71,9 @@ TABLES = (
         columns=STEP_OPERATORS,
         make=lambda of: _matrix(of).table(_redundant_work(of).over_steps),
         title="What changes from step to step",
-        about="Parts are whole steps, submodules, and their operators (or blocks and roles, where "
-        "those are more than 500), each longest first. [steps.md](steps.md) says how warm-up, "
-        "drift and outliers are found.",
+        about="Parts are whole steps, submodules, and their operators (blocks and roles instead, "
+        "where there are more than 500 operators); within each level the longest come first. "
+        "[steps.md](steps.md) describes how warm-up, drift and outliers are found.",
         reads=("steps",),
     ),
     Table(
@@ -83,7 +83,8 @@ TABLES = (
         columns=STEP_TIMES,
         make=lambda of: _matrix(of).cells(),
         title="Operators by step",
-        about="The step matrix: a row for each step in which the part was traced and ran.",
+        about="This is the step matrix: it has a row for each part and each step in which that "
+        "part was traced and ran.",
         reads=("steps",),
     ),
     Table(
@@ -93,10 +94,10 @@ TABLES = (
         columns=STEP_OUTLIERS,
         make=_outliers,
         title="Outliers and what explains them",
-        about="They are outliers of at least a thousandth of a step, most `excess_ns` first, and "
-        "what of the rest of the trace explains each: no more than the 50 that cost most. "
-        "`step_outliers_total` in JSON is how many there are, the `outliers` of "
-        "[step_operators](#step_operators) added up.",
+        about="The table lists outliers of at least a thousandth of a step, largest `excess_ns` "
+        "first, and what in the rest of the trace explains each of them. It has at most the 50 "
+        "outliers that cost most. `step_outliers_total` in JSON is the number of all outliers, "
+        "which is the sum of `outliers` in [step_operators](#step_operators).",
         reads=("steps",),
         rank=("-excess_ns",),
     ),
@@ -107,8 +108,8 @@ TABLES = (
         columns=GUIDANCE,
         make=_guidance,
         title="Cost of classifier-free guidance",
-        about="What classifier-free guidance, the negative prompt and skip-layer guidance cost, "
-        "submodule by submodule. [steps.md](steps.md) says more.",
+        about="The table gives the cost of classifier-free guidance, the negative prompt and "
+        "skip-layer guidance for each submodule. [steps.md](steps.md) has details.",
         reads=("branches", "calls", "submodules"),
     ),
     Table(
@@ -118,8 +119,8 @@ TABLES = (
         columns=REDUNDANT_WORK,
         make=lambda of: _redundant_work(of).table,
         title="Computed again",
-        about="What hoisting them would save, most first. [steps.md](steps.md#redundant-work) has "
-        "the rules.",
+        about="Rows are in order of the time that hoisting would save, largest first. "
+        "[steps.md](steps.md#redundant-work) describes the rules.",
         rank=("-saved_ns",),
     ),
 )

@@ -42,7 +42,7 @@ TABLES = (
         columns=DEVICES,
         make=_devices,
         title="Devices",
-        about="There is one for each device that has calls or commands, by name.",
+        about="There is a row for each device that has calls or commands, in order of names.",
         partials=lambda of: (cell_partials(of), call_parts(of)),
     ),
 )

@@ -36,6 +36,7 @@ TABLES = (
         columns=DROPS,
         make=_drops,
         title="What the trace lacks",
-        about="It is empty where nothing was lost. `analysis.drops` has the same as objects.",
+        about="The table is empty where nothing was dropped. `analysis.drops` has the same rows "
+        "as objects.",
     ),
 )

@@ -52,10 +52,10 @@ TABLES = (
         columns=FINDINGS,
         make=lambda of: findings_table(found(of)),
         title="Findings",
-        about="The worst are first; empty where no rule found evidence. `analysis.findings` has "
-        "the same as objects, and so has JSON, see [findings](json.md#findings). CSV, Parquet and "
-        "SQL also have the sentences that reports write: `title`, `caveat` and `recommendation`. "
-        "[findings.md](findings.md) has the rules.",
+        about="The worst come first; the table is empty where no rule found evidence. "
+        "`analysis.findings` has the same findings as objects, and so does JSON: see "
+        "[findings](json.md#findings). CSV, Parquet and SQL also have the sentences of reports: "
+        "`title`, `caveat` and `recommendation`. [findings.md](findings.md) describes the rules.",
         reads=_READS,
     ),
 )

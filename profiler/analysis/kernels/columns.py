@@ -19,8 +19,8 @@ KERNELS: tuple[Column, ...] = (
         "share",
         _REAL,
         "ratio",
-        "total_ns / that of all work of the device, but waits; of parts that were recorded one by "
-        "one, of those in which it ran",
+        "total_ns / total_ns of all work of the device except waits; where parts were recorded "
+        "one by one, only of the parts in which it ran",
         True,
         kind="share",
     ),

@@ -61,9 +61,10 @@ TABLES = (
         columns=KERNELS,
         make=lambda of: kernel_table(of.frame, apart=are_apart(of.run.drops)),
         title="Kernels",
-        about="Kernels of every operator and submodule by their full names, longest `total_ns` "
-        "first, where the producer tells them: GPUs, and no nodes of ONNX Runtime. What they are "
-        "of is in [shapes](#shapes) and [operators](#operators).",
+        about="Kernels of all operators and submodules are listed by their full names, longest "
+        "`total_ns` first. Only some producers record kernels: those of GPUs do, but nodes of "
+        "ONNX Runtime are not kernels. [shapes](#shapes) and [operators](#operators) show what "
+        "the kernels belong to.",
         rank=("-total_ns",),
         shown=15,
     ),

@@ -23,8 +23,8 @@ TABLES = (
         columns=MEMORY_DEVICES,
         make=lambda of: _memory(of).devices,
         title="Peak and head-room, whole run",
-        about="It is there for devices of which counters or weights are known, and of the whole "
-        "run. [memory.md](memory.md) says how the numbers come about.",
+        about="Rows cover the whole run. A device has a row where its counters or weights are "
+        "known. [memory.md](memory.md) says where the numbers come from.",
     ),
     Table(
         name="memory",
@@ -33,8 +33,8 @@ TABLES = (
         columns=MEMORY,
         make=lambda of: _memory(of).holders,
         title="What held memory at the peak",
-        about="What held memory at the peak, and a row without submodule for the rest. "
-        "[memory.md](memory.md) says more.",
+        about="The table shows what held memory at the peak; a row without submodule stands for "
+        "the rest. [memory.md](memory.md) has details.",
     ),
     Table(
         name="memory_timeline",
@@ -43,6 +43,6 @@ TABLES = (
         columns=MEMORY_TIMELINE,
         make=lambda of: _memory(of).timeline,
         title="Memory over time",
-        about="The course of it in at most 256 intervals a device.",
+        about="The table shows how memory develops, in at most 256 intervals per device.",
     ),
 )

@@ -64,16 +64,18 @@ TABLES = (
         columns=MODULE_TREE,
         make=_module_tree,
         title="Module tree",
-        about="Depth first: a node stands before what is in it, longest first. `elapsed_ns` is "
-        "`self_ns` and that of the nodes in it, at every node. In a call, each moment of its tile "
-        "belongs to the command that began first of those that ran: the commands of a call have "
-        "the union of their times, and the submodule itself has what is left, in which nothing "
-        "ran. The stage has host work and idle time between calls, with the device work of no "
-        "call. The run's is the end-to-end time, "
-        "and more where calls ran side by side or outside of pipeline calls; of a selection it is "
-        "the sum of its calls. Equal blocks are one node, with the least, the median and the most "
-        "that one of them took. Where layers name no modules, operators are by role. "
-        "Without calls there is none. [the decision](decisions/0073-module-tree.md) says more.",
+        about="Rows are in depth-first order: a node comes before the nodes in it, of which the "
+        "longest come first. At every node, `elapsed_ns` is the sum of `self_ns` and the "
+        "`elapsed_ns` of the nodes in it. Within a call, each moment of its tile belongs to one "
+        "command: of those that were running, the one that began first. Together the commands of "
+        "a call have the union of their times, and the submodule itself has the rest, in which "
+        "nothing ran. A stage has the host work and idle time between its calls, together with "
+        "device work of no call. The `elapsed_ns` of the run is the end-to-end time, or more "
+        "where calls overlapped or ran outside of pipeline calls; for a selection, it is the sum "
+        "of the selected calls. Equal blocks are one node, which gives the minimum, median and "
+        "maximum over these blocks. Where layers do not name modules, operators are grouped by "
+        "role. The table is empty without calls. [The decision](decisions/0073-module-tree.md) "
+        "has details.",
         reads=("calls",),
         shown=40,
         figure=FigureSpec(

@@ -18,8 +18,12 @@ _INT64, _REAL = pl.Int64(), pl.Float64()
 _TOTAL = Sum(("total_ns",))
 _WALL = Sum(("total_ns", "wall_offset_ns"))
 _PARALLELISM = "how many of its commands ran at a time on average: total_ns / wall_ns"
-_UTILIZATION = "of the tracks that compute, else of all: time they work / (wall * tracks)"
-_IMBALANCE = "of the tracks that compute, else of all: busiest track / mean of the tracks"
+_UTILIZATION = (
+    "working time / (wall time * tracks), over the tracks that compute, else over all tracks"
+)
+_IMBALANCE = (
+    "busiest track / mean of the tracks, over the tracks that compute, else over all tracks"
+)
 
 OPERATORS: tuple[Column, ...] = (
     Column(
@@ -35,7 +39,7 @@ OPERATORS: tuple[Column, ...] = (
         "host",
         _FLAG,
         "",
-        "whether these are the host's: work, runtime calls, waits for accelerators",
+        "true for commands of the host: work, runtime calls, waits for accelerators",
         importance=DATA_ONLY,
         combine=Key(),
     ),
@@ -75,7 +79,7 @@ OPERATORS: tuple[Column, ...] = (
         "self_ns",
         _INT64,
         "ns",
-        "total_ns, of the host's without its other commands that ran within them",
+        "total_ns; for host commands, without other host commands that ran within them",
         label="self",
         importance=DATA_ONLY,
         combine=Sum(("total_ns", "within_offset_ns")),
@@ -84,7 +88,7 @@ OPERATORS: tuple[Column, ...] = (
         "waited_ns",
         _INT64,
         "ns",
-        "of self_ns: in synchronizations and copies the host waited for a device",
+        "part of self_ns in which the host waited for a device, in synchronizations and copies",
         label="waited",
         importance=DATA_ONLY,
         combine=Sum(("waited_ns",)),
@@ -93,7 +97,7 @@ OPERATORS: tuple[Column, ...] = (
         "gap_ns",
         _INT64,
         "ns",
-        "time between its commands of a call, where none of them ran",
+        "time between its commands of a call in which none of them ran",
         importance=DATA_ONLY,
     ),
     Column(
@@ -131,19 +135,24 @@ OPERATORS: tuple[Column, ...] = (
         "share",
         _REAL,
         "ratio",
-        "self_ns / that of all with the same `host`; of parts recorded one by one, of its own part",
+        "self_ns / self_ns of all rows with the same `host`; where parts were recorded one by "
+        "one, of its own part",
         True,
         kind="share",
         combine=Share("self_ns", within=("host",)),
     ),
     Column(
-        "first_ns", _INT64, "ns", "wall time of the first call that it ran in", importance=DATA_ONLY
+        "first_ns",
+        _INT64,
+        "ns",
+        "wall time of the first call in which it ran",
+        importance=DATA_ONLY,
     ),
     Column(
         "median_ns",
         _INT64,
         "ns",
-        "median wall time of the later calls, else first_ns",
+        "median wall time of later calls; first_ns where there are none",
         label="median a call",
         importance=18,
     ),
@@ -168,7 +177,7 @@ PARTITIONING: tuple[Column, ...] = (
         "whole, compute, movement (dma and copy), or device: on one device",
         codes=SplitPart,
     ),
-    Column("device", _TEXT, "", "the device, where the part is that on one", True),
+    Column("device", _TEXT, "", "the device, for a part on one device", True),
     Column("calls", _INT64, "", "calls it ran in", importance=15),
     Column("commands", _INT64, "", "its commands over all calls", importance=4),
     Column("tracks", _INT64, "", "most tracks it ran on in a call"),
@@ -178,7 +187,7 @@ PARTITIONING: tuple[Column, ...] = (
         "gap_ns",
         _INT64,
         "ns",
-        "time between its commands of a call, where none ran",
+        "time between its commands of a call in which none ran",
         label="gaps",
         importance=1,
     ),
@@ -189,7 +198,7 @@ PARTITIONING: tuple[Column, ...] = (
         "device_imbalance",
         _REAL,
         "ratio",
-        "of the whole: busiest device / mean of them",
+        "for the whole: busiest device / mean of the devices",
         True,
         label="of devices",
         kind="factor",

@@ -53,11 +53,11 @@ TABLES = (
         columns=OPERATORS,
         make=_operators,
         title="Operators",
-        about="All of them are there, longest `total_ns` first. Commands of the host (its own "
-        "work, what launched an operator, its waits for accelerators) stand apart from those of "
-        "devices, as `host` says. The shares of all operators with `host` false add up to 1, and "
-        "so do those with `host` true; those of parts that were recorded one by one do so in each. "
-        "[operators.md](operators.md) says more.",
+        about="All operators are listed, longest `total_ns` first. Commands of the host (its own "
+        "work, launches of operators, waits for accelerators) have rows apart from those of "
+        "devices, as `host` says. The shares of all rows with `host` false add up to 1, and so "
+        "do those with `host` true; where parts were recorded one by one, they add up to 1 in "
+        "each part. [operators.md](operators.md) has details.",
         reads=("submodules",),
         rank=("-total_ns",),
         shown=15,
@@ -70,8 +70,9 @@ TABLES = (
         columns=PARTITIONING,
         make=_partitioning,
         title="Split operators",
-        about="Operators that were split over tracks or devices, or compute and move data, longest "
-        "first: the whole, its computing and its data movement by themselves, its part on "
-        "each device. [operators.md](operators.md) says more.",
+        about="The table lists operators that were split over tracks or devices, or that both "
+        "compute and move data, longest first. Each has rows for the whole, for its computing "
+        "and its data movement, and for its part on each device. [operators.md](operators.md) "
+        "has details.",
     ),
 )

@@ -10,31 +10,38 @@ __all__ = ["COLLECTIVES", "COLLECTIVE_ARRIVALS", "RANKS", "RANK_IMBALANCE"]
 
 _TEXT = pl.String()
 _INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
-_LATE = "where the clocks tell: begins nearer to each other than these are known have no last"
+_LATE = "where begins are closer together than the accuracy of the clocks"
 _BYTES = (
-    "bytes of the message: what a rank gets of an all_gather or scatter, else what it gives; of "
-    "several ranks the most"
+    "bytes of the message: what a rank receives in an all_gather or scatter, else what it sends; "
+    "the largest of several ranks"
 )
 
 RANKS: tuple[Column, ...] = (
     Column("rank", _INT32, "", "process of the job, from 0", kind="step"),
-    Column("devices", _TEXT, "", "devices that it worked on, joined with commas", importance=2),
+    Column("devices", _TEXT, "", "devices on which it worked, joined with commas", importance=2),
     Column("calls", _INT64, "", "calls of its submodules", importance=8),
     Column(
-        "span_ns", _INT64, "ns", "from its first device work to the end of its last", importance=6
+        "span_ns",
+        _INT64,
+        "ns",
+        "from the begin of its first device work to the end of the last",
+        importance=6,
     ),
     Column(
         "busy_ns",
         _INT64,
         "ns",
-        "something ran on its devices, summed over these",
+        "time in which something ran on its devices, summed over the devices",
         importance=3,
     ),
     Column(
-        "collective_ns", _INT64, "ns", "union of its collectives, the wait for the last among it"
+        "collective_ns",
+        _INT64,
+        "ns",
+        "union of its collectives, including the wait for the last rank",
     ),
     Column(
-        "exposed_ns", _INT64, "ns", "of collective_ns: nothing else ran on that device meanwhile"
+        "exposed_ns", _INT64, "ns", "part of collective_ns in which nothing else ran on that device"
     ),
     Column(
         "exposed_share",
@@ -50,29 +57,48 @@ RANKS: tuple[Column, ...] = (
         "waited_ns",
         _INT64,
         "ns",
-        "in its collectives before the last rank's began; null where no other rank was recorded",
+        "time in its collectives before the last rank began; null where no other rank was recorded",
         True,
         label="waited for others",
     ),
-    Column("compared", _INT64, "", f"its collectives that have a last rank, {_LATE}", importance=7),
-    Column("last", _INT64, "", "of these, those in which it was the last", importance=7),
+    Column(
+        "compared",
+        _INT64,
+        "",
+        f"its collectives with a known last rank: there is none {_LATE}",
+        importance=7,
+    ),
+    Column("last", _INT64, "", "those of them in which it was the last", importance=7),
     Column("last_share", _REAL, "ratio", "last / compared", True, label="was last", kind="share"),
     Column(
         "late_ns",
         _INT64,
         "ns",
-        "in these, from the begin of the one before it to its own: what less the others would wait",
+        "in these, time from the previous rank's begin to its own: what the others would wait "
+        "less if it were on time",
         label="late by",
     ),
-    Column("offset_ns", _INT64, "ns", "added to its times for the job's clock", True, importance=4),
     Column(
-        "drift_ppm", _REAL, "", "added to that, in µs a second of its recording", True, importance=8
+        "offset_ns",
+        _INT64,
+        "ns",
+        "offset that was added to its times to get the job's clock",
+        True,
+        importance=4,
+    ),
+    Column(
+        "drift_ppm",
+        _REAL,
+        "",
+        "added to offset_ns per second of its recording, in µs",
+        True,
+        importance=8,
     ),
     Column(
         "residual_ns",
         _INT64,
         "ns",
-        "how far apart the ends of its collectives then are, in the median",
+        "median distance of the ends of its collectives after that",
         True,
         label="clock within",
         importance=4,
@@ -81,7 +107,7 @@ RANKS: tuple[Column, ...] = (
         "aligned",
         pl.Boolean(),
         "",
-        "whether collectives relate its clock to others; null of the job's own clock",
+        "whether collectives relate its clock to others; null for the job's own clock",
         True,
         importance=9,
     ),
@@ -95,13 +121,15 @@ COLLECTIVES: tuple[Column, ...] = (
     ),
     Column("message_bytes", _INT64, "bytes", f"{_BYTES}; null where unknown", True),
     Column("commands", _INT64, "", "how often a rank executed it, over all ranks", importance=1),
-    Column("total_ns", _INT64, "ns", "sum of these, the wait for the last rank among it"),
-    Column("exposed_ns", _INT64, "ns", "of total_ns: nothing else ran on that device meanwhile"),
+    Column(
+        "total_ns", _INT64, "ns", "sum of their durations, including the wait for the last rank"
+    ),
+    Column("exposed_ns", _INT64, "ns", "part of total_ns in which nothing else ran on that device"),
     Column(
         "waited_ns",
         _INT64,
         "ns",
-        "of total_ns: before the last rank's began; null where no other rank was recorded",
+        "part of total_ns before the last rank began; null where no other rank was recorded",
         True,
         label="waited for others",
         importance=3,
@@ -119,8 +147,9 @@ COLLECTIVES: tuple[Column, ...] = (
         "bus_rate",
         _REAL,
         "GB/s",
-        "bytes over the slowest link (bus factor of nccl-tests) / transfer_ns, without that / "
-        "median_ns: the achieved rate at least; null where bytes or group are unknown",
+        "bytes over the slowest link (bus factor of nccl-tests) / transfer_ns, or / median_ns "
+        "where that is null: a lower bound of the achieved rate; null where bytes or group are "
+        "unknown",
         True,
         label="bus at least",
     ),
@@ -131,28 +160,34 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
     Column("kind", _TEXT, "", "what it does"),
     Column("group", _TEXT, "", "process group, where known", True, importance=5),
     Column("message_bytes", _INT64, "bytes", f"{_BYTES}; null where unknown", True, importance=2),
-    Column("ranks", _INT64, "", "ranks of which it was recorded"),
-    Column("last_rank", _INT32, "", f"whose begin was the last, {_LATE}", True, kind="step"),
-    Column("late_ns", _INT64, "ns", "from the begin before the last to the last one"),
+    Column("ranks", _INT64, "", "ranks that recorded it"),
+    Column("last_rank", _INT32, "", f"rank that began last; null {_LATE}", True, kind="step"),
+    Column("late_ns", _INT64, "ns", "from the second-latest begin to the latest"),
     Column("spread_ns", _INT64, "ns", "from the first begin to the last: the longest wait"),
-    Column("waited_ns", _INT64, "ns", "what all ranks waited for the last, together"),
+    Column("waited_ns", _INT64, "ns", "time that all ranks together waited for the last one"),
     Column("transfer_ns", _INT64, "ns", "from the last begin to the last end"),
     Column(
         "ends_apart_ns",
         _INT64,
         "ns",
-        "between the first and the last end, which are one moment: what the clocks are off",
+        "from the first end to the last; the ends are really one moment, so this is the error of "
+        "the clocks",
         importance=4,
     ),
 )
 
 RANK_IMBALANCE: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of the calls; null for work of none", True),
+    Column("submodule", _TEXT, "", "submodule of the calls; null for work outside of calls", True),
     Column("module", _TEXT, "", "path of the module, where known", True),
     Column("ranks", _INT64, "", "ranks that executed it"),
-    Column("mean_ns", _INT64, "ns", "mean over these ranks of its commands but collectives"),
-    Column("max_ns", _INT64, "ns", "the most of one rank"),
-    Column("slowest_rank", _INT32, "", "the rank that has it", kind="step"),
+    Column(
+        "mean_ns",
+        _INT64,
+        "ns",
+        "mean over these ranks of the time of its commands, without collectives",
+    ),
+    Column("max_ns", _INT64, "ns", "largest time of a rank"),
+    Column("slowest_rank", _INT32, "", "the rank with that time", kind="step"),
     Column("imbalance", _REAL, "ratio", "max_ns / mean_ns: 1 is even", kind="factor"),
     Column("above_mean_ns", _INT64, "ns", "max_ns - mean_ns"),
 )

@@ -38,7 +38,8 @@ TABLES = (
         columns=RANKS,
         make=lambda of: rank_table(of.run, members(of), _matched(of), _arrived(of)),
         title="Ranks",
-        about="Of the whole run, whatever is selected; none where the run is of one process.",
+        about="Rows cover the whole run, whatever is selected. The table is empty where the run "
+        "has a single process.",
     ),
     Table(
         name="collectives",
@@ -48,8 +49,9 @@ TABLES = (
         make=lambda of: collective_table(members(of), _matched(of), _arrived(of)),
         rank=("-total_ns",),
         title="Collectives",
-        about="Of the whole run, whatever is selected. Times are those of all ranks together; a "
-        "rank's own exposed time, in which those that overlap count once, is in `ranks`.",
+        about="Rows cover the whole run, whatever is selected. Times are sums over all ranks. "
+        "The exposed time of a single rank, in which overlapping collectives count once, is in "
+        "`ranks`.",
     ),
     Table(
         name="collective_arrivals",
@@ -59,7 +61,7 @@ TABLES = (
         make=lambda of: _arrived(of).drop("number"),
         rank=("-late_ns",),
         title="Who came last",
-        about="Of the whole run, whatever is selected.",
+        about="Rows cover the whole run, whatever is selected.",
     ),
     Table(
         name="rank_imbalance",
@@ -69,7 +71,7 @@ TABLES = (
         make=lambda of: imbalance_table(of.run),
         rank=("-above_mean_ns",),
         title="Imbalance between ranks",
-        about="Of the whole run, whatever is selected; collectives are left out, because they are "
-        "as long as the slowest rank makes them.",
+        about="Rows cover the whole run, whatever is selected. Collectives are left out, because "
+        "each lasts as long as the slowest rank makes it.",
     ),
 )

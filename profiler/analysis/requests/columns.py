@@ -13,31 +13,33 @@ _TEXT, _INT32, _INT64 = pl.String(), pl.Int32(), pl.Int64()
 
 REQUESTS: tuple[Column, ...] = (
     Column("pipeline", _INT32, "", "number of the pipeline call", label="request", kind="step"),
-    Column("name", _TEXT, "", "what was asked for: the pipeline, or the server's model"),
-    Column("begin_ns", _INT64, "ns", "its begin, from the first request's on", importance=2),
+    Column("name", _TEXT, "", "what was requested: the pipeline, or the server's model"),
+    Column(
+        "begin_ns", _INT64, "ns", "its begin, relative to the first request's begin", importance=2
+    ),
     Column("latency_ns", _INT64, "ns", "from its begin to its end"),
     Column(
         "queue_ns",
         _INT64,
         "ns",
-        "one of its calls waited in a queue; null where no queue was recorded",
+        "time in which one of its calls waited in a queue; null where no queue was recorded",
         True,
     ),
     Column(
         "compute_ns",
         _INT64,
         "ns",
-        "one of its calls computed, or copied; null where no commands were recorded",
+        "time in which one of its calls computed or copied; null where no commands were recorded",
         True,
     ),
-    Column("encode_ns", _INT64, "ns", "in its stage encode; null where it has none", True),
-    Column("denoise_ns", _INT64, "ns", "in its stage denoise; null where it has none", True),
-    Column("decode_ns", _INT64, "ns", "in its stage decode; null where it has none", True),
+    Column("encode_ns", _INT64, "ns", "time in its stage encode; null where it has none", True),
+    Column("denoise_ns", _INT64, "ns", "time in its stage denoise; null where it has none", True),
+    Column("decode_ns", _INT64, "ns", "time in its stage decode; null where it has none", True),
     Column(
         "in_flight",
         _INT32,
         "",
-        "requests that were under way when it began, itself among them",
+        "requests in flight when it began, including itself",
         label="in flight",
         importance=1,
     ),
@@ -46,7 +48,9 @@ REQUESTS: tuple[Column, ...] = (
 REQUEST_PERCENTILES: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule whose calls they are; null: whole requests", True),
     Column("part", _TEXT, "", "what was measured", codes=RequestPart),
-    Column("requests", _INT64, "", "how many requests, or calls, have it", label="measured"),
+    Column(
+        "requests", _INT64, "", "number of requests, or calls, with that part", label="measured"
+    ),
     Column("mean_ns", _INT64, "ns", "mean", label="mean", importance=2),
     Column("p50_ns", _INT64, "ns", "half of them took no longer", label="p50"),
     Column("p95_ns", _INT64, "ns", "95 of 100 took no longer", label="p95"),

@@ -158,9 +158,10 @@ TABLES = (
         columns=REQUESTS,
         make=_requests,
         title="Requests, the slowest",
-        about="Of the whole run; empty where it has a single pipeline call. `latency_ns` is the "
-        "request's span; of `queue_ns` and `compute_ns`, each a union over its calls, both may "
-        "count at once where calls run side by side. Only servers' traces tell of queues.",
+        about="Rows cover the whole run. The table is empty where the run has a single pipeline "
+        "call. `latency_ns` is the span of the request. `queue_ns` and `compute_ns` are each a "
+        "union over the request's calls; where calls run side by side, the same moment may count "
+        "in both. Only traces of servers record queues.",
         rank=("-latency_ns",),
     ),
     Table(
@@ -170,8 +171,9 @@ TABLES = (
         columns=REQUEST_PERCENTILES,
         make=_percentiles,
         title="Percentiles",
-        about="Of [requests](#requests); with a submodule, of its calls. A percentile is the "
-        "time of one of them: the shortest that is not below.",
+        about="Rows without a submodule summarize [requests](#requests), rows with a submodule "
+        "its calls. A percentile is the time of an actual request or call: the shortest that is "
+        "not below the percentile.",
         reads=("requests",),
         shown=20,
     ),

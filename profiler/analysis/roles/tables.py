@@ -57,8 +57,8 @@ TABLES = (
         columns=ROLES,
         make=_roles,
         title="What the device time of each submodule is for",
-        about="Rows are by submodule, longest first: what the time of its device commands is for. "
-        "[roles.md](roles.md) says more.",
+        about="Rows are grouped by submodule, longest first, and show what the time of its "
+        "device commands is for. [roles.md](roles.md) has details.",
         reads=("submodules",),
         rank=("submodule", "-total_ns"),
         partials=_partials,
@@ -70,8 +70,8 @@ TABLES = (
         columns=BLOCKS,
         make=_blocks,
         title="Norms and modulation in blocks",
-        about="A block has a number: how much of it are norms and modulation. [roles.md](roles.md) "
-        "says more.",
+        about="A block is a module with a number in its path. Its row shows how much of its time "
+        "goes into norms and modulation. [roles.md](roles.md) has details.",
         partials=_partials,
     ),
 )

@@ -63,9 +63,9 @@ TABLES = (
         columns=ROOFLINE,
         make=lambda of: operator_roofline(kind_bounds(of), of.kinds),
         title="Operators against the roofline",
-        about="Rows have the longest `total_ns` first: what the operator computed and moved, and "
-        "how fast the device could have done that. [roofline.md](roofline.md) has the formulas "
-        "and the rule of the bound.",
+        about="Rows are in order of `total_ns`, longest first. They show what the operator "
+        "computed and moved, and how fast the device could have done so. "
+        "[roofline.md](roofline.md) has the formulas and the rule for the bound.",
         rank=("-total_ns",),
         partials=lambda of: (cell_partials(of),),
     ),
@@ -76,7 +76,8 @@ TABLES = (
         columns=ROOFLINE_ROLES,
         make=lambda of: role_roofline(kind_bounds(of), of.kinds, kind_roles(of)["role"]),
         title="Roles against the roofline",
-        about="The same as [roofline](#roofline) by role; empty where no roles are known.",
+        about="The table has the columns of [roofline](#roofline), by role. It is empty where no "
+        "roles are known.",
         rank=("-total_ns",),
         partials=lambda of: (cell_partials(of),),
     ),
@@ -87,8 +88,9 @@ TABLES = (
         columns=FUSIONS,
         make=_fusions,
         title="What fusing would save at most",
-        about="Its commands hand tensors to each other through memory. Chains with equal op types "
-        "are added up, most `saved_bytes` first. [roofline.md](roofline.md) says more.",
+        about="The commands of a chain pass tensors to each other through memory. Chains with "
+        "equal op types are added up; rows are in order of `saved_bytes`, largest first. "
+        "[roofline.md](roofline.md) has details.",
         rank=("-saved_bytes",),
     ),
 )

@@ -31,14 +31,14 @@ TABLES = (
         columns=SHAPES,
         make=_shapes,
         title="Operators by shape",
-        about="Operators of the same type with inputs of the same dims and types are one row, "
-        "however many layers have them, longest `total_ns` first. Collectives are rows by name; "
-        "copies and dma are left out, and count in `share`. What ran in no call (launched before "
-        "the recording began, say) has no share and counts in none. Where nobody knows the "
-        "operator of a "
-        "kernel, the row is that kernel's. What was faster than a peak of its device has no part "
-        "of it: data came from a cache, or less than whole tensors was read. "
-        "[roofline.md](roofline.md) has the formulas.",
+        about="Operators of the same type, with inputs of the same dims and types, are one row, "
+        "however many layers have them; the longest `total_ns` comes first. Collectives have "
+        "rows by name. Copies and dma have no rows, but count in the total that `share` refers "
+        "to. Work outside every call, such as work launched before the recording began, has no "
+        "share and counts in none. Where the operator of a kernel is not known, the row is the "
+        "kernel's. A rate above the device's peak is not shown as a part of it: the data came "
+        "from a cache, or less than whole tensors was read. [roofline.md](roofline.md) has the "
+        "formulas.",
         rank=("-total_ns",),
         shown=15,
     ),

@@ -15,10 +15,10 @@ CACHED_CALLS: tuple[Column, ...] = (
     Column("call", _INT32, "", "number of the call"),
     Column("submodule", _TEXT, "", "submodule of the call"),
     Column("step", _INT32, "", "denoising step of the call; -1 outside denoise", kind="step"),
-    Column("branch", _TEXT, "", "for whom the call works", True),
+    Column("branch", _TEXT, "", "branch of guidance that the call computes", True),
     Column("cache", _TEXT, "", "the cache that was on, by its class in diffusers"),
     Column("blocks", _INT32, "", "parts of the submodule that the cache may skip"),
-    Column("skipped_blocks", _INT32, "", "how many of these it skipped; 0: the call was full"),
+    Column("skipped_blocks", _INT32, "", "how many of these it skipped; 0 for a full call"),
     Column(
         "without_uncond",
         pl.Boolean(),
@@ -30,8 +30,8 @@ CACHED_CALLS: tuple[Column, ...] = (
         "residual_ratio",
         pl.Float64(),
         "",
-        "change of the first block's residual, which FirstBlockCache holds against its threshold; "
-        "null for other caches, and where there was nothing to compare with",
+        "change of the first block's residual, which FirstBlockCache compares with its "
+        "threshold; null for other caches, and where there was nothing to compare it with",
         True,
     ),
     Column("duration_ns", _INT64, "ns", "how long the call took"),
@@ -43,9 +43,9 @@ CACHE_USE: tuple[Column, ...] = (
     Column("cache", _TEXT, "", "the cache that was on, by its class in diffusers"),
     Column("skipped_blocks", _INT32, "", "how many parts each of these calls skipped; 0: full"),
     Column("blocks", _INT32, "", "parts of the submodule that the cache may skip"),
-    Column("calls", _INT32, "", "calls that skipped so many"),
+    Column("calls", _INT32, "", "calls that skipped this many"),
     Column(
-        "steady_calls", _INT32, "", "of these, those that are no first call and compiled nothing"
+        "steady_calls", _INT32, "", "those of them that are not first calls and did not compile"
     ),
     Column("median_ns", _INT64, "ns", "median of the steady calls", True),
     Column("total_ns", _INT64, "ns", "all of these calls together"),

@@ -68,8 +68,8 @@ TABLES = (
         columns=CACHED_CALLS,
         make=_cached_calls,
         title="Calls under a step cache",
-        about="From the cache's own state, in order of the calls; none where no cache of "
-        "diffusers' was on, or of imports.",
+        about="The rows come from the cache's own state, in order of the calls. The table is "
+        "empty where no step cache of diffusers was on, and for imports.",
     ),
     Table(
         name="cache_use",
@@ -79,7 +79,7 @@ TABLES = (
         make=_cache_use,
         reads=("cached_calls",),
         title="Use of step caches",
-        about="A median over all calls of such a submodule mixes calls that skipped blocks with "
-        "full ones: these are apart.",
+        about="A median over all calls of a submodule with a step cache would mix calls that "
+        "skipped blocks with full ones; this table separates them.",
     ),
 )

@@ -22,14 +22,14 @@ STEPS: tuple[Column, ...] = (
         "elapsed_ns",
         _INT64,
         "ns",
-        "from there to the end of its last call's tile, less what was not recorded",
+        "from there to the end of its last call's tile, minus time that was not recorded",
     ),
     Column(
         "between_ns",
         _INT64,
         "ns",
-        "from the end of the step before to its begin, less the profiler's own work; null for the "
-        "first of a pipeline call",
+        "from the end of the previous step to its begin, minus the profiler's own work; null for "
+        "the first step of a pipeline call",
         True,
         label="after the step before",
         importance=5,
@@ -38,7 +38,7 @@ STEPS: tuple[Column, ...] = (
         "between_host_ns",
         _INT64,
         "ns",
-        "of between_ns: the host worked, waits for devices aside",
+        "part of between_ns in which the host worked, without its waits for devices",
         True,
         label="host work before",
         importance=DATA_ONLY,
@@ -58,8 +58,8 @@ STEPS: tuple[Column, ...] = (
         "skipped_share",
         pl.Float64(),
         "ratio",
-        "of the blocks that a step cache may skip in these calls, those that it skipped; null "
-        "without one",
+        "share of the blocks that a step cache may skip in these calls which it did skip; null "
+        "without a step cache",
         True,
         label="skipped blocks",
         kind="share",
@@ -72,9 +72,9 @@ STEPS: tuple[Column, ...] = (
         "busy_ns",
         _INT64,
         "ns",
-        "union of its kernels and copies: commands of every category but host and sync",
+        "union of its kernels and copies: commands of every category except host and sync",
         label="device time",
         importance=3,
     ),
-    Column("outlier", _FLAG, "", "whether it took longer than the rule of the summary allows"),
+    Column("outlier", _FLAG, "", "whether it is an outlier by the rule in the summary"),
 )

@@ -43,7 +43,7 @@ TABLES = (
         columns=STEPS,
         make=_steps,
         title="Steps",
-        about="There is one for each step of each pipeline call, in order of time; as the step was "
-        "in the whole run.",
+        about="There is a row for each step of each pipeline call, in order of time. A row "
+        "describes the step in the whole run, whatever is selected.",
     ),
 )

@@ -91,12 +91,12 @@ TABLES = (
         columns=SUBMODULES,
         make=_submodules,
         title="Submodules",
-        about="Rows are in order of first calls. Steady calls are all but the first, where there "
-        "are more than one: a first call pays for initialization and is told apart. So are "
-        "calls that another thread began while the first one ran, and calls that compiled "
-        "([compilations](#compilations)). `overhead_ratio` is the factor "
-        "in the manifest where capture measured one, and 1 where the interval that it "
-        "measured holds 1: times then count as traced.",
+        about="Rows are in order of first calls. If a submodule has more than one call, its "
+        "steady calls are all except the first, which pays for initialization. Calls that "
+        "another thread began while the first one ran, and calls that compiled "
+        "([compilations](#compilations)), are not steady either. `overhead_ratio` is the factor "
+        "in the manifest where capture measured one. It is 1, and times count as traced, where "
+        "the measured interval contains 1.",
         reads=("calls",),
         partials=_partials,
     ),
@@ -107,8 +107,8 @@ TABLES = (
         columns=BRANCHES,
         make=_branches,
         title="Submodules by branch",
-        about="The denoiser works for `cond`, `uncond`, `skip_layers` or `batched`, an encoder for "
-        "each prompt. Steady calls are those of [submodules](#submodules).",
+        about="A denoiser works for `cond`, `uncond`, `skip_layers` or `batched`, an encoder for "
+        "one of the prompts. Steady calls are those of [submodules](#submodules).",
         reads=("calls",),
         partials=lambda of: (call_parts(of),),
     ),
@@ -119,7 +119,7 @@ TABLES = (
         columns=CALLS,
         make=_calls,
         title="Calls",
-        about="Rows are in order of calls. A call's time is its tile on its device's axis; "
+        about="Rows are in order of calls. The time of a call is its tile on its device's axis; "
         "`duration_ns` is how long its caller waited.",
         shown=15,
         partials=_partials,

@@ -19,7 +19,7 @@ IDLE: tuple[Column, ...] = (
         "span_ns",
         _INT64,
         "ns",
-        "from its first command or tile to the end of its last, less the profiler's own work",
+        "from its first command or tile to the end of the last one, minus the profiler's own work",
         importance=2,
     ),
     Column(
@@ -36,19 +36,26 @@ IDLE: tuple[Column, ...] = (
         "span_ns - computing_ns - unrecorded_ns: idle_ns + data_ns + exposed_ns",
         importance=DATA_ONLY,
     ),
-    Column("idle_ns", _INT64, "ns", "nothing ran on it in its span: the sum of the next seven"),
+    Column(
+        "idle_ns",
+        _INT64,
+        "ns",
+        "time in its span in which nothing ran on it: the sum of the next seven columns",
+    ),
     Column(
         "launch_ns",
         _INT64,
         "ns",
-        "in tiles of its calls: the host launched too late, or had no more to launch",
+        "idle in tiles of its calls because the host launched too late, or had nothing more to "
+        "launch",
         label="launch-bound",
     ),
     Column(
         "unknown_cause_ns",
         _INT64,
         "ns",
-        "in tiles of its calls: nothing tells why, as the launch of what ended it was not recorded",
+        "idle in tiles of its calls for an unknown reason: the launch that would tell was not "
+        "recorded",
         label="cause not recorded",
         importance=1,
     ),
@@ -56,7 +63,7 @@ IDLE: tuple[Column, ...] = (
         "sync_ns",
         _INT64,
         "ns",
-        "the host launched too late, because it had waited for a device",
+        "idle because the host launched too late after it had waited for a device",
         label="sync-bound",
         importance=1,
     ),
@@ -64,17 +71,17 @@ IDLE: tuple[Column, ...] = (
         "queue_ns",
         _INT64,
         "ns",
-        "in tiles of its calls: launched in time, but not begun",
+        "idle in tiles of its calls although work was launched in time: it had not begun",
         importance=1,
     ),
     Column(
         "copy_wait_ns",
         _INT64,
         "ns",
-        "waiting for an asynchronous copy of its own: a command that waits for it ran",
+        "waiting for an asynchronous copy of its own, while a command that waits for the copy ran",
         label="waiting for copies",
     ),
-    Column("other_device_ns", _INT64, "ns", "waiting for another device, which ran"),
+    Column("other_device_ns", _INT64, "ns", "waiting for another device, which was running"),
     Column("host_ns", _INT64, "ns", "between calls", label="between calls", importance=1),
     Column(
         "outside_ns",
@@ -88,16 +95,18 @@ IDLE: tuple[Column, ...] = (
         "host_work_ns",
         _INT64,
         "ns",
-        "of host_ns: host work of no call ran",
+        "part of host_ns in which host work of no call ran",
         label="of it host work",
         importance=3,
     ),
-    Column("data_ns", _INT64, "ns", "waiting for data: one of its transfers ran", importance=1),
+    Column(
+        "data_ns", _INT64, "ns", "waiting for data, while one of its transfers ran", importance=1
+    ),
     Column(
         "collective_ns",
         _INT64,
         "ns",
-        "union of its collectives between ranks, the wait for the last one among it",
+        "union of its collectives between ranks, including the wait for the last rank",
         label="collectives",
         importance=4,
     ),
@@ -105,7 +114,7 @@ IDLE: tuple[Column, ...] = (
         "exposed_ns",
         _INT64,
         "ns",
-        "of collective_ns: it computed nothing meanwhile",
+        "part of collective_ns in which it computed nothing",
         label="of it exposed",
         importance=4,
     ),
@@ -113,21 +122,22 @@ IDLE: tuple[Column, ...] = (
         "unrecorded_ns",
         _INT64,
         "ns",
-        "nothing was recorded though work or the host waited, or a drop says that it is missing",
+        "time in which nothing was recorded although work or the host waited, or which a drop "
+        "says is missing",
         label="not recorded",
     ),
     Column(
         "idle_inside_ns",
         _INT64,
         "ns",
-        "of idle_ns: within tiles of its calls",
+        "part of idle_ns within tiles of its calls",
         importance=DATA_ONLY,
     ),
     Column(
         "unused_ns",
         _INT64,
         "ns",
-        "of the end-to-end time: outside of span_ns",
+        "part of the end-to-end time outside of span_ns",
         label="before and behind",
         importance=16,
     ),
@@ -135,7 +145,7 @@ IDLE: tuple[Column, ...] = (
         "idle_share",
         _REAL,
         "ratio",
-        "of the end-to-end time: idle_ns - outside_ns + unused_ns",
+        "share of the end-to-end time: idle_ns - outside_ns + unused_ns",
         True,
         label="idle of run",
         kind="share",
@@ -152,7 +162,7 @@ IDLE: tuple[Column, ...] = (
         "overlapped_ns",
         _INT64,
         "ns",
-        "of transfer_ns: it computed or communicated meanwhile",
+        "part of transfer_ns in which it also computed or communicated",
         importance=DATA_ONLY,
     ),
     Column(
@@ -169,14 +179,14 @@ IDLE: tuple[Column, ...] = (
         "long_gaps",
         _INT64,
         "",
-        "gaps of which over 100 µs count, end to end",
+        "gaps with more than 100 µs of idle time within the end-to-end time",
         importance=15,
     ),
     Column(
         "long_gap_ns",
         _INT64,
         "ns",
-        "sum of what counts of these",
+        "idle time of these gaps",
         label="in these",
         importance=15,
     ),
@@ -196,15 +206,13 @@ CRITICAL_PATH: tuple[Column, ...] = (
     Column(
         "pieces", _INT64, "", "calls, commands or host work of that part on the path", importance=1
     ),
-    Column(
-        "path_ns", _INT64, "ns", "time that they have on the critical path", label="on the path"
-    ),
+    Column("path_ns", _INT64, "ns", "their time on the critical path", label="on the path"),
     Column(
         "guessed_ns",
         _INT64,
         "ns",
-        "of path_ns: no wait of the host was recorded, it is guessed from its silence; null for "
-        "none",
+        "part of path_ns for which no wait of the host was recorded: it is guessed because "
+        "nothing else was recorded of the host; null for none",
         True,
         label="of it guessed",
     ),
@@ -214,12 +222,14 @@ CRITICAL_PATH: tuple[Column, ...] = (
 
 DEVICE_TRANSITIONS: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule whose session has several providers"),
-    Column("source", _TEXT, "", "provider of the node before", label="from provider"),
-    Column("target", _TEXT, "", "provider of the node behind", label="to provider"),
+    Column("source", _TEXT, "", "provider of the node before the switch", label="from provider"),
+    Column("target", _TEXT, "", "provider of the node after the switch", label="to provider"),
     Column("calls", _INT64, "", "traced calls with such a switch", importance=2),
-    Column("switches", _INT64, "", "times that execution went from the one to the other"),
+    Column("switches", _INT64, "", "how often execution went from source to target"),
     Column("copies", _INT64, "", "Memcpy nodes in this direction", importance=1),
-    Column("bytes", _INT64, "bytes", "that these copied; null where the trace does not tell", True),
+    Column(
+        "bytes", _INT64, "bytes", "bytes that these copied; null where the trace does not say", True
+    ),
     Column("copy_ns", _INT64, "ns", "sum of the durations of these", label="copying"),
     Column("gap_ns", _INT64, "ns", "time at the switches in which no node ran", label="gaps"),
 )

@@ -19,7 +19,8 @@ BUSY_TIMELINE: tuple[Column, ...] = (
         "busy_share",
         _REAL,
         "ratio",
-        "of the interval: a command of it ran, of any category but host and sync",
+        "share of the interval in which a command of the device ran, of any category except host "
+        "and sync",
         label="busy",
         kind="share",
     ),
@@ -27,7 +28,7 @@ BUSY_TIMELINE: tuple[Column, ...] = (
         "unrecorded_share",
         _REAL,
         "ratio",
-        "of the interval: nothing was recorded though work or the host waited",
+        "share of the interval in which nothing was recorded although work or the host waited",
         label="not recorded",
         kind="share",
     ),
@@ -37,7 +38,13 @@ COPIES: tuple[Column, ...] = (
     Column("device", _TEXT, "", "a place that executes commands"),
     Column("direction", _TEXT, "", ", ".join(CopyDirection), codes=CopyDirection),
     Column("copies", _INT64, "", "commands of that direction"),
-    Column("bytes", _INT64, "bytes", "that these moved; null where no producer tells", True),
+    Column(
+        "bytes",
+        _INT64,
+        "bytes",
+        "bytes that these moved; null where no producer recorded them",
+        True,
+    ),
     Column("total_ns", _INT64, "ns", "sum of their durations", importance=5),
     Column("wall_ns", _INT64, "ns", "union of them", label="wall"),
     Column(
@@ -48,7 +55,9 @@ COPIES: tuple[Column, ...] = (
         True,
         label="rate",
     ),
-    Column("hidden_ns", _INT64, "ns", "of wall_ns: the device computed meanwhile", importance=5),
+    Column(
+        "hidden_ns", _INT64, "ns", "part of wall_ns in which the device also computed", importance=5
+    ),
     Column("hidden_share", _REAL, "ratio", "hidden_ns / wall_ns", label="hidden", kind="share"),
 )
 
@@ -59,14 +68,15 @@ GAPS: tuple[Column, ...] = (
         "length_ns",
         _INT64,
         "ns",
-        "until the next command, less what is outside of the end-to-end time",
+        "until the next command, minus time outside of the end-to-end time",
     ),
-    Column("cause", _TEXT, "", "what most of it is put down to", codes=WaitCause),
+    Column("cause", _TEXT, "", "cause of most of it", codes=WaitCause),
     Column(
         "position",
         _TEXT,
         "",
-        "where it lies: kernels are commands of category compute or other, copies are none",
+        "where it lies; kernels are commands of category compute or other, and copies do not "
+        "count as kernels",
         codes=GapPosition,
         importance=2,
     ),
@@ -85,8 +95,8 @@ GAPS: tuple[Column, ...] = (
         "host_doing",
         _TEXT,
         "",
-        "what the launching thread was in: the innermost that covers half of it, else the one "
-        "that covers most; null where nothing tells",
+        "what the launching thread was executing: the innermost function that covers half of the "
+        "gap, else the one that covers most of it; null where unknown",
         True,
         label="the host was in",
         kind="layer",
@@ -95,7 +105,7 @@ GAPS: tuple[Column, ...] = (
         "host_doing_kind",
         _TEXT,
         "",
-        "what that is",
+        "kind of host_doing",
         True,
         label="kind",
         codes=HostDoing,
@@ -105,7 +115,7 @@ GAPS: tuple[Column, ...] = (
         "host_doing_share",
         _REAL,
         "ratio",
-        "how much of the gap, outside of the end-to-end time too, that covers",
+        "share of the gap that host_doing covers, including time outside of the end-to-end time",
         True,
         label="covers",
         kind="share",
@@ -115,7 +125,7 @@ GAPS: tuple[Column, ...] = (
         "repeated",
         _TEXT,
         "",
-        "what it called most often within; null below ten times",
+        "what host_doing called most often during the gap; null below ten times",
         True,
         label="calling",
         kind="layer",

@@ -84,8 +84,9 @@ TABLES = (
         columns=IDLE,
         make=_where_recorded(IDLE, lambda of: idle_table(gaps_of(of), of.everything)),
         title="What devices waited for, whole run",
-        about="There is one for each device that computed or transferred, by name, of the whole "
-        "run: what it waited for while nothing ran on it. [idle.md](idle.md) has the rules.",
+        about="Rows cover the whole run: there is one for each device that computed or "
+        "transferred data, in order of names. It shows what the device waited for while nothing "
+        "ran on it. [idle.md](idle.md) describes the rules.",
     ),
     Table(
         name="copies",
@@ -94,7 +95,7 @@ TABLES = (
         columns=COPIES,
         make=lambda of: copy_table(of.run, of.everything),
         title="Copies, whole run",
-        about="They are the commands of category dma and copy but for collectives and fills.",
+        about="Copies are the commands of category dma and copy, except collectives and fills.",
     ),
     Table(
         name="busy_timeline",
@@ -103,8 +104,8 @@ TABLES = (
         columns=BUSY_TIMELINE,
         make=_where_recorded(BUSY_TIMELINE, lambda of: busy_timeline(gaps_of(of), of.axis)),
         title="Busy share over time",
-        about="There are the devices of the idle table, each in 200 intervals of equal length from "
-        "the begin of the first pipeline call to the end of the last.",
+        about="Each device of the idle table has 200 intervals of equal length, from the begin "
+        "of the first pipeline call to the end of the last.",
         figure=FigureSpec(
             "curves", {"series": ("device",), "time": ("begin_ns",), "share": ("busy_share",)}
         ),
@@ -118,10 +119,11 @@ TABLES = (
             GAPS, lambda of: gap_table(gaps_of(of), of.run, of.everything, kernels_of(of))
         ),
         title="Longest gaps, whole run",
-        about="The 20 longest of each device in the end-to-end time, with time that was not "
-        "recorded, which is no idle time. What the host did is known of what it launched and "
-        "waited for, and of imports with Python stacks or operators for the 32 longest gaps over "
-        "100 µs of each device. [idle.md](idle.md) says more.",
+        about="The table has the 20 longest gaps of each device within the end-to-end time, "
+        "including time that was not recorded, which is not idle time. What the host did is "
+        "known from its launches and waits; for imports with Python stacks or operators, it is "
+        "also known for the 32 longest gaps over 100 µs of each device. [idle.md](idle.md) has "
+        "details.",
         rank=("-length_ns",),
     ),
     Table(
@@ -131,8 +133,8 @@ TABLES = (
         columns=CRITICAL_PATH,
         make=_where_recorded(CRITICAL_PATH, lambda of: critical_path_table(timeline_of(of))),
         title="Critical path",
-        about="It is of the whole run, the longest of each pipeline call first; [idle.md](idle.md) "
-        "says what a path is and what its parts are.",
+        about="Rows cover the whole run, the longest of each pipeline call first. "
+        "[idle.md](idle.md) says what a path is and what its parts are.",
         rank=("pipeline", "-path_ns"),
         shown=30,
     ),
@@ -143,8 +145,8 @@ TABLES = (
         columns=DEVICE_TRANSITIONS,
         make=lambda of: _transitions(of)[0],
         title="Switches between providers",
-        about="They are providers of ONNX Runtime; rows have the longest copies and gaps first. "
-        "[idle.md](idle.md) says more.",
+        about="Providers are those of ONNX Runtime. Rows with the longest copies and gaps come "
+        "first. [idle.md](idle.md) has details.",
     ),
     Table(
         name="cpu_fallback",
@@ -153,8 +155,8 @@ TABLES = (
         columns=CPU_FALLBACK,
         make=lambda of: _transitions(of)[1],
         title="CPU fallback between copies",
-        about="Its nodes ran on the host between copies from and to a device; the longest are "
-        "first. [idle.md](idle.md) says more.",
+        about="The nodes of the layer ran on the host, between copies from and to a device. The "
+        "longest come first. [idle.md](idle.md) has details.",
         rank=("-total_ns",),
     ),
 )

@@ -109,7 +109,7 @@ def _now_line(past: MetricHistory) -> Said:
     if not past.has_alarm:
         return said("{metric}: {runs}, median {now} since the last change, newest {newest}", **told)
     return said(
-        "{metric}: {runs}, median {now} since the last change, newest {newest}; held against "
+        "{metric}: {runs}, median {now} since the last change, newest {newest}; compared with "
         "{level}",
         **told,
         level=value_text(past.level, past.unit),

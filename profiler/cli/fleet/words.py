@@ -88,8 +88,8 @@ def apart_line(apart: Apart) -> Said:
             example=example,
         )
     return said(
-        "not comparable: {runs}, such as {example}; {why}; --assume-same {fields} takes these to "
-        "agree",
+        "not comparable: {runs}, such as {example}; {why}; --assume-same {fields} treats these "
+        "as equal",
         runs=runs,
         example=example,
         why=_reasons(apart.why),

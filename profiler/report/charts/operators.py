@@ -41,12 +41,12 @@ def operators(
     values = {str(number): row["total_ns"] for number, row in enumerate(rows)}
     texts = [
         said(
-            "{submodule}: {layer}\n{op_types}\n{commands} commands, busy {busy}, wall {wall}",
+            "{submodule}: {layer}\n{op_types}\n{commands} commands, total {total}, wall {wall}",
             submodule=row["submodule"] or said("no call"),
             layer=shortened(row["layer"], 120),
             op_types=shortened(row["op_types"], 120),
             commands=count(row["commands"]),
-            busy=duration(row["total_ns"]),
+            total=duration(row["total_ns"]),
             wall=duration(row["wall_ns"]),
         )
         for row in rows

@@ -95,9 +95,9 @@ def _text(row: Mapping[str, Any]) -> str:
     if row["bound"]:
         title = joined(", ", [title, *labels([row["bound"]], Bound)])
     return said(
-        "{title}\nbusy {busy}, {rate} {unit}, {intensity} FLOPs/byte",
+        "{title}\ntotal {total}, {rate} {unit}, {intensity} FLOPs/byte",
         title=title,
-        busy=duration(row["total_ns"]),
+        total=duration(row["total_ns"]),
         rate=f"{row['rate']:,.3g}",
         unit=row["unit"],
         intensity=f"{row['intensity']:.3g}",

@@ -21,8 +21,8 @@ __all__ = ["SECTION", "memory_figure"]
 
 _UNCOUNTED_WEIGHTS = said("required: the peak, plus weights, which the counters leave out")
 _CHANGES_ALONE = said(
-    "What {devices} held when the recording began is not known, and in none of these figures: the "
-    "trace tells changes alone. Head-room is at most what stands here."
+    "The memory that {devices} held when the recording began is unknown and not in these "
+    "figures: the trace has only changes. The head-room is at most the value shown."
 )
 _DEVICES = (
     "device",

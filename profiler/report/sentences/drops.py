@@ -181,8 +181,8 @@ SENTENCES: Sentences = {
             "with --import pipeline={pipeline}"
         ),
         DropReason.LAUNCH_TIMES: said(
-            "{provider} works for the host: what was recorded is how long launching took, and what "
-            "the device did is not in the file"
+            "{provider} is asynchronous: the recorded times are those of launches, and the file "
+            "does not have the device's work"
         ),
         DropReason.KERNELS_BY_END: said(
             "this version of ONNX Runtime wrote when kernels ended: their begins are computed from "
@@ -207,11 +207,11 @@ SENTENCES: Sentences = {
             "in the order of the file; threads that worked side by side are not told apart"
         ),
         DropReason.EXECUTIONS_IN_ORDER: said(
-            "the file does not tell when executions began: they are laid one behind the other"
+            "the file does not say when executions began: they are laid one after another"
         ),
         DropReason.UNITS_ONLY: said(
-            "a summary lists the costliest of {nodes} nodes alone: give the profile as CSV with "
-            "it. Its threads last from their first to their last cycle; they worked for {used} of "
+            "a summary lists only the costliest of {nodes} nodes: also give the profile as CSV. "
+            "Its threads last from their first to their last cycle; they worked for {used} of "
             "the time"
         ),
         DropReason.UNIT_USED: said("{name} {share}"),
@@ -244,7 +244,7 @@ SENTENCES: Sentences = {
             "are left out: {requests}"
         ),
         DropReason.REQUESTS_IN_ORDER: said(
-            "the file does not tell when requests began: they are laid one behind the other"
+            "the file does not say when requests began: they are laid one after another"
         ),
         DropReason.STAGES_OVERLAP: said(
             "stages take longer together than the request, so they ran side by side; when each "
@@ -263,8 +263,8 @@ SENTENCES: Sentences = {
             "left out: a file that tells more of the same run lies beside it"
         ),
         DropReason.ORDER_UNKNOWN: said(
-            "no call is labelled, because devices without a common clock tell no order of their "
-            "calls: import the numbered files"
+            "no call is labelled, because the order of calls is unknown on devices without a "
+            "common clock: import the numbered files"
         ),
         DropReason.FLOWS_BETWEEN_CALLS: said(
             "dependencies between runtime calls have no place: those within a call are kept"

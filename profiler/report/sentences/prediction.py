@@ -15,14 +15,13 @@ SENTENCES: Sentences = {
         ),
         Assumption.OVERHEAD_RATIO: said("{submodule} times {ratio}"),
         Assumption.AS_TRACED: said(
-            "times are as recorded, with the cost of tracing operators, which is not known: for "
-            "times without, record with --measure-overhead, or with --ops "
-            "none"
+            "times are as recorded and include the cost of tracing operators, which is not known: "
+            "for times without it, record with --measure-overhead, or with --ops none"
         ),
         Assumption.AS_TRACED_AT: said(
-            "times are as recorded, with what tracing operators cost: {share} of the run, which is "
-            "not known by submodule or lies within noise there; for times without, record with "
-            "--measure-overhead, or with --ops none"
+            "times are as recorded and include the cost of tracing operators: {share} of the run, "
+            "which is not known by submodule or lies within noise there; for times without it, "
+            "record with --measure-overhead, or with --ops none"
         ),
         Assumption.OVERLAPPING_CALLS: said(
             "pipeline calls of the run overlapped: their times include what they waited for another"
@@ -77,17 +76,18 @@ SENTENCES: Sentences = {
             "could tell more"
         ),
         Assumption.HOST_AS_RECORDED: said(
-            "the host is as slow as it was while it was recorded: without the profiler launches "
-            "come sooner; --untraced with what the run takes without it corrects that"
+            "the host is as slow as it was while it was recorded: without the profiler, launches "
+            "come sooner; to correct for that, give --untraced the time that the run takes "
+            "without it"
         ),
         Assumption.HOST_UNTRACED: said(
-            "within calls the host takes {share} of the time it took while it was recorded: then "
-            "the run takes what was given as --untraced"
+            "within calls the host takes {share} of its recorded time, so that the run takes as "
+            "long as --untraced says"
         ),
         Assumption.HOST_WITH_STACKS: said(
             "the host is as slow as it was while Python stacks were recorded (with_stack), which "
-            "slow it: without the profiler launches come sooner; --untraced with what the run "
-            "takes without it corrects that"
+            "slow it: without the profiler, launches come sooner; to correct for that, give "
+            "--untraced the time that the run takes without it"
         ),
         Assumption.HALF_BATCH_ON_DEVICE: said(
             "the device works {share} ({low_share} to {high_share}) as long on half a batch of "
@@ -108,8 +108,8 @@ SENTENCES: Sentences = {
     },
     Reason: {
         Reason.LESS_WORK: said(
-            "the device has {less_ns} less to do in {submodule} than in as many steps without that "
-            "change, of which {gained_ns} are gained"
+            "in {submodule} the device has {less_ns} less to do than in as many steps without that "
+            "change; the run gains {gained_ns} of that"
         ),
         Reason.LAUNCH_BOUND: said(
             "{submodule} is launch-bound: in the replay, where work begins as soon as it is "
@@ -182,11 +182,11 @@ SENTENCES: Sentences = {
             "calls take what they were measured to take, whatever runs on other devices"
         ),
         PlacementNote.LIKE_OTHER_DEVICE: said(
-            "{device} is not in the run and taken to be like {other}"
+            "{device} is not in the run and assumed to be like {other}"
         ),
         PlacementNote.LIKE_OTHER_CPU: said(
-            "{device} is not in the run and taken to be like {other}, with as many cores of its "
-            "own; where it takes cores away from others, these slow"
+            "{device} is not in the run and assumed to be like {other}, with as many cores of its "
+            "own; where it takes cores away from other devices, these slow down"
         ),
         PlacementNote.OTHER_HARDWARE: said(
             "{device} is other hardware than {measured_on}, and their rates do not tell the time "

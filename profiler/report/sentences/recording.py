@@ -24,8 +24,8 @@ SENTENCES: Sentences = {
             "the trace has no ranges of modules: a call is the launch of a graph"
         ),
         CallsFrom.CAPTURED_OPERATORS: said(
-            "a call is the launch of a graph, named by what the operators of its capture show: the "
-            "trace has no ranges of modules"
+            "a call is the launch of a graph, named after the operators of its capture: the trace "
+            "has no ranges of modules"
         ),
         CallsFrom.KERNEL_PERIOD: said(
             "from the period of the kernels: the trace has no ranges of modules; with_stack=True "

@@ -162,7 +162,7 @@ def _left_out(bad: int) -> list[str]:
     if not bad:
         return []
     runs = counted(bad, "run")
-    return [said("left out: {runs} of bad quality: --bad-quality takes them", runs=runs)]
+    return [said("left out: {runs} of bad quality: --bad-quality includes them", runs=runs)]
 
 
 def _tell(

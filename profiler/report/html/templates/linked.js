@@ -106,8 +106,8 @@ function operatorChart(rows, { data: [bars], layout }, theme) {
   const [unit, perNs] = unitFor(longest), keys = shown.map((_, i) => String(i));
   const text = (row) => literal([
     `${row.submodule ?? say("no call")}: ${shortened(row.layer, 120)}`, shortened(row.op_types ?? "", 120),
-    say("{count} commands, busy {busy}, wall {wall}", {
-      count: format.count(row.commands), busy: format.duration(row.total_ns),
+    say("{count} commands, total {total}, wall {wall}", {
+      count: format.count(row.commands), total: format.duration(row.total_ns),
       wall: typeof row.wall_ns === "number" ? format.duration(row.wall_ns) : NOTHING,
     }),
   ].join("\n"));

@@ -89,7 +89,7 @@ OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps
 
 _OTHER_ATTENTION = said("Try another attention backend; lengths in multiples of 64")
 _QNN = said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
-_ONCE = said("Warm up and record again; gc.freeze() ahead of the run against collections")
+_ONCE = said("Warm up and record again; gc.freeze() before the run prevents collections")
 _LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
 
 

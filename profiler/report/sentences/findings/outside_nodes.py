@@ -18,10 +18,10 @@ _OF_QNN = said(
     "accelerator awake and answer sooner, enable_htp_shared_memory_allocator=1 spares copies of "
     "inputs and outputs. Send several inputs a call."
 )
-_CAVEAT = said("The finer a profile, the longer what lies around its nodes.")
+_CAVEAT = said("The finer the profile, the longer the time around its nodes.")
 _CAVEAT_OF_QNN = said(
-    "Profiling each node lengthens what lies around the nodes: profiling_level=basic tells the "
-    "time of calls with less of that."
+    "Profiling each node lengthens the time around the nodes: profiling_level=basic measures "
+    "calls with less of this effect."
 )
 
 

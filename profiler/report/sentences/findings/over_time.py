@@ -76,12 +76,13 @@ def _stalled(title: Said, found: Finding) -> Words:
     return Words(
         title=title,
         caveat=said(
-            "It happened once: work that any call may meet (a garbage collection of Python, a "
-            "library that is loaded or set up), not what a call launches."
+            "This happened once. It is work that may fall into any call (a garbage collection of "
+            "Python, a library that is loaded or set up), not work that a call launches."
         ),
         recommendation=said(
-            "Record again, warmed up with the same shapes: what comes back is no matter of "
-            "recording. Against collections: gc.collect() and gc.freeze() ahead of the run."
+            "Warm up with the same shapes and record again: a stall that comes back is not "
+            "caused by recording. To prevent collections, call gc.collect() and gc.freeze() "
+            "before the run."
         ),
     )
 

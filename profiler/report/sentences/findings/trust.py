@@ -41,12 +41,12 @@ def _graph_capture(found: Finding) -> Words:
     if "replays" in found.evidence:
         return Words(
             title=said(
-                "Graphs were captured in this run: only their {replays} are what serving runs",
+                "Graphs were captured in this run: only their {replays} show what serving runs",
                 replays=counted(round(number(found, "replays")), "replay"),
             ),
             caveat=said(
-                "Calls that warm up for a capture have names of their own; what the host did to "
-                "capture lies between calls, in the time of stages and steps."
+                "Calls that warm up for a capture have names of their own; the host's work for the "
+                "capture lies between calls and counts in the time of stages and steps."
             ),
             recommendation=_RECORD_A_REPLAY,
         )

@@ -55,9 +55,9 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
         "post-processing; or let other requests fill the gaps."
     ),
     WaitCause.COPY: said(
-        "The device stands still in operations such as copy-done until a copy arrives: keep what "
-        "each call copies resident (weights, caches offloaded to the host), copy less, or start "
-        "copies further ahead."
+        "The device is idle in operations such as copy-done until a copy arrives: keep what each "
+        "call copies resident (weights, caches offloaded to the host), copy less, or start "
+        "copies earlier."
     ),
     WaitCause.OTHER_DEVICE: said(
         "Give it other work in the meantime: independent calls, several requests at once. "
@@ -100,7 +100,7 @@ def _host_bound(found: Finding) -> Words:
         title = _with_host(title, found)
     if "stalls_ns" in found.evidence and not _on_several(found):
         title = said(
-            "{what}; what the host did only once, for {time}, is not in it",
+            "{what}, not counting {time} of host work that happened only once",
             what=title,
             time=given["stalls_ns"],
         )

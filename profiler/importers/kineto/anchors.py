@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 import numpy as np
 from msgspec import Struct, structs
@@ -29,6 +30,7 @@ from profiler.importers.kineto.host_marks import (
     Convolution,
     HostMarks,
     Product,
+    begun,
     host_marks,
     within,
 )
@@ -71,14 +73,14 @@ def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
     rows = trace.rows_of("cpu_op")
     convolving = rows[trace.events.named(rows, "aten::convolution".__eq__)]
     windows = capture_windows(trace)
-    for thread in np.unique(trace.thread[convolving]).tolist():
-        marks = host_marks(trace, thread)
+    for marks in host_marks(trace, np.unique(trace.thread[convolving]).tolist()):
         decoders = _decoders(marks)
         if decoders:
-            here = [window for window in windows if window.thread == thread]
-            denoisers = _denoisers(marks, decoders, _edges(marks, here))
+            here = [window for window in windows if window.thread == marks.thread]
+            edges = _edges(marks, here)
+            denoisers = _denoisers(marks, decoders, edges)
             stops = [one.start_ns for one in denoisers] + [begin for begin, _ in decoders]
-            calls = _encoders(marks, sorted(stops + _edges(marks, here)))
+            calls = _encoders(marks, sorted(stops + edges))
             ranges = [(one.start_ns, one.end_ns) for one in denoisers]
             calls += _named(marks, denoisers, "denoiser", _denoiser_class(marks, ranges))
             calls += _named(marks, _with_images(marks, decoders), "vae", "Decoder")
@@ -110,9 +112,7 @@ def _named(
 def _edges(marks: HostMarks, windows: Sequence[Window]) -> list[int]:
     """Begins and ends of the captures of whole parts: of those in which something begins."""
     begins = sorted(
-        [one.start_ns for one in marks.convolutions if one.channels in _LATENT]
-        + [one.start_ns for one in marks.products if _embeds(one)]
-        + [begin for begin, _ in marks.embeddings]
+        [one.start_ns for one in marks.convolutions if one.channels in _LATENT] + _embedded(marks)
     )
     held = [
         window
@@ -125,7 +125,8 @@ def _edges(marks: HostMarks, windows: Sequence[Window]) -> list[int]:
 def _captured(calls: Sequence[CallRange], windows: Sequence[Window]) -> Iterator[CallRange]:
     """The calls, with what was captured, and what warmed up for it: the calls of the same part
     since the capture before, or since one of another part."""
-    holds = [any(w.start_ns <= call.start_ns < w.end_ns for w in windows) for call in calls]
+    ranges = [(window.start_ns, window.end_ns) for window in windows]
+    holds = [within(call.start_ns, ranges) for call in calls]
     upcoming = ""
     found: list[CallRange] = []
     for call, inside in zip(reversed(calls), reversed(holds), strict=True):
@@ -144,6 +145,7 @@ def _captured(calls: Sequence[CallRange], windows: Sequence[Window]) -> Iterator
 def _decoders(marks: HostMarks) -> list[tuple[int, int]]:
     """From the last convolution of latents before one to an image, to that one."""
     eager = [one for one in marks.convolutions if not within(one.start_ns, marks.regions)]
+    embedded = _embedded(marks)
     found: list[tuple[int, int]] = []
     chunk_before = False  # whether the last decoder was of frames, and nothing began since
     begin: tuple[int, Convolution] | None = None
@@ -153,7 +155,9 @@ def _decoders(marks: HostMarks) -> list[tuple[int, int]]:
             chunk_before &= begin[0] == one.start_ns
         elif one.results == _IMAGE and begin is not None:
             end = _laid_out(marks, one.end_ns)
-            if chunk_before and one.video and not _begun(marks, found[-1][1], begin[0]):
+            since = found[-1][1] if found else begin[0]
+            begun_since = bisect_left(embedded, since) < bisect_left(embedded, begin[0])
+            if chunk_before and one.video and not begun_since:
                 found[-1] = (found[-1][0], end)
             else:
                 found.append((begin[0], end))
@@ -182,11 +186,10 @@ def _first(marks: HostMarks, convolutions: Sequence[Convolution], place: int) ->
     return one.start_ns
 
 
-def _begun(marks: HostMarks, begin_ns: int, end_ns: int) -> bool:
-    """Whether tokens or latents were embedded in a range."""
-    return any(begin_ns <= begin < end_ns for begin, _ in marks.embeddings) or any(
-        begin_ns <= one.start_ns < end_ns and _embeds(one) for one in marks.products
-    )
+def _embedded(marks: HostMarks) -> list[int]:
+    """When products embedded latents, and when tokens were embedded, ascending."""
+    latents = [one.start_ns for one in marks.products if _embeds(one)]
+    return sorted([*latents, *(begin for begin, _ in marks.embeddings)])
 
 
 def _denoisers(
@@ -200,7 +203,7 @@ def _denoisers(
     found = []
     for one in begins:
         place = bisect_right(stops, one.start_ns)
-        limit = stops[place] if place < len(stops) else marks.ends[-1] + 1
+        limit = stops[place] if place < len(stops) else marks.end_ns + 1
         end = _come_out(marks, one, limit)
         found.append(_Range(one.start_ns, end or marks.last_end(one.start_ns, limit), one.batch))
     last = decoders[-1][0]
@@ -242,10 +245,13 @@ def _layers(marks: HostMarks, first: int, last: int) -> bool:
     """Whether the layers of a denoiser ran from one product on and before another, both of which
     embed latents, by their places: many products, a compiled region, or what comes out at the end.
     A ControlNet embeds its condition directly behind the latents."""
+    if last - first >= _LAYERED:
+        return True
     one, other = marks.products[first], marks.products[last]
     came_out = any(each.results == one.features for each in marks.products[first + 1 : last])
-    compiled = any(one.start_ns < begin < other.start_ns for begin, _ in marks.regions)
-    return last - first >= _LAYERED or came_out or compiled
+    region = bisect_right(marks.regions, one.start_ns, key=itemgetter(0))
+    compiled = region < len(marks.regions) and marks.regions[region][0] < other.start_ns
+    return came_out or compiled
 
 
 def _embeds(one: Product) -> bool:
@@ -272,16 +278,10 @@ def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> 
         channels = {first.channels, 2 * first.channels}
     else:
         sizes, channels = {first.features, 2 * first.features}, set()
-    ends = [
-        one.end_ns
-        for one in marks.products
-        if first.start_ns < one.start_ns < limit_ns and one.results in sizes
-    ]
-    ends += [
-        one.end_ns
-        for one in marks.convolutions
-        if first.start_ns < one.start_ns < limit_ns and one.results in channels
-    ]
+    products = begun(marks.products, first.start_ns, limit_ns)
+    convolutions = begun(marks.convolutions, first.start_ns, limit_ns)
+    ends = [one.end_ns for one in products if one.results in sizes]
+    ends += [one.end_ns for one in convolutions if one.results in channels]
     return min(_laid_out(marks, max(ends)), limit_ns) if ends else 0
 
 
@@ -313,7 +313,7 @@ def _encoders(marks: HostMarks, stops: Sequence[int]) -> list[CallRange]:
         place = bisect_right(begins, begin)
         reached = begins[place - 2] if place > 1 else 0  # nothing is of two parts
         first = before if begin - before <= _AHEAD_NS and before >= reached else begin
-        limit = begins[place] if place < len(begins) else marks.ends[-1]
+        limit = begins[place] if place < len(begins) else marks.end_ns
         end = marks.last_end(begin, _blocked(marks, begin, limit), _PUT_TOGETHER)
         name = f"embedding {size}"
         calls.append(
@@ -327,7 +327,7 @@ def _encoders(marks: HostMarks, stops: Sequence[int]) -> list[CallRange]:
 def _blocked(marks: HostMarks, begin_ns: int, limit_ns: int) -> int:
     """The first blocking call behind two layers of an encoder, or `limit_ns`. Where no layers are
     seen the first one of all."""
-    products = [one.end_ns for one in marks.products if begin_ns <= one.start_ns < limit_ns]
-    layered = products[_LAYERED - 1] if len(products) >= _LAYERED else begin_ns
+    products = begun(marks.products, begin_ns - 1, limit_ns)
+    layered = products[_LAYERED - 1].end_ns if len(products) >= _LAYERED else begin_ns
     place = bisect_right(marks.blocking, layered)
     return min(marks.blocking[place], limit_ns) if place < len(marks.blocking) else limit_ns

@@ -57,10 +57,11 @@ def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> lis
         return []
     ran = np.isin(rows, launched_work(trace)[1])
     outside = call_ranges(calls).innermost(trace.thread[rows], trace.start_ns[rows]) < 0
-    return [_replay(trace, row, replays) for row in rows[ran & outside].tolist()]
+    several = max(replays.alike.values(), default=1) > 1
+    return [_replay(trace, row, replays, several) for row in rows[ran & outside].tolist()]
 
 
-def _replay(trace: KinetoTrace, row: int, replays: Replays) -> CallRange:
+def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> CallRange:
     """One launch of a graph: a call of the part that was guessed in its capture, else named by the
     captured module, else by its number among graphs of other kernels."""
     place = int(trace.thread[row]), int(trace.start_ns[row]), int(trace.end_ns[row])
@@ -80,7 +81,7 @@ def _replay(trace: KinetoTrace, row: int, replays: Replays) -> CallRange:
     name = GRAPH
     if capture is not None and capture.root:
         name = f"{GRAPH} {capture.root}"
-    elif max(replays.alike.values(), default=1) > 1:
+    elif several:
         name = f"{GRAPH} {replays.alike.get(row, 0)}"
     return CallRange(*place, name, name, False, (), told=False)
 

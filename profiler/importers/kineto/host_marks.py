@@ -6,7 +6,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from math import prod
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
@@ -22,6 +22,7 @@ from profiler.trace.columns import Int64s
 __all__ = [
     "Convolution",
     "HostMarks",
+    "Part",
     "Product",
     "begun",
     "host_marks",
@@ -30,6 +31,16 @@ __all__ = [
 ]
 
 _VOCABULARY = 20_000  # rows of an embedding of tokens; positions have fewer
+_LATENT = range(4, 33)  # channels
+_PACKED = range(16, 129)  # features of a patch of latents
+_TOKENS = 64  # rows of latents, at least
+_WIDER = 8  # times, from a patch to the width of a transformer
+_LAYOUT = frozenset(
+    f"aten::{name}"
+    for name in ("reshape", "contiguous", "clone", "einsum", "permute", "flatten", "cat", "clamp_")
+)
+"""What puts the results of a last layer into their places."""
+
 _REGION = "Torch-Compiled Region"
 _CONVOLUTION = "aten::convolution"
 _EMBEDDING = "aten::embedding"
@@ -53,6 +64,16 @@ class Convolution(Struct, frozen=True):
     patch: int
     video: bool
 
+    @property
+    def of_latents(self) -> bool:
+        """Whether its inputs have as many channels as latents."""
+        return self.channels in _LATENT
+
+    @property
+    def embeds_latents(self) -> bool:
+        """Whether it makes more channels of latents than latents have."""
+        return self.of_latents and self.results > _LATENT[-1]
+
 
 class Product(Struct, frozen=True):
     """`rows` of `features` times a matrix → `rows` of `results`; `batch` as the inputs tell."""
@@ -63,6 +84,20 @@ class Product(Struct, frozen=True):
     rows: int
     features: int
     results: int
+
+    @property
+    def embeds_latents(self) -> bool:
+        """Whether it makes the width of a transformer of patches of latents."""
+        wide = self.results >= _WIDER * self.features
+        return self.features in _PACKED and wide and self.rows >= _TOKENS
+
+
+class Part(NamedTuple):
+    """The range of a call, with how many inputs it had at once, 0 where not known."""
+
+    start_ns: int
+    end_ns: int
+    inputs: int = 0
 
 
 class HostMarks(Struct, frozen=True):
@@ -97,6 +132,19 @@ class HostMarks(Struct, frozen=True):
     def before(self, time_ns: int) -> int:
         """The place of the last operator that launched a kernel and began before a time, or -1."""
         return bisect_left(self.begins, time_ns) - 1
+
+    def laid_out(self, end_ns: int) -> int:
+        """The end of what lays out results that were ready at a time."""
+        place = bisect_left(self.begins, end_ns)
+        while place < len(self.begins) and self.names[place] in _LAYOUT:
+            end_ns = self.ends[place]
+            place += 1
+        return end_ns
+
+    def embedded(self) -> list[int]:
+        """When products embedded latents, and when tokens were embedded, ascending."""
+        latents = [one.start_ns for one in self.products if one.embeds_latents]
+        return sorted([*latents, *(begin for begin, _ in self.embeddings)])
 
 
 def host_marks(trace: KinetoTrace, threads: Collection[int]) -> Iterator[HostMarks]:

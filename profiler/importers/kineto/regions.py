@@ -11,7 +11,7 @@ import numpy as np
 
 from profiler.importers.kineto.anchors import anchored_calls
 from profiler.importers.kineto.annotations import annotated_calls, stepped_calls
-from profiler.importers.kineto.calls import CallRange, Ran, call_ranges, find_calls
+from profiler.importers.kineto.calls import CallRange, Ran, call_ranges, find_calls, guessed_call
 from profiler.importers.kineto.frames import PYTHON, Frames
 from profiler.importers.kineto.graphs import Replays
 from profiler.importers.kineto.guidance import paired
@@ -68,16 +68,7 @@ def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> Ca
     capture = replays.fitting.get(row)
     if capture is not None and capture.part is not None:
         part = capture.part
-        return CallRange(
-            *place,
-            part.instance,
-            part.class_name,
-            part.is_autoencoder,
-            modules=(),
-            told=False,
-            guessed=True,
-            inputs=part.inputs,
-        )
+        return guessed_call(*place, part.instance, part.class_name, part.inputs)
     name = GRAPH
     if capture is not None and capture.root:
         name = f"{GRAPH} {capture.root}"

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401 - finds the project
 import torch
 from gpu_graphs import graphed
 from gpu_peaks import peaks

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401 - finds the project
 import msgspec
 
 import profiler
@@ -20,39 +21,13 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.errors import InputError
+from tests.evidence.recorded import FOLDER, PREDICTED, TIMED
 
-FOLDER = Path(__file__).parents[1] / "tests" / "evidence" / "h200"
-TIMED = {  # by trace: the model and the stage whose events were in the very run that was traced
-    "sd35-eager": ("sd35", "trace_marked"),
-    "sd35-graphs": ("sd35", "trace_graphs"),
-    "sd35-streams": ("sd35", "trace_streams"),
-    "flux-eager": ("flux", "trace_marked"),
-    "flux-compiled": ("flux-compiled", "trace_compiled"),
-    "wan-eager": ("wan", "trace_marked"),
-}
 RATES = {  # by what was timed alone: the trace and the label of its shape
     "attention_2x24x4429x64": ("sd35-eager", "attention B2 H24 S4429 D64 bf16"),
     "attention_2x24x4096x64": ("sd35-eager", "attention B2 H24 S4096 D64 bf16"),
     "attention_1x24x4608x128": ("flux-eager", "attention B1 H24 S4608 D128 bf16"),
     "linear_4608x3072x12288": ("flux-eager", "addmm 4608×3072×12288 bf16"),
-}
-PREDICTED: dict[str, dict[str, dict[str, Any]]] = {  # by trace and stage: what is asked
-    "sd35-eager": {
-        "steps_8": {"steps": 8},
-        "steps_2": {"steps": 2},
-        "guidance_off": {"guidance": False},
-        "graphs": {"cuda_graph": True},
-        "graphs_guidance_off": {"cuda_graph": True, "guidance": False},
-        "graphs_steps_8": {"cuda_graph": True, "steps": 8},
-        "batch_2": {"batch": 2},
-    },
-    "flux-eager": {
-        "batch_2": {"batch": 2},
-        "steps_8": {"steps": 8},
-        "graphs": {"cuda_graph": True},
-        "graphs_steps_8": {"cuda_graph": True, "steps": 8},
-    },
-    "wan-eager": {"steps_8": {"steps": 8}, "guidance_off": {"guidance": False}},
 }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import time
 import traceback
@@ -19,8 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401 - finds the project
 import torch
 from gpu_graphs import graphed
+from gpu_peaks import peaks
 from gpu_pipelines import PIPELINES, Made
 from gpu_truth import Timed, synchronize
 
@@ -233,49 +234,6 @@ def call_level(evidence: Evidence, made: Made, rounds: int = 4) -> Any:
     return found
 
 
-def shapes() -> Any:
-    """Peaks by events: products and copies of random data, of ones and zeros, one small kernel."""
-    found: dict[str, Any] = {}
-    for size in (4096, 8192):
-        for fill in ("randn", "ones"):
-            a = getattr(torch, fill)(size, size, dtype=torch.bfloat16, device="cuda")
-            b = getattr(torch, fill)(size, size, dtype=torch.bfloat16, device="cuda")
-            ms = _median_ms(lambda a=a, b=b: a @ b)
-            found[f"product_{size}_{fill}_tflops"] = 2 * size**3 / ms / 1e9
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda").random_()
-    target = torch.empty_like(source)
-    found["copy_gbs"] = 2 * source.numel() / _median_ms(lambda: target.copy_(source)) / 1e6
-    for m, k, n in (
-        (8192, 1536, 6144),
-        (8192, 6144, 1536),
-        (8192, 1536, 1536),
-        (4608, 3072, 12288),
-    ):
-        a = torch.randn(m, k, dtype=torch.bfloat16, device="cuda")
-        b = torch.randn(n, k, dtype=torch.bfloat16, device="cuda")
-        ms = _median_ms(lambda a=a, b=b: torch.nn.functional.linear(a, b))
-        found[f"linear_{m}x{k}x{n}"] = {"ms": ms, "tflops": 2 * m * k * n / ms / 1e9}
-    for b, h, s, d in ((2, 24, 4429, 64), (2, 24, 4096, 64), (1, 24, 4608, 128)):
-        q = [torch.randn(b, h, s, d, dtype=torch.bfloat16, device="cuda") for _ in range(3)]
-        ms = _median_ms(lambda q=q: torch.nn.functional.scaled_dot_product_attention(*q))
-        found[f"attention_{b}x{h}x{s}x{d}"] = {"ms": ms, "tflops": 4 * b * h * s * s * d / ms / 1e9}
-    return found
-
-
-def _median_ms(work: Callable[[], Any], count: int = 30) -> float:
-    for _ in range(5):
-        work()
-    times = []
-    for _ in range(count):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        work()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
-
-
 def compiled(evidence: Evidence, made: Made) -> None:
     """`torch.compile` of the denoiser, and the mode of it that uses CUDA graphs."""
     pipeline = made.pipeline
@@ -330,7 +288,7 @@ def main() -> None:
         if device == "cuda":
             graphs(evidence, made)
             streams(evidence, made)
-            evidence.stage("peaks", shapes)
+            evidence.stage("peaks", peaks)
     evidence.close()
 
 

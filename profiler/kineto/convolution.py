@@ -87,7 +87,7 @@ def argument_values(printed: bytes | msgspec.Raw) -> list[Any]:
 def _value(text: object) -> object:
     try:
         return msgspec.json.decode(str(text).lower())
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return text
 
 

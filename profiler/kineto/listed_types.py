@@ -19,7 +19,7 @@ __all__ = ["is_list_copy", "listed_type"]
 
 _OPERATORS = frozenset(("aten::cat", "aten::_cat", "aten::concat", "aten::stack"))
 _OPAQUE = re.compile(r"OpaqueType<(\d{1,2})u?>")
-_TYPED = re.compile(r"CatArrayBatchedCopy\w*<([A-Za-z][\w:]*), ")
+_TYPED = re.compile(r"CatArrayBatchedCopy\w{0,40}<([A-Za-z][\w:]*), ")
 _COPY = "direct_copy_kernel_cuda("
 _NAMED = re.compile(r"\{lambda\(([A-Za-z][\w:<>]*)\)#1\}")
 _CONVERTS = ("gpu_kernel_impl<", "WithCast")

@@ -31,6 +31,7 @@ __all__ = [
     "Section",
     "call_ranges",
     "find_calls",
+    "guessed_call",
 ]
 
 STEP_MARK = re.compile(r"ProfilerStep#(\d{1,9})")
@@ -120,6 +121,24 @@ def call_ranges(calls: list[CallRange]) -> Ranges:
         np.array([call.thread for call in calls], dtype=np.int32),
         np.array([call.start_ns for call in calls], dtype=np.int64),
         np.array([call.end_ns for call in calls], dtype=np.int64),
+    )
+
+
+def guessed_call(
+    thread: int, start_ns: int, end_ns: int, instance: str, class_name: str, inputs: int = 0
+) -> CallRange:
+    """A call that operators show."""
+    return CallRange(
+        thread,
+        start_ns,
+        end_ns,
+        instance,
+        class_name,
+        is_autoencoder=instance == "vae",
+        modules=(),
+        told=False,
+        guessed=True,
+        inputs=inputs,
     )
 
 

@@ -56,6 +56,11 @@ _COMPARED = 25_000_000  # pairs of kernels of a replay and a capture, at most
 _FILES = 64  # of a folder
 
 
+_Fit = tuple[float, dict[int, list[tuple[int, int]]]]
+"""The best part of a replay's kernels that a capture has, and by the places of the captures that
+have as many the pairs of places in a replay and in the capture."""
+
+
 class Entry(Struct, frozen=True):
     """What a capture tells of one kernel; `part` is which of its operator's kernels it is."""
 
@@ -153,12 +158,15 @@ def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
     around = call_ranges(calls)
     paths = ModulePaths(frames, (index for call in calls for index in call.modules))
     operators = real_operators(trace, trace.rows_of(OPERATORS))
+    every = np.concatenate(launches)
+    place = frames.modules.innermost(trace.thread[every], trace.start_ns[every])
+    operator = operators_around(trace, operators, every)
+    call = around.innermost(trace.thread[every], trace.start_ns[every])
     found = []
+    last = 0
     for number, rows in enumerate(launches):
-        place = frames.modules.innermost(trace.thread[rows], trace.start_ns[rows])
-        operator = operators_around(trace, operators, rows)
-        inside = around.innermost(trace.thread[rows], trace.start_ns[rows])
-        part = _part(calls, around.row[inside[inside >= 0]])
+        own = slice(last, last := last + len(rows))
+        part = _part(calls, around.row[call[own][call[own] >= 0]])
         found.append(
             Capture(
                 name=f"{name} {number + 1}" if len(launches) > 1 else name,
@@ -166,7 +174,7 @@ def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
                 part=None if modules else part,
                 kernels=tuple(_kernel(trace.events[row]) for row in rows.tolist()),
                 kinds=tuple(_kind(trace.events.name_of(row)) for row in rows.tolist()),
-                entries=tuple(_entries(trace, operator, place, paths)),
+                entries=tuple(_entries(trace, operator[own], place[own], paths)),
             )
         )
     return found
@@ -211,28 +219,40 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
     sequences: dict[tuple[str, ...], int] = {}
     turns: Counter[tuple[int, ...]] = Counter()
     replays, kernels, best = 0, 0, 0.0
-    for row in launches.tolist():
-        members = np.flatnonzero(launch == row)
+    known: dict[tuple[tuple[str, str], ...], _Fit] = {}  # by category and name of kernels
+    order = np.argsort(launch, kind="stable")
+    ends = np.searchsorted(launch, (launches, launches + 1), sorter=order)
+    for row, first, last in zip(launches.tolist(), *ends.tolist(), strict=True):
+        members = order[first:last]
         if not len(members):
             continue
         members = members[np.argsort(trace.start_ns[work[members]], kind="stable")]
         replays, kernels = replays + 1, kernels + len(members)
         events = [trace.events[one] for one in work[members].tolist()]
-        aligned = [_alignment(events, capture) for capture in captures]
-        shares = [len(pairs) / len(members) for pairs in aligned]
-        most = max(shares, default=0.0)
+        kinds = tuple((event.cat, event.name) for event in events)
+        fit = known.get(kinds)
+        if fit is None:
+            fit = known[kinds] = _fit(events, captures)
+        most, aligned = fit
         if most < _ALIGNED:
             best = max(best, most)
             sequence = tuple(sorted(event.name for event in events))
             alike[row] = sequences.setdefault(sequence, len(sequences) + 1)
             continue
-        equal = tuple(index for index, share in enumerate(shares) if share == most)
+        equal = tuple(aligned)
         chosen = equal[turns[equal] % len(equal)]
         turns[equal] += 1
         fitting[row] = captures[chosen]
         for here, there in aligned[chosen]:
             entries[int(members[here])] = captures[chosen].entries[there]
     return Replays(launches, entries, fitting, alike, replays, kernels, len(captures), best)
+
+
+def _fit(events: Sequence[Event], captures: Sequence[Capture]) -> _Fit:
+    aligned = [_alignment(events, capture) for capture in captures]
+    most = max(map(len, aligned), default=0)
+    best = {index: pairs for index, pairs in enumerate(aligned) if len(pairs) == most}
+    return most / len(events), best
 
 
 def _alignment(events: Sequence[Event], capture: Capture) -> list[tuple[int, int]]:

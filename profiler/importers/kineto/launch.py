@@ -23,7 +23,6 @@ from msgspec import Struct, field
 
 from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
-from profiler.importers.kineto.layers import input_dims
 from profiler.importers.kineto.training import Training, training_of
 from profiler.kineto.events import Scalar
 from profiler.kineto.names import is_operator
@@ -36,7 +35,6 @@ __all__ = [
     "OPERATORS",
     "RUNTIME",
     "Launches",
-    "batch_size",
     "find_launches",
     "launched_work",
     "operators_around",
@@ -272,25 +270,3 @@ def _id(value: Scalar) -> Scalar:
         return None
     plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS
     return int(value) if plain and value is not None else value
-
-
-def batch_size(trace: KinetoTrace, call: CallRange) -> int:
-    """How many inputs a call had at once, 0 where shapes were not recorded.
-
-    The most frequent leading dimension of the 4-dimensional inputs of attention, else of
-    convolutions, else of all operators' inputs with three dimensions or more.
-    """
-    rows = trace.rows_of(OPERATORS)
-    start = trace.start_ns[rows]
-    inside = (start >= call.start_ns) & (start < call.end_ns) & (trace.thread[rows] == call.thread)
-    events = [trace.events[row] for row in rows[inside].tolist()]
-    for word, ranks in (("attention", (4,)), ("conv", (4, 5)), ("", (3, 4, 5))):
-        counts: dict[int, int] = {}
-        for event in events:
-            if word in event.name:
-                for dims in input_dims(event.args)[:1]:
-                    if len(dims) in ranks:
-                        counts[dims[0]] = counts.get(dims[0], 0) + 1
-        if counts:
-            return max(counts, key=lambda size: counts[size])
-    return 0

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, Call
+from profiler.importers.kineto.batch_sizes import BatchSizes
 from profiler.importers.kineto.calls import CallRange
 from profiler.importers.kineto.commands import CommandWriter, device_kind
 from profiler.importers.kineto.described import described
@@ -35,7 +36,7 @@ from profiler.importers.kineto.graphs import (
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.iterations import iterations_by_step
 from profiler.importers.kineto.job_info import job_of_one
-from profiler.importers.kineto.launch import DEVICE_WORK, OPERATORS, batch_size, find_launches
+from profiler.importers.kineto.launch import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.layers import ModulePaths
 from profiler.importers.kineto.memory import MemoryLevels, memory_levels
 from profiler.importers.kineto.names import SubmoduleNames
@@ -182,9 +183,10 @@ def run_of(
     replays = _replays(trace, path, captures)
     ranges, calls_from = calls_of(trace, frames, replays)
     names = SubmoduleNames()
+    sizes = BatchSizes(trace)
 
     def batch_of(call: CallRange) -> int:
-        return call.inputs or batch_size(trace, call)
+        return call.inputs or sizes.of(call)
 
     stagings = tuple(stage_section(s, names, batch_of) for s in find_sections(frames, ranges))
     launches = find_launches(trace, frames, ranges)

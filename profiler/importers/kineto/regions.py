@@ -11,7 +11,7 @@ import numpy as np
 
 from profiler.importers.kineto.anchors import anchored_calls
 from profiler.importers.kineto.annotations import annotated_calls, stepped_calls
-from profiler.importers.kineto.calls import CallRange, Ran, call_ranges, find_calls
+from profiler.importers.kineto.calls import CallRange, Ran, call_ranges, find_calls, guessed_call
 from profiler.importers.kineto.frames import PYTHON, Frames
 from profiler.importers.kineto.graphs import Replays
 from profiler.importers.kineto.guidance import paired
@@ -57,30 +57,22 @@ def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> lis
         return []
     ran = np.isin(rows, launched_work(trace)[1])
     outside = call_ranges(calls).innermost(trace.thread[rows], trace.start_ns[rows]) < 0
-    return [_replay(trace, row, replays) for row in rows[ran & outside].tolist()]
+    several = max(replays.alike.values(), default=1) > 1
+    return [_replay(trace, row, replays, several) for row in rows[ran & outside].tolist()]
 
 
-def _replay(trace: KinetoTrace, row: int, replays: Replays) -> CallRange:
+def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> CallRange:
     """One launch of a graph: a call of the part that was guessed in its capture, else named by the
     captured module, else by its number among graphs of other kernels."""
     place = int(trace.thread[row]), int(trace.start_ns[row]), int(trace.end_ns[row])
     capture = replays.fitting.get(row)
     if capture is not None and capture.part is not None:
         part = capture.part
-        return CallRange(
-            *place,
-            part.instance,
-            part.class_name,
-            part.is_autoencoder,
-            modules=(),
-            told=False,
-            guessed=True,
-            inputs=part.inputs,
-        )
+        return guessed_call(*place, part.instance, part.class_name, part.inputs)
     name = GRAPH
     if capture is not None and capture.root:
         name = f"{GRAPH} {capture.root}"
-    elif max(replays.alike.values(), default=1) > 1:
+    elif several:
         name = f"{GRAPH} {replays.alike.get(row, 0)}"
     return CallRange(*place, name, name, False, (), told=False)
 

@@ -7,7 +7,10 @@ tells apart; else the whole trace.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 
 from profiler.importers.kineto.calls import STEP_MARK, CallRange, Section, call_ranges
 from profiler.importers.kineto.frames import Frames, Kind, parse_frame
@@ -15,7 +18,7 @@ from profiler.importers.kineto.passes import parted
 from profiler.kineto.ranges import Ranges
 from profiler.kineto.trace_file import KinetoTrace
 
-__all__ = ["find_sections"]
+__all__ = ["Lookup", "find_sections"]
 
 _FOREVER_NS = 1 << 62
 
@@ -29,14 +32,15 @@ def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
     steps = _noise_steps(frames, calls)
     sections = _pipelines(frames, calls) or _marked(frames.trace, steps)
     sections = sections or _guessed(frames.trace, calls) or [_whole(frames.trace, calls, steps)]
+    lookup = Lookup(sections)
     for call in calls:
-        _section_of(sections, call.thread, call.start_ns).calls.append(call)
+        lookup.of(call.thread, call.start_ns).calls.append(call)
     prompts = frames.of_kind(Kind.ENCODE_PROMPT).outermost()
     for ranges, name in ((steps, "steps"), (prompts, "prompts")):
         for start, end, thread in zip(
             ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.thread.tolist(), strict=True
         ):
-            getattr(_section_of(sections, thread, start), name).append((start, end))
+            getattr(lookup.of(thread, start), name).append((start, end))
     for section in sections:
         section.steps.sort()
         section.prompts.sort()
@@ -108,8 +112,36 @@ def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:
     return best
 
 
-def _section_of(sections: list[Section], thread: int, time_ns: int) -> Section:
-    around = [s for s in sections if s.start_ns <= time_ns < s.end_ns]
-    same_thread = [s for s in around if s.thread == thread]
-    later = [s for s in sections if s.start_ns > time_ns]
-    return (same_thread or around or later or sections[-1:])[0]
+class Lookup:
+    """Finds sections, which are in order of time, by a time in them."""
+
+    def __init__(self, sections: Sequence[Section]) -> None:
+        self._all = _InOrder(sections)
+        threads: defaultdict[int, list[Section]] = defaultdict(list)
+        for section in sections:
+            threads[section.thread].append(section)
+        self._of_thread = {thread: _InOrder(some) for thread, some in threads.items()}
+
+    def of(self, thread: int, time_ns: int) -> Section:
+        """The first section around a time, where it can be on the same thread; else the next one,
+        behind all the last."""
+        own = self._of_thread.get(thread)
+        around = own.around(time_ns) if own is not None else None
+        return around or self._all.around(time_ns) or self._all.behind(time_ns)
+
+
+class _InOrder:
+    """Sections in order of their start; they may overlap."""
+
+    def __init__(self, sections: Sequence[Section]) -> None:
+        self._sections = sections
+        self._starts = [section.start_ns for section in sections]
+        self._reached = list(accumulate((section.end_ns for section in sections), max))
+
+    def around(self, time_ns: int) -> Section | None:
+        first = bisect_right(self._reached, time_ns)
+        return self._sections[first] if first < bisect_right(self._starts, time_ns) else None
+
+    def behind(self, time_ns: int) -> Section:
+        place = bisect_right(self._starts, time_ns)
+        return self._sections[min(place, len(self._sections) - 1)]

@@ -228,7 +228,7 @@ def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> list[Note]:
         )
     ]
     if basis.pace is not None:
-        notes.append(Note.of(Assumption.HOST_UNTRACED, pace=basis.pace))
+        notes.append(Note.of(Assumption.HOST_UNTRACED, pace_share=basis.pace))
     elif not workload.overhead_ratio:
         stacks = bool(run.info.recording and run.info.recording.with_stack)
         code = Assumption.HOST_WITH_STACKS if stacks else Assumption.HOST_AS_RECORDED

@@ -77,8 +77,8 @@ SENTENCES: Sentences = {
             "come sooner; --untraced with what the run takes without it corrects that"
         ),
         Assumption.HOST_UNTRACED: said(
-            "within calls the host takes {pace} of the time it took while it was recorded: then "
-            "the run takes what was given as --untraced"
+            "within calls the host takes {pace_share} of the time it took while it was recorded: "
+            "then the run takes what was given as --untraced"
         ),
         Assumption.HOST_WITH_STACKS: said(
             "the host is as slow as it was while Python stacks were recorded (with_stack), which "

@@ -151,7 +151,11 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], layer=layer or None),
                 cost_ns=round(row["total_ns"]),
-                effect=Effect((row["submodule"],), row["total_ns"], row["commands"]),
+                effect=Effect(
+                    (row["submodule"],),
+                    row["total_ns"],
+                    launches_of=_moves_of(analysis, kinds, row["submodule"]),
+                ),
             )
         )
     return tuple(found)
@@ -174,7 +178,9 @@ def _of_chains(
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         busy = float(some["total_ns"].sum())
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
-        lost = None if saved is None else Effect((str(submodule),), saved, _launches(some))
+        lost = None
+        if saved is not None:
+            lost = Effect((str(submodule),), saved, launches_of=_launches(some))
         part = share(busy if saved is None else saved, total)
         if part < (_BUSY if saved is None else MATERIAL):
             continue
@@ -191,10 +197,13 @@ def _of_chains(
     return tuple(found)
 
 
-def _launches(chains: pl.DataFrame) -> float:
-    """How many launches less fused chains have."""
-    length = chains["op_types"].str.count_matches(_NEXT, literal=True)
-    return float((chains["chains"] * length).sum())
+def _launches(chains: pl.DataFrame) -> dict[str, float]:
+    """How many launches less fused chains have, by op type: of each the first one stays."""
+    found: dict[str, float] = {}
+    for names, times in chains.select("op_types", "chains").iter_rows():
+        for name in names.split(f" {_NEXT} ")[1:]:
+            found[name] = found.get(name, 0.0) + times
+    return found
 
 
 def _evidence(
@@ -248,6 +257,15 @@ def _without_cold_calls(analysis: Analysis) -> pl.DataFrame:
             for name, part in (("commands", "first"), ("total_ns", "first_ns"))
         )
     )
+
+
+def _moves_of(analysis: Analysis, kinds: pl.DataFrame, submodule: str) -> dict[str, float]:
+    """How many commands of a submodule move data, by op type."""
+    rows = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
+    rows = rows.group_by("submodule", pl.col("op_type").cast(pl.String).fill_null("")).agg(
+        pl.col("commands").sum()
+    )
+    return dict(scaled(analysis, rows, "commands").select("op_type", "commands").iter_rows())
 
 
 def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 import profiler
 from profiler.capture.torch.hardware import gpu
 from profiler.testing import FakeClock
 from tests.capture.toy import ToyPipeline
+
+torch = pytest.importorskip("torch", reason="needs the torch extra")
+pytestmark = pytest.mark.torch
 
 H200 = SimpleNamespace(name="NVIDIA H200", total_memory=150 << 30, multi_processor_count=132)
 

@@ -94,7 +94,7 @@ def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
     for row in scaled(analysis, taken, "total_ns").to_dicts():
         if row["total_ns"] < _MOST * whole:
             break
-        evidence: dict[str, Value] = {"norm": row["name"], "norm_ns": round(row["total_ns"])}
+        evidence: dict[str, Value] = {"norm": row["name"], "norm_total_ns": round(row["total_ns"])}
         known = analysis.roofline.filter(
             (pl.col("submodule") == found.where.submodule) & (pl.col("op_types") == row["name"])
         ).select(pl.col("roofline_ns", "beyond_ns").sum())

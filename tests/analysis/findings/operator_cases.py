@@ -145,13 +145,13 @@ def _with_a_norm(norm, profile=None):
     return analyzed([gpu_call(0, 0, 1000)], commands, shapes=shapes, profile=profile)
 
 
-@triggers("elementwise_chains", norm="LayerNormalization", norm_ns=50, total_ns=100)
+@triggers("elementwise_chains", norm="LayerNormalization", norm_total_ns=50, total_ns=100)
 def a_norm_that_is_half_of_its_chain():
     """What to look at is the norm."""
     return _with_a_norm(50)
 
 
-@triggers("elementwise_chains", norm=None, norm_ns=None)
+@triggers("elementwise_chains", norm=None, norm_total_ns=None)
 def a_norm_that_is_less_than_half_of_its_chain():
     return _with_a_norm(49)
 

@@ -106,12 +106,12 @@ def _elementwise_chains(found: Finding) -> Words:
 def _slow_norm(found: Finding) -> Said:
     """How long the norm takes, and why a norm of groups may be slow."""
     given = texts(found)
-    taken = said("{norm} alone takes {time}.", norm=given["norm"], time=given["norm_ns"])
+    taken = said("{norm} alone takes {time}.", norm=given["norm"], time=given["norm_total_ns"])
     if "norm_of_roofline_share" in given:
         taken = said(
             "{norm} alone takes {time}, at {share} of its roofline.",
             norm=given["norm"],
-            time=given["norm_ns"],
+            time=given["norm_total_ns"],
             share=given["norm_of_roofline_share"],
         )
     return joined(" ", [taken, _FEW_GROUPS]) if _is_of_groups(found) else taken

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.trace.manifest_compilations import Compilation
+    from profiler.trace.manifest_fields import Device
     from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = [
@@ -213,6 +214,11 @@ class Backend:
         """The device that a part runs on now, as `kind:index`. Asked in every call."""
         device = getattr(part, "device", None)
         return device_name(device) if device else ROOT_DEVICE
+
+    def device_facts(self, device: str) -> Device | None:  # noqa: ARG002
+        """What the runtime tells of the hardware of a device of that name; None where it is none of
+        its devices. Nothing is loaded or started for that."""
+        return None
 
     def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:  # noqa: ARG002
         """What the user's program has itself configured of a pipeline's submodule, or of its part

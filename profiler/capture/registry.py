@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # numpy, in every process that is on
 
     from profiler.capture.operator_source import OperatorSource, SourceRequest
     from profiler.capture.options import SubmoduleOptions
+    from profiler.trace.manifest_fields import Device
 
 __all__ = [
     "GROUP",
@@ -31,6 +32,7 @@ __all__ = [
     "backends",
     "built_in",
     "configured",
+    "device_facts",
     "open_source",
 ]
 
@@ -121,6 +123,20 @@ def configured(pipeline: Any, submodule: str, part: str) -> SubmoduleOptions:
         except Exception as error:  # noqa: BLE001 - it says nothing
             let_pass(error)
     return SubmoduleOptions()
+
+
+def device_facts(device: str) -> Device | None:
+    """What the first backend that knows tells of a device's hardware; a backend that fails tells
+    nothing."""
+    for backend in backends():
+        try:
+            found = backend.device_facts(device)
+        except Exception as error:  # noqa: BLE001 - the run has its trace without
+            let_pass(error)
+        else:
+            if found is not None:
+                return found
+    return None
 
 
 def open_source(request: SourceRequest) -> OperatorSource | None:

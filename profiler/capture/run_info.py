@@ -23,7 +23,7 @@ from profiler.capture.pipelines.configured import options_for
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorded_settings import cached_calls, generations, settings_of
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_named, backend_of
+from profiler.capture.registry import backend_named, backend_of, device_facts
 from profiler.capture.run_drops import run_drops
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
@@ -240,13 +240,21 @@ def _described(pipelines: Iterable[PipelineFacts], weights: LoadedWeights) -> di
     devices: dict[str, Device] = {ROOT_DEVICE: Device()}
     for facts in pipelines:
         devices |= facts.devices
-    cpu = environment.hardware().cpu
     return {
-        name: structs.replace(
-            known, hardware=cpu if name.startswith("cpu") else "", **weights.of_device(name)
-        )
+        name: structs.replace(known, **_hardware(name), **weights.of_device(name))
         for name, known in sorted(devices.items())
     }
+
+
+def _hardware(device: str) -> dict[str, Any]:
+    """What is known of the hardware of a device: its name; of a GPU its memory and compute units,
+    as the backend whose device it is tells."""
+    if device.startswith("cpu"):
+        return {"hardware": environment.hardware().cpu}
+    told = device_facts(device)
+    if told is None:
+        return {"hardware": ""}
+    return {name: getattr(told, name) for name in ("hardware", "memory_bytes", "compute_units")}
 
 
 def _attribution(sources: Sequence[tuple[str, SourceSummary]]) -> dict[str, Attribution]:

@@ -46,6 +46,8 @@ def unmeasured(recording: Recording | None) -> Said:
     """That nobody measured what tracing cost, and whether it recorded what slows the host most."""
     if recording is not None and recording.with_stack:
         return said("not measured (Python stacks slow the host)")
+    if recording is not None and recording.record_shapes:
+        return said("not measured (recording operators slows the host)")
     return said("not measured")
 
 

@@ -4,7 +4,9 @@ simulated with less work."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import polars as pl
 import pytest
 
 import profiler
@@ -82,6 +84,21 @@ def test_a_finding_states_what_a_replay_gains():
         assert now.evidence["gain_low_ns"] <= now.cost_ns <= now.evidence["gain_high_ns"]
     assert costs[0] < 20_000
     assert costs[1] == pytest.approx(15 / 150 * 3 * 50 * 41_000, rel=0.1)
+
+
+def test_launches_less_gain_the_host_time_of_theirs():
+    """Half of a denoiser's launches take the host 20 us, half 60: ten of either kind less gain 0.2
+    and 0.6 ms, no mean."""
+    steps = [[replace(_LAUNCH_BOUND, host=host)] for host in (20_000, 60_000)]
+    run = QueuedPipeline(_ENCODE, steps, _DECODE).simulated().run
+    step = run.calls.filter(submodule="transformer")["call"].to_list()
+    kind = pl.col("call").replace_strict(dict(zip(step, ("add", "mm"), strict=True)), default="")
+    run = replace(run, commands=run.commands.with_columns(op_type=kind.cast(pl.Categorical)))
+    gains = gains_of(run)
+    for name, host in (("add", 20_000), ("mm", 60_000)):
+        effect = Effect(("transformer",), launches_of={name: 10})
+        found = Finding("norm_chains", {"saved_ns": 1}, cost_ns=1, effect=effect)
+        assert replayed(found, gains, 1).cost_ns == pytest.approx(10 * host, rel=0.1)
 
 
 def test_a_run_whose_replay_is_off_gains_nothing_that_is_known():

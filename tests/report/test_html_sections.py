@@ -198,6 +198,17 @@ def test_a_finding_has_its_numbers_and_links(monkeypatch):
     assert "<span>step 3</span>" in text
 
 
+@pytest.mark.parametrize(
+    ("high", "said"),
+    [(3_000_000, "saves 2.00 ms, 2.00 ms to 3.00 ms"), (2_000_000, "saves 2.00 ms<")],
+)
+def test_a_gain_has_an_interval_where_its_ends_differ(high, said):
+    """With the host as it was recorded, and with one that is never late."""
+    gain = {"gain_ns": 2_000_000, "gain_low_ns": 2_000_000, "gain_high_ns": high}
+    finding = Finding("r", gain, cost_ns=2_000_000)
+    assert said in english(finding_html(finding)).replace("\N{NO-BREAK SPACE}", " ")
+
+
 def test_findings_stand_in_the_order_given():
     """Worst first, right below where the time went."""
     given = tuple(Finding(rule, {}) for rule in ("worst", "other"))

@@ -102,15 +102,23 @@ def test_a_run_that_tracing_made_a_third_longer_says_so(share, events, told):
         assert ("--ops none" in cost.note) == ("--ops none" in told)
 
 
-@pytest.mark.parametrize(("stacks", "said"), [(True, True), (False, False), (None, False)])
-def test_stacks_that_slow_the_host_are_said_beside_the_cost_of_tracing(stacks, said):
-    """A producer that did not measure its cost may tell that it recorded Python stacks."""
+@pytest.mark.parametrize(
+    ("recording", "said"),
+    [
+        (Recording(with_stack=True, record_shapes=True), "(Python stacks slow the host)"),
+        (Recording(record_shapes=True), "(recording operators slows the host)"),
+        (Recording(with_stack=False), ""),
+        (Recording(), ""),
+    ],
+    ids=["stacks", "operators", "neither", "untold"],
+)
+def test_what_slows_the_host_is_said_beside_the_cost_of_tracing(recording, said):
+    """A producer that did not measure its cost may tell what it recorded."""
     overhead = Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),))
-    info = make_info("kineto", recording=Recording(with_stack=stacks), overhead=overhead)
+    info = make_info("kineto", recording=recording, overhead=overhead)
     run = make_run([make_call(0, "t", 0, 90)], info=info)
     (cost,) = [f for f in _opening(run).checks if f.label == "Cost of tracing"]
-    assert ("Python stacks slow the host" in cost.value) == said
-    assert cost.value.startswith("not measured")
+    assert cost.value == f"not measured {said}".strip()
 
 
 def test_totals_of_tracks_at_once_say_so():

@@ -6,7 +6,15 @@ from enum import StrEnum
 
 from profiler.notes import NoteCode
 
-__all__ = ["AroundNodes", "CompiledIn", "MostlyBetween", "OutlierPattern", "PeakSource", "Recorded"]
+__all__ = [
+    "AroundNodes",
+    "CompiledIn",
+    "MostlyBetween",
+    "OutlierPattern",
+    "PeakSource",
+    "Recorded",
+    "TimedBy",
+]
 
 
 class AroundNodes(NoteCode):
@@ -19,6 +27,13 @@ class Recorded(StrEnum):
     """What was recorded that slows the host most."""
 
     PYTHON_STACKS = "python_stacks"
+    OPERATORS = "operators"
+
+
+class TimedBy(StrEnum):
+    """Whose clock times operators."""
+
+    DEVICE = "device"
 
 
 class CompiledIn(StrEnum):

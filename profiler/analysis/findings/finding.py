@@ -37,12 +37,14 @@ class Where:
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What following a finding takes off the device of submodules: `less_ns` of work, and
-    `launches` with the host's time for them; or all calls of a branch, while the others have
-    `grown` times the work."""
+    `launches` with the host's time for them, a mean one, or `launches_of` operators, by op type,
+    with the host's time for theirs; or all calls of a branch, while the others have `grown` times
+    the work."""
 
     submodules: tuple[str, ...]
     less_ns: float = 0.0
     launches: float = 0.0
+    launches_of: Mapping[str, float] = field(default_factory=dict)
     without_branch: str | None = None
     grown: float = 1.0
 

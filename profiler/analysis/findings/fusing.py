@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
@@ -27,6 +29,7 @@ _MOVED = 0.10  # of the time of the submodule's computing commands
 _MOVES = pl.col("role") == "data_movement"
 _MOVED_OF_RUN = 0.02
 _NAMED = 3
+_MOST = 0.5  # of the time of chains
 _NEXT = "→"  # between the op types of a chain
 
 
@@ -51,8 +54,9 @@ def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
-    """Elementwise operators hand intermediates to each other, or to a norm, through memory."""
-    return _of_chains(
+    """Elementwise operators hand intermediates to each other, or to a norm, through memory. The
+    norm is named where most of the time is its own."""
+    found = _of_chains(
         analysis,
         "elementwise_chains",
         (
@@ -61,6 +65,44 @@ def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
         ),
         _chains_of(analysis, whole_norms=True),
     )
+    return tuple(
+        replace(one, evidence={**one.evidence, **_own_norm(analysis, one)}) for one in found
+    )
+
+
+def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
+    """The norm that takes at least half of the time of a submodule's chains, how long, and its
+    share of the roofline where that is known; nothing where none does."""
+    rows = analysis.fusions.filter(
+        (pl.col("submodule") == found.where.submodule) & (pl.col("what") == FusionKind.NORM.value)
+    )
+    names = {name for types in rows["op_types"] for name in types.split(f" {_NEXT} ")}
+    norms = pl.Series([name for name in sorted(names) if _is_norm(name)], dtype=pl.String)
+    taken = (
+        _computing(analysis)
+        .filter(
+            (pl.col("submodule") == found.where.submodule)
+            & pl.col("op_type").cast(pl.String).is_in(norms.implode())
+        )
+        .group_by("submodule", name=pl.col("op_type").cast(pl.String))
+        .agg(pl.col("total_ns").sum())
+        .sort("total_ns", "name", descending=[True, False])
+        .head(1)
+    )
+    whole = found.evidence["total_ns"]
+    assert isinstance(whole, int)
+    for row in scaled(analysis, taken, "total_ns").to_dicts():
+        if row["total_ns"] < _MOST * whole:
+            break
+        evidence: dict[str, Value] = {"norm": row["name"], "norm_total_ns": round(row["total_ns"])}
+        known = analysis.roofline.filter(
+            (pl.col("submodule") == found.where.submodule) & (pl.col("op_types") == row["name"])
+        ).select(pl.col("roofline_ns", "beyond_ns").sum())
+        least, beyond = known.row(0)
+        if least:
+            evidence["norm_of_roofline_share"] = least / (least + beyond)
+        return evidence
+    return {}
 
 
 def _chains_of(analysis: Analysis, *, whole_norms: bool) -> pl.DataFrame:
@@ -73,7 +115,11 @@ def _chains_of(analysis: Analysis, *, whole_norms: bool) -> pl.DataFrame:
 
 def _has_whole_norm(op_types: str) -> bool:
     """Whether an operator of a chain is a norm by itself: `aten::cudnn_batch_norm`."""
-    return any(operation_of(name).sort is Sort.NORM for name in op_types.split(f" {_NEXT} "))
+    return any(map(_is_norm, op_types.split(f" {_NEXT} ")))
+
+
+def _is_norm(op_type: str) -> bool:
+    return operation_of(op_type).sort is Sort.NORM
 
 
 def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
@@ -105,7 +151,11 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], layer=layer or None),
                 cost_ns=round(row["total_ns"]),
-                effect=Effect((row["submodule"],), row["total_ns"], row["commands"]),
+                effect=Effect(
+                    (row["submodule"],),
+                    row["total_ns"],
+                    launches_of=_moves_of(analysis, kinds, row["submodule"]),
+                ),
             )
         )
     return tuple(found)
@@ -128,7 +178,9 @@ def _of_chains(
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         busy = float(some["total_ns"].sum())
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
-        lost = None if saved is None else Effect((str(submodule),), saved, _launches(some))
+        lost = None
+        if saved is not None:
+            lost = Effect((str(submodule),), saved, launches_of=_launches(some))
         part = share(busy if saved is None else saved, total)
         if part < (_BUSY if saved is None else MATERIAL):
             continue
@@ -145,10 +197,13 @@ def _of_chains(
     return tuple(found)
 
 
-def _launches(chains: pl.DataFrame) -> float:
-    """How many launches less fused chains have."""
-    length = chains["op_types"].str.count_matches(_NEXT, literal=True)
-    return float((chains["chains"] * length).sum())
+def _launches(chains: pl.DataFrame) -> dict[str, float]:
+    """How many launches less fused chains have, by op type: of each the first one stays."""
+    found: dict[str, float] = {}
+    for names, times in chains.select("op_types", "chains").iter_rows():
+        for name in names.split(f" {_NEXT} ")[1:]:
+            found[name] = found.get(name, 0.0) + times
+    return found
 
 
 def _evidence(
@@ -202,6 +257,15 @@ def _without_cold_calls(analysis: Analysis) -> pl.DataFrame:
             for name, part in (("commands", "first"), ("total_ns", "first_ns"))
         )
     )
+
+
+def _moves_of(analysis: Analysis, kinds: pl.DataFrame, submodule: str) -> dict[str, float]:
+    """How many commands of a submodule move data, by op type."""
+    rows = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
+    rows = rows.group_by("submodule", pl.col("op_type").cast(pl.String).fill_null("")).agg(
+        pl.col("commands").sum()
+    )
+    return dict(scaled(analysis, rows, "commands").select("op_type", "commands").iter_rows())
 
 
 def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:

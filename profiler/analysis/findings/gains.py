@@ -39,6 +39,7 @@ def replayed(finding: Finding, gains: Gains, total_ns: int) -> Finding:
 def _gain(effect: Effect, gains: Gains) -> Gain:
     own = np.isin(gains.names, effect.submodules)
     if effect.without_branch is None:
-        return gains.of_work(own, effect.less_ns, effect.launches)
+        launches = effect.launches + gains.in_mean_launches(own, effect.launches_of)
+        return gains.of_work(own, effect.less_ns, launches)
     left = own & (gains.branches == effect.without_branch)
     return gains.without(left, own & ~left, effect.grown)

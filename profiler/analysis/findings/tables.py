@@ -29,6 +29,7 @@ _READS = (
     "memory",
     "memory_devices",
     "operators",
+    "roofline",
     "roofline_roles",
     "step_operators",
     "step_outliers",

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from profiler.analysis.findings.codes import TimedBy
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.findings.measures import captures_and_replays, end_to_end_ns, share
+from profiler.analysis.findings.measures import (
+    accelerators,
+    captures_and_replays,
+    end_to_end_ns,
+    share,
+)
 from profiler.analysis.result import Analysis
 from profiler.events import GRAPH_CAPTURE, DropKind
 from profiler.notes import Value
@@ -67,7 +73,8 @@ def graph_capture(analysis: Analysis) -> Finding | None:
 
 
 def tracing_overhead(analysis: Analysis) -> Finding | None:
-    """Recording took so much of the run that operator times are in doubt."""
+    """Recording took so much of the run that operator times are in doubt; those of kernels, which
+    the host launched and their device timed, are not: their device waits longer for the host."""
     overhead, total = analysis.run.overhead, end_to_end_ns(analysis)
     found = overhead.share
     if overhead.untraced_ns is not None and overhead.operators_ns is not None:
@@ -78,15 +85,18 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
     low = found - share(_doubtful_ns(overhead), total)
     if low < _OVERHEAD_LOW:
         return None
+    evidence: dict[str, Value] = {
+        "overhead_share": found,
+        "overhead_low_share": low,
+        "operators_ns": round(overhead.operators_ns or 0),
+        "hooks_ns": overhead.hooks_ns or 0,
+        "operator_events": overhead.operator_events or 0,
+    }
+    if len(accelerators(analysis)) and len(analysis.inputs.run.flows):
+        evidence["timed_by"] = TimedBy.DEVICE
     return Finding(
         rule="tracing_overhead",
-        evidence={
-            "overhead_share": found,
-            "overhead_low_share": low,
-            "operators_ns": round(overhead.operators_ns or 0),
-            "hooks_ns": overhead.hooks_ns or 0,
-            "operator_events": overhead.operator_events or 0,
-        },
+        evidence=evidence,
         severity="high" if found >= _OVERHEAD_HIGH else "medium",
     )
 

@@ -21,6 +21,7 @@ from profiler.analysis.findings.measures import (
     unaligned,
 )
 from profiler.analysis.findings.stalls import stalls_of
+from profiler.analysis.findings.trust import tracing_overhead
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.analysis.waiting.codes import WaitCause
@@ -67,7 +68,6 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
         wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
         if share(wait, total) < _HOST_WAIT:
             continue
-        stacks = bool(analysis.run.recording and analysis.run.recording.with_stack)
         evidence: dict[str, Value] = {
             "host_wait_ns": wait,
             "host_wait_share": share(wait, total),
@@ -76,9 +76,8 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             **_gaps(row),
             **(_data_loader(analysis, row) or ({} if stalls else _host_in(analysis, row))),
             **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
+            **_slowed_by(analysis),
         }
-        if stacks:
-            evidence["recorded"] = Recorded.PYTHON_STACKS
         found.append(
             Finding(
                 rule="host_bound",
@@ -88,6 +87,22 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
+
+
+def _slowed_by(analysis: Analysis) -> dict[str, Value]:
+    """What was recorded that slowed the host, and what recording operators cost in calls where that
+    is known and matters: the host is late for less without it."""
+    evidence: dict[str, Value] = {}
+    recording = analysis.run.recording
+    if recording and recording.with_stack:
+        evidence["recorded"] = Recorded.PYTHON_STACKS
+    elif recording and recording.record_shapes:
+        evidence["recorded"] = Recorded.OPERATORS
+    elif tracing_overhead(analysis) is not None:
+        evidence["recorded"] = Recorded.OPERATORS
+        cost = round(analysis.run.overhead.operators_ns or 0)
+        evidence |= {"recording_ns": cost} if cost else {}
+    return evidence
 
 
 def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ launch a call. Recording slows the host, so that what a run without it gains lie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from msgspec import Struct
 from profiler.analysis.replay.engine import replay
 from profiler.analysis.replay.faithful import WholeRun, whole_run
 from profiler.analysis.replay.recording import Script
+from profiler.analysis.replay.works import NEVER
 from profiler.table.command_times import ends
 from profiler.table.run import Run
 from profiler.table.tiles.launches import Flags, Times
@@ -43,7 +44,8 @@ class Gain(Struct, frozen=True):
 
 class Gains(Struct, frozen=True, eq=False):
     """A run to be replayed; of its n calls the numbers, the host's `begin` and `end`, int64 [n],
-    their submodules and branches, and which of them launched work, bool [n]."""
+    their submodules and branches, and which of them launched work, bool [n]. `op_types` are those
+    of the run's commands, by row."""
 
     whole: WholeRun
     numbers: Times
@@ -52,6 +54,7 @@ class Gains(Struct, frozen=True, eq=False):
     names: npt.NDArray[np.str_]
     branches: npt.NDArray[np.str_]
     queued: Flags
+    op_types: pl.Series
 
     def calls(self, submodule: str, branch: str | None = None) -> Flags:
         """Which calls are those of a submodule, of one branch where it is given; bool [n]."""
@@ -75,6 +78,27 @@ class Gains(Struct, frozen=True, eq=False):
         shorter = 1.0 - less_ns / busy if busy else 1.0
         fewer = 1.0 - launches / count if count else 1.0
         return self._both(calls, (max(shorter, 0.0), max(fewer, 0.0) * pace), pace)
+
+    def in_mean_launches(self, calls: Flags, launches: Mapping[str, float]) -> float:
+        """So many launches of some op types in some calls, as launches that take the host's mean
+        time in these: it takes less for an addition than for an operator ahead of which Python has
+        more to do. A launch takes from the one before it, or from the begin of its call."""
+        works = self.whole.recording.works
+        own = np.flatnonzero(self._own(calls) & (works.launch > NEVER) & (works.row >= 0))
+        own = own[np.lexsort((works.launch[own], works.call[own]))]
+        call, launch = works.call[own], works.launch[own]
+        before = np.append(0, launch[:-1])
+        first = np.append(True, call[1:] != call[:-1])[: len(own)]
+        before = np.where(first, self.begin[call], before[: len(own)])
+        took = np.maximum(launch - before, 0)
+        if not took.any():
+            return sum(launches.values())
+        types = self.op_types.gather(works.row[own]).alias("op_type")
+        each = types.to_frame().with_columns(took=took).group_by("op_type").agg(pl.mean("took"))
+        names = each["op_type"].cast(pl.String)
+        mean: dict[str, float] = dict(zip(names, each["took"], strict=True))
+        usual = float(took.mean())
+        return sum(count * mean.get(name, usual) for name, count in launches.items()) / usual
 
     def of_share(self, calls: Flags, share: float, pace: float = 1.0) -> Gain:
         """Of work of some calls that is `share` as long, launched as before."""
@@ -160,6 +184,7 @@ def gains_of(run: Run) -> Gains | None:
         names=_texts(calls["submodule"]),
         branches=_texts(calls["branch"]),
         queued=queued & calls["ops_traced"].to_numpy(),
+        op_types=run.commands["op_type"],
     )
 
 

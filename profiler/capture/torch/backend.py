@@ -26,6 +26,7 @@ from profiler.capture.wraps import Around, Wraps
 if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
+    from profiler.trace.manifest_fields import Device
     from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["BACKEND", "Torch"]
@@ -76,6 +77,11 @@ class Torch(Backend):
 
     def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
         return execution_device(part)
+
+    def device_facts(self, device: str) -> Device | None:
+        from profiler.capture.torch.hardware import gpu
+
+        return gpu(device)
 
     def weight_bytes(self, part: Any) -> int | None:
         """Of its parameters and buffers, each once, and of what is packed."""

@@ -27,7 +27,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from profiler.capture.torch.events import Activity, TorchEvents
+from profiler.capture.torch.events import Activity, TorchEvents, with_listed_type
 from profiler.capture.torch.generated_code import Statement, layers_of, statements
 from profiler.capture.torch.ranges import HostRanges, RangeKind, weights_moved
 from profiler.events import ROOT_DEVICE, UNKNOWN, Track
@@ -191,7 +191,10 @@ class _Finder:
         nbytes = events.nbytes.get(row, UNKNOWN)
         suffix, category = queue(_KINETO_NAME[activity], name)
         device, stream = events.device.get(row, ROOT_DEVICE), events.stream.get(row, 0)
-        shapes = events.shapes(self._ranges.row[operator]) if operator >= 0 else ""
+        shapes = ""
+        if operator >= 0:
+            source = self._ranges.row[operator]
+            shapes = with_listed_type(events.shapes(source), events.names[source], name)
         return self._add(
             place,
             row,

@@ -17,12 +17,22 @@ import numpy.typing as npt
 
 from profiler.events import ROOT_DEVICE, UNKNOWN
 from profiler.kineto.attention import causal_mark, is_attention
-from profiler.kineto.convolution import argument_values, is_convolution, result_dims
 from profiler.kineto.events import Args, Event, Scalar, whole
+from profiler.kineto.listed_types import is_list_copy, listed_type
+from profiler.kineto.results import has_result, result_of
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 
-__all__ = ["Activity", "TorchEvent", "TorchEvents", "input_text", "session_events"]
+__all__ = [
+    "Activity",
+    "TorchEvent",
+    "TorchEvents",
+    "input_text",
+    "session_events",
+    "with_listed_type",
+]
+
+_LISTED = "tensor["  # a tensor of a list
 
 _DTYPES = {  # Kineto's names of tensors' dtypes → ONNX's
     "float": "float",
@@ -243,8 +253,8 @@ def _holders(memory: Iterable[Args], kind: str) -> list[str]:
 
 
 def _shapes(name: str, args: Args) -> str:
-    """The inputs, and what the arguments add: of convolutions the result, " -> float[2,64,32,32]",
-    of attention whether its mask is causal."""
+    """The inputs, and what the arguments add: the result where it follows (`kineto.results`), of
+    attention whether its mask is causal."""
     if not bytes(args.dims) or not bytes(args.types):
         return ""
     try:
@@ -252,20 +262,28 @@ def _shapes(name: str, args: Args) -> str:
     except msgspec.DecodeError:
         return ""
     text = input_text(dims, dtypes)
-    if is_convolution(name):
+    if has_result(name):
         return text + _result(name, args, dims, dtypes)
     return text + causal_mark(name, args.values) if text and is_attention(name) else text
 
 
 def _result(name: str, args: Args, dims: Sequence[Any], dtypes: Sequence[str]) -> str:
-    """The result of a convolution, " -> float[2,64,32,32]"; "" where it does not follow."""
-    try:
-        result = result_dims(name, dims, argument_values(args.values))
-    except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
-        return ""
+    """The result of an operator, " -> float[2,64,32,32]"; "" where it does not follow."""
+    result = result_of(name, dims, dtypes, args.values)
     if result is None or dtypes[0] not in _DTYPES:
         return ""
     return f" -> {_DTYPES[dtypes[0]]}[{','.join(map(str, result))}]"
+
+
+def with_listed_type(text: str, operator: str, kernel: str) -> str:
+    """The text of an operator that copies the tensors of a list, with their type as the `kernel`
+    tells it: "bits16[2,3] bits16[1,3]"."""
+    listed = listed_type(kernel) if _LISTED in text and is_list_copy(operator) else ""
+    if not listed:
+        return text
+    known = _DTYPES.get(listed) or _DTYPES.get(f"c10::{listed}")
+    name = known or (listed if listed.startswith("bits") else "")
+    return text.replace(_LISTED, f"{name}[") if name else text
 
 
 def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
@@ -276,5 +294,7 @@ def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
         if name is not None:
             words.append(f"{name}[{','.join(map(str, shape))}]")
         elif dtype == "TensorList":
-            words += [f"tensor[{','.join(map(str, s))}]" for s in shape if isinstance(s, Sequence)]
+            words += [
+                f"{_LISTED}{','.join(map(str, s))}]" for s in shape if isinstance(s, Sequence)
+            ]
     return " ".join(words)

@@ -62,7 +62,8 @@ have as many the pairs of places in a replay and in the capture."""
 
 
 class Entry(Struct, frozen=True):
-    """What a capture tells of one kernel; `part` is which of its operator's kernels it is."""
+    """What a capture tells of one kernel, copy or fill; `part` is which of its operator's kernels
+    it is."""
 
     operator: Event | None
     module: int
@@ -167,14 +168,15 @@ def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
     for number, rows in enumerate(launches):
         own = slice(last, last := last + len(rows))
         part = _part(calls, around.row[call[own][call[own] >= 0]])
+        kinds = tuple(_kind(trace.events.name_of(row)) for row in rows.tolist())
         found.append(
             Capture(
                 name=f"{name} {number + 1}" if len(launches) > 1 else name,
                 root=part.class_name if part and modules else "",
                 part=None if modules else part,
                 kernels=tuple(_kernel(trace.events[row]) for row in rows.tolist()),
-                kinds=tuple(_kind(trace.events.name_of(row)) for row in rows.tolist()),
-                entries=tuple(_entries(trace, operator[own], place[own], paths)),
+                kinds=kinds,
+                entries=tuple(_entries(trace, operator[own], place[own], paths, kinds)),
             )
         )
     return found
@@ -198,14 +200,22 @@ def _kind(runtime: str) -> str:
 
 
 def _entries(
-    trace: KinetoTrace, operator: Int64s, place: Int64s, paths: ModulePaths
+    trace: KinetoTrace,
+    operator: Int64s,
+    place: Int64s,
+    paths: ModulePaths,
+    kinds: Sequence[str],
 ) -> Iterable[Entry]:
-    several = Counter(operator.tolist())
+    """What is told of each launch. An operator's work is that of its kernels: what it clears or
+    copies beside them is no part of it."""
+    of_kernels = zip(operator.tolist(), kinds, strict=True)
+    several = Counter(row for row, kind in of_kernels if kind == "kernel")
     seen: Counter[int] = Counter()
-    for row, module in zip(operator.tolist(), place.tolist(), strict=True):
-        seen[row] += 1
-        parts = row >= 0 and several[row] > 1
-        part = f" part {seen[row]}/{several[row]}" if parts else ""
+    for row, module, kind in zip(operator.tolist(), place.tolist(), kinds, strict=True):
+        part = ""
+        if row >= 0 and kind == "kernel" and several[row] > 1:
+            seen[row] += 1
+            part = f" part {seen[row]}/{several[row]}"
         yield Entry(trace.events[row] if row >= 0 else None, module, paths, part)
 
 

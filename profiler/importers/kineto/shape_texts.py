@@ -10,17 +10,15 @@ tell of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from profiler.kineto.attention import causal_mark, is_attention
-from profiler.kineto.convolution import argument_values, is_convolution, result_dims
 from profiler.kineto.events import Args
 from profiler.kineto.listed_types import is_list_copy, listed_type
-from profiler.kineto.reductions import is_reduction, reduced_dims
-from profiler.kineto.resampling import is_resampling, resampled_dims
+from profiler.kineto.results import has_result, result_of
 
 __all__ = ["ShapeTexts"]
 
@@ -38,8 +36,6 @@ _DTYPES = {
 _LIST = "TensorList"
 _UNKNOWN = "tensor"
 
-_Result = Callable[[str, Sequence[Any], Sequence[Any]], tuple[int, ...] | None]
-
 
 class ShapeTexts:
     """The text of each operator's shapes; equal operators are read once."""
@@ -50,7 +46,7 @@ class ShapeTexts:
     def of(self, operator: str, args: Args, kernel: str) -> str:
         """The text of an operator whose `kernel` is one of those that it launched, "" where shapes
         were not recorded."""
-        asked = _result_of(operator) is not None or is_attention(operator)
+        asked = has_result(operator) or is_attention(operator)
         values = bytes(args.values) if asked else b""
         listed = listed_type(kernel) if is_list_copy(operator) else ""
         key = (operator if asked else "", listed, values, bytes(args.dims), bytes(args.types))
@@ -72,7 +68,7 @@ def _text(operator: str, args: Args, listed: str) -> str:
     inputs = _inputs(dims, types, listed)
     if not inputs:
         return ""
-    result = _result(operator, dims, args.values) if _keeps_type(operator, types) else None
+    result = result_of(operator, dims, types, args.values)
     if result is not None:
         return f"{inputs} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
     return f"in: {inputs}" + (causal_mark(operator, args.values) if is_attention(operator) else "")
@@ -93,43 +89,6 @@ def _inputs(dims: Sequence[Any], types: Sequence[Any], listed: str) -> str:
 def _is_shape(dims: object) -> bool:
     """Whether these are the dims of a tensor that has any."""
     return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)
-
-
-def _result_of(operator: str) -> _Result | None:
-    """What finds the dims of an operator's result, None where nothing does."""
-    if is_convolution(operator):
-        return result_dims
-    if is_reduction(operator):
-        return _of_first(reduced_dims)
-    return _of_first(resampled_dims) if is_resampling(operator) else None
-
-
-def _keeps_type(operator: str, types: Sequence[Any]) -> bool:
-    """Whether the result has the type of the first input: sums of integers are int64."""
-    kind = _dtype(str(types[0])) if types else ""
-    return operator != "aten::sum" or kind.startswith(("float", "bfloat"))
-
-
-def _of_first(find: _Result) -> _Result:
-    """What finds the result from the dims of the first input alone, as one of all inputs'."""
-
-    def found(
-        operator: str, dims: Sequence[Any], arguments: Sequence[Any]
-    ) -> tuple[int, ...] | None:
-        return find(operator, dims[0], arguments) if _is_shape(dims[0]) else None
-
-    return found
-
-
-def _result(
-    operator: str, dims: Sequence[Any], values: bytes | msgspec.Raw
-) -> tuple[int, ...] | None:
-    """Dims of the result where they follow."""
-    find = _result_of(operator)
-    try:
-        return find(operator, dims, argument_values(values)) if find is not None else None
-    except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
-        return None
 
 
 def _dtype(name: str) -> str:

@@ -30,6 +30,8 @@ def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "")
     if "gain_ns" in finding.evidence:
         low, high = (duration(number(finding, f"gain_{end}_ns")) for end in ("low", "high"))
         saves = said("saves {time}, {low} to {high}", time=duration(cost or 0), low=low, high=high)
+        if low == high:
+            saves = said("saves {time}", time=low)
     head = (
         f'<p class="headline"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
         f"<strong>{spoken(said_of.title)}</strong>"

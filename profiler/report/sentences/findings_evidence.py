@@ -9,6 +9,7 @@ from profiler.analysis.findings.codes import (
     OutlierPattern,
     PeakSource,
     Recorded,
+    TimedBy,
 )
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
@@ -17,7 +18,11 @@ __all__ = ["SENTENCES"]
 
 SENTENCES: Sentences = {
     AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")},
-    Recorded: {Recorded.PYTHON_STACKS: said("with Python stacks")},
+    Recorded: {
+        Recorded.PYTHON_STACKS: said("with Python stacks, which slow the host"),
+        Recorded.OPERATORS: said("with each operator, which slows the host"),
+    },
+    TimedBy: {TimedBy.DEVICE: said("the device")},
     CompiledIn: {
         CompiledIn.FIRST_CALL: said("the first call"),
         CompiledIn.LATER_CALL: said("a later call"),

@@ -16,7 +16,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.events import Call
-from profiler.table.columns import COUNTERS, schema
+from profiler.table.columns import COUNTERS, FLOWS, schema
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span
 
 __all__ = ["CASES", "Case", "analyzed", "command", "gpu_call", "misses", "triggers"]
@@ -84,10 +84,12 @@ def analyzed(
     samples: Sequence[tuple[int, str, str, int, int]] = (),
     profile: DeviceProfile | None = None,
     drops: tuple[Any, ...] = (),
+    flows: Sequence[tuple[int, int]] = (),
     **info: Any,
 ) -> Analysis:
     """A run that lasts `end` ns, analyzed; `shapes` and `written` are by command, `samples` are
-    call, device, counter, time in ns and bytes, `info` is the manifest's."""
+    call, device, counter, time in ns and bytes, `flows` are launches and what they launched, `info`
+    is the manifest's."""
     whole = [make_span("pipeline", "P", 0, end)] if end else []
     known = make_info(producer="test", **info)
     run = make_run(calls, commands, [*whole, *spans], info=known, drops=drops)
@@ -98,5 +100,6 @@ def analyzed(
         frame = frame.with_columns(pl.Series("bytes_written", written, dtype=pl.Int64))
     rows = [(c, d, name, "bytes", EPOCH + at, float(v)) for c, d, name, at, v in samples]
     counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
-    run = dataclasses.replace(run, commands=frame, counters=counters)
+    linked = pl.DataFrame(list(flows), schema=schema(FLOWS), orient="row")
+    run = dataclasses.replace(run, commands=frame, counters=counters, flows=linked)
     return analyze(run, measured=(profile,) if profile else ())

@@ -134,6 +134,34 @@ def arithmetic_beside_a_norm():
     return _chain(FUSED_NORM, 25)
 
 
+def _with_a_norm(norm, profile=None):
+    """A norm of this many ns, then an addition and a ReLU of 25 ns each."""
+    edges = [0, norm, norm + 25, norm + 50]
+    commands = [
+        command(0, begin, end, op_type=op_type, layer=f"block/{op_type}")
+        for begin, end, (op_type, _) in zip(edges[:-1], edges[1:], FUSED_NORM, strict=True)
+    ]
+    shapes = [shape for _, shape in FUSED_NORM]
+    return analyzed([gpu_call(0, 0, 1000)], commands, shapes=shapes, profile=profile)
+
+
+@triggers("elementwise_chains", norm="LayerNormalization", norm_total_ns=50, total_ns=100)
+def a_norm_that_is_half_of_its_chain():
+    """What to look at is the norm."""
+    return _with_a_norm(50)
+
+
+@triggers("elementwise_chains", norm=None, norm_total_ns=None)
+def a_norm_that_is_less_than_half_of_its_chain():
+    return _with_a_norm(49)
+
+
+@triggers("elementwise_chains", norm="LayerNormalization", norm_of_roofline_share=0.1)
+def a_norm_far_from_its_roofline():
+    """1024 bytes, of which 1 ns moves 8."""
+    return _with_a_norm(1280, _profile(8e9))
+
+
 @triggers("elementwise_chains", chains=1, total_ns=50, longest_chain="Add → Tanh")
 def two_elementwise_operators():
     return _chain(ELEMENTWISE, 25)

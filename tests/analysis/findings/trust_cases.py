@@ -1,7 +1,7 @@
 """Runs for the rules about the trace itself."""
 
 from profiler.events import Drop, DropKind
-from tests.analysis.findings.cases import analyzed, misses, triggers
+from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 from tests.runs import make_call, make_span, why
 
 LOST = Drop(DropKind.DROPPED_EVENTS, "vae.pb", 7, "events", why("the buffer was full"))
@@ -52,6 +52,24 @@ def serving():
 @triggers("tracing_overhead", overhead_share=0.1, overhead_low_share=0.1, operators_ns=80)
 def a_tenth_of_the_run():
     return analyzed(overhead={"share": 0.1, "operators_ns": 80, "hooks_ns": 20})
+
+
+def _timed_by_its_device(flows):
+    """A kernel whose launch was recorded, or was not."""
+    commands = [command(0, 0, 10, device="cpu:0", category="host"), command(0, 10, 900)]
+    return analyzed(
+        [gpu_call(0, 0, 1000)], commands, overhead={"share": 0.2, "operators_ns": 200}, flows=flows
+    )
+
+
+@triggers("tracing_overhead", timed_by="device")
+def kernels_that_their_device_timed():
+    return _timed_by_its_device([(0, 1)])
+
+
+@triggers("tracing_overhead", timed_by=None)
+def commands_without_launches():
+    return _timed_by_its_device([])
 
 
 @misses("tracing_overhead")

@@ -40,6 +40,28 @@ def a_tenth_of_the_span_of_a_trace_of_kernels_alone():
     return _two_commands(450, 550, info={"capabilities": ("timeline",)})
 
 
+@triggers("host_bound", recorded="operators", recording_ns=None)
+def a_host_that_recorded_operators_of_an_import():
+    """torch.profiler with shapes: what that costs is not known."""
+    return _two_commands(450, 550, info={"recording": {"record_shapes": True}})
+
+
+@triggers("host_bound", recorded="python_stacks")
+def a_host_that_recorded_stacks():
+    recording = {"record_shapes": True, "with_stack": True}
+    return _two_commands(450, 550, info={"recording": recording})
+
+
+@triggers("host_bound", recorded="operators", recording_ns=80)
+def a_host_that_recorded_operators_at_a_known_cost():
+    return _two_commands(450, 550, info={"overhead": {"share": 0.1, "operators_ns": 80}})
+
+
+@triggers("host_bound", recorded=None)
+def a_host_that_recording_hardly_slowed():
+    return _two_commands(450, 550, info={"overhead": {"share": 0.09, "operators_ns": 80}})
+
+
 MS = 1_000_000
 
 

@@ -338,6 +338,27 @@ def test_kernels_of_one_operator_are_its_parts():
     ]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "dtype"),
+    [
+        ("void CatArrayBatchedCopy<at::native::OpaqueType<2u>, int>(int*)", "bits16"),
+        ("void CatArrayBatchedCopy<c10::BFloat16, int>(int*)", "bfloat16"),
+        ("void CatArrayBatchedCopy<float, int>(int*)", "float"),
+        ("void mine(int*)", "tensor"),
+    ],
+)
+def test_the_kernel_that_copied_a_list_tells_its_type(kernel, dtype):
+    """As in imported traces: of the kernel's template argument, by ONNX's name."""
+    line = Timeline()
+    line.call(0, 1000)
+    cat = line.operator("aten::cat", 200, 300, shapes="tensor[2,8] tensor[1,8]")
+    line.runtime("cudaLaunchKernel", 210, 211, 20, cat)
+    line.device(Activity.KERNEL, kernel, 400, 405, 20, linked=cat)
+    columns = line.found()[7].build()
+    shapes = [columns.strings[i] for i in columns.shapes]
+    assert [text for text in shapes if text] == [f"{dtype}[2,8] {dtype}[1,8]"]
+
+
 def test_copies_on_the_device_and_collectives():
     """Device to device, memset and NCCL stand on tracks of their own."""
     line = Timeline()

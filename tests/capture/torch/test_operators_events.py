@@ -117,3 +117,26 @@ def test_a_session_of_the_installed_torch_is_read_whole(tmp_path):
     assert {events.device[row] for row in memory} == {"cpu:0"}
     assert sum(events.nbytes[row] for row in memory) >= kept.nbytes
     assert set(events.thread[host].tolist()) <= {0, 1}
+
+
+@pytest.mark.torch
+def test_results_of_reductions_and_resamplings_follow(tmp_path):
+    """From their arguments, as in imported traces; a sum of integers has another type."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+    session = new_profiler()
+    with quiet():
+        session.__enter__()
+    torch.ones(2, 3, 4, dtype=torch.bfloat16).mean(-1, keepdim=True)
+    torch.ones(2, 3, dtype=torch.int32).sum(1)
+    torch.nn.functional.interpolate(torch.ones(1, 2, 4, 4), size=(8, 8))
+    session.__exit__(None, None, None)
+    session.kineto_results.save(str(tmp_path / "trace.json"))
+    events = session_events(read_kineto(tmp_path / "trace.json"))
+    names = ("aten::mean", "aten::sum", "aten::upsample_nearest2d")
+    rows = enumerate(events.names)  # the last of a name: on a CPU a mean sums, too
+    told = {name: events.shapes(row) for row, name in rows if name in names}
+    assert told == {
+        "aten::mean": "bfloat16[2,3,4] -> bfloat16[2,3,1]",
+        "aten::sum": "int32[2,3]",
+        "aten::upsample_nearest2d": "float[1,2,4,4] -> float[1,2,8,8]",
+    }

@@ -100,6 +100,29 @@ def test_a_capture_may_hold_what_the_replay_lacks(tmp_path):
     assert kernels(run)["module"].cast(pl.String).to_list() == [f"Linear_{n}" for n in range(60)]
 
 
+def test_what_an_operator_clears_beside_its_kernels_is_no_part_of_it(tmp_path):
+    """A product whose library clears its workspace first: the kernel has all of its work, and two
+    kernels of one operator are its parts."""
+    capture, replay = Trace(), Trace()
+    runtime(capture, "cudaStreamBeginCapture", 1)
+    replay.event("cuda_runtime", "cudaGraphLaunch", 0, 50, correlation=900)
+    for number, kernel in enumerate(("product", "split", "reduce")):
+        if number != 2:
+            capture.op("aten::mm", 10 + 100 * number, 80 + 100 * number, **dims(number))
+            runtime(capture, "cudaMemsetAsync", 12 + 100 * number)
+            replay.event("gpu_memset", "Memset (Device)", 20 + 100 * number, 5, correlation=900)
+        runtime(capture, "cudaLaunchKernel", 20 + 100 * number, kernel=kernel)
+        replay.kernel(kernel, 30 + 100 * number, 60, correlation=900)
+    runtime(capture, "cudaStreamEndCapture", 9_000)
+    run = imported(tmp_path, replay, [capture])
+    found = kernels(run).filter(pl.col("category") == "compute")
+    assert found["shapes"].cast(pl.String).to_list() == [
+        "in: float32[4,1] float32[1,8]",
+        "in: float32[4,2] float32[2,8] part 1/2",
+        "in: float32[4,2] float32[2,8] part 2/2",
+    ]
+
+
 @pytest.mark.parametrize(("strangers", "joined"), [(1, 59), (2, 0)])
 def test_the_capture_must_have_98_percent_of_the_kernels(tmp_path, strangers, joined):
     """One stranger of sixty is 98.3 %, two are 96.7 %: none of its kernels is told then."""

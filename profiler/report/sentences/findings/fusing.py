@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import said
-from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.messages import Said, joined, said
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 
 __all__ = ["WORDS"]
+
+_SLOW = 0.25  # of the roofline
+_FEW_GROUPS = said(
+    "Its kernel has a block of threads for each group: with few groups in a small batch, most of a "
+    "large GPU does nothing. Compiled, the reduction is divided."
+)
 
 
 def _data_movement(found: Finding) -> Words:
@@ -69,22 +75,54 @@ def _norm_chains(found: Finding) -> Words:
 
 
 def _elementwise_chains(found: Finding) -> Words:
-    return Words(
-        title=said(
-            "Elementwise operators of {submodule} are not fused: {figure}",
+    title = said(
+        "Elementwise operators of {submodule} are not fused: {figure}",
+        submodule=found.where.submodule,
+        figure=_figure(found),
+    )
+    recommendation = said(
+        "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
+        "of its formula) and let the optimizer fuse them."
+    )
+    if "norm" in found.evidence:
+        title = said(
+            "{norm} of {submodule}, and elementwise operators beside it, are not fused: {figure}",
+            norm=texts(found)["norm"],
             submodule=found.where.submodule,
             figure=_figure(found),
-        ),
+        )
+        recommendation = joined(" ", [_slow_norm(found), recommendation])
+    return Words(
+        title=title,
         caveat=said(
             "Chains are found by shapes and order, and their saving is an upper bound; where the "
             "device waits for the host anyway, the run gains less. Compiling costs time at the "
             "first call and at each new shape."
         ),
-        recommendation=said(
-            "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
-            "of its formula) and let the optimizer fuse them."
-        ),
+        recommendation=recommendation,
     )
+
+
+def _slow_norm(found: Finding) -> Said:
+    """How long the norm takes, and why a norm of groups may be slow."""
+    given = texts(found)
+    taken = said("{norm} alone takes {time}.", norm=given["norm"], time=given["norm_total_ns"])
+    if "norm_of_roofline_share" in given:
+        taken = said(
+            "{norm} alone takes {time}, at {share} of its roofline.",
+            norm=given["norm"],
+            time=given["norm_total_ns"],
+            share=given["norm_of_roofline_share"],
+        )
+    return joined(" ", [taken, _FEW_GROUPS]) if _is_of_groups(found) else taken
+
+
+def _is_of_groups(found: Finding) -> bool:
+    """Whether it is torch's norm of groups, whose kernel has a block of threads for each of them,
+    at less than a quarter of its roofline."""
+    known = "norm_of_roofline_share" in found.evidence
+    slow = known and number(found, "norm_of_roofline_share") < _SLOW
+    return slow and found.evidence["norm"] == "aten::native_group_norm"
 
 
 def _figure(found: Finding) -> str:

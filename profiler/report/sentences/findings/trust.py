@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from profiler.analysis.findings.codes import TimedBy
 from profiler.analysis.findings.finding import Finding
 from profiler.events import DropKind
 from profiler.messages import said
@@ -65,6 +66,8 @@ def _graph_capture(found: Finding) -> Words:
 
 def _tracing_overhead(found: Finding) -> Words:
     given = texts(found)
+    if found.evidence.get("timed_by") == TimedBy.DEVICE:
+        return _slower_host(given["overhead_share"])
     title = said(
         "Tracing took {share} of the run: do not trust operator times",
         share=given["overhead_share"],
@@ -83,6 +86,26 @@ def _tracing_overhead(found: Finding) -> Words:
             "Trust the times of calls and steps more than those of operators. Trace fewer calls "
             "(--ops every:4), or leave some untraced (--measure-overhead) and compare the "
             "untraced column."
+        ),
+    )
+
+
+def _slower_host(overhead: str) -> Words:
+    """Of devices that time their kernels themselves."""
+    return Words(
+        title=said(
+            "Recording operators took {share} of the time in calls: devices wait longer for the "
+            "host than without it",
+            share=overhead,
+        ),
+        caveat=said(
+            "Each recorded operator costs the host about the same. Where it is late anyway, calls, "
+            "steps and waiting are longer by that; times of kernels are their device's own."
+        ),
+        recommendation=said(
+            "Trust the times of kernels, and of calls that the device bounds; of waiting for the "
+            "host believe less. Trace fewer calls (--ops every:4), or leave some untraced "
+            "(--measure-overhead) and compare the untraced column."
         ),
     )
 

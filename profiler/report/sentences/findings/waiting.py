@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from profiler.analysis.findings.codes import Recorded
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, joined, said
@@ -25,12 +26,13 @@ _NAMED = 4  # devices, at most
 _LAUNCH_NS = 1_000_000  # longer than any launch takes
 _LAUNCH_LESS = said(
     "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
-    "nodes. Record once with call spans only to see how much is left."
+    "nodes."
 )
-_LAUNCH_LESS_AND_LOOK = said(
-    "The table of gaps says what the host did in the longest of them. Launch less: CUDA graphs or "
-    "torch.compile(mode='reduce-overhead'), larger batches, fused nodes. Record once with call "
-    "spans only to see how much is left."
+_LOOK = said("The table of gaps says what the host did in the longest of them.")
+_RECORD_CALLS = said("Record once with call spans only to see how much is left.")
+_TIME_UNTRACED = said(
+    "Without the profiler the host is late for less: profile-sd3 predict --untraced MS, with what "
+    "the run takes without it, says what a CUDA graph then gains."
 )
 _LOAD_AHEAD = said(
     "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "
@@ -104,11 +106,21 @@ def _host_bound(found: Finding) -> Words:
             what=title,
             time=given["stalls_ns"],
         )
+    if "recording_ns" in found.evidence:
+        title = said(
+            "{what}; recording operators took {time} of the host's time in calls",
+            what=title,
+            time=given["recording_ns"],
+        )
     return Words(
         title=_with_data_loader(title, found),
-        caveat=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
+        caveat=_SLOWER_WITH_STACKS if _has_stacks(found) else _SLOWER,
         recommendation=_less_waiting(found),
     )
+
+
+def _has_stacks(found: Finding) -> bool:
+    return found.evidence.get("recorded") == Recorded.PYTHON_STACKS
 
 
 def _with_data_loader(title: Said, found: Finding) -> Said:
@@ -134,7 +146,9 @@ def _less_waiting(found: Finding) -> Said:
         return _LOAD_AHEAD
     if waits_longer_than_launches(found):
         return _RECOMMENDATIONS[WaitCause.LAUNCH]
-    return _LAUNCH_LESS_AND_LOOK if "gaps" in found.evidence else _LAUNCH_LESS
+    imported = "recorded" in found.evidence and "recording_ns" not in found.evidence
+    look = [_LOOK] if "gaps" in found.evidence else []
+    return joined(" ", [*look, _LAUNCH_LESS, _TIME_UNTRACED if imported else _RECORD_CALLS])
 
 
 def waits_longer_than_launches(found: Finding) -> bool:

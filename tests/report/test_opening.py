@@ -289,3 +289,16 @@ def test_an_empty_run_has_an_opening():
     """Nothing ran: no tables, no findings, and no error."""
     opening = _opening(make_run((), ()))
     assert (opening.submodules, opening.bars) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("device", "traced", "said"),
+    [("cuda:0", False, True), ("cuda:0", True, False), ("rbln:0", False, False)],
+)
+def test_times_of_calls_alone_are_the_hosts_where_a_gpu_works_behind_them(device, traced, said):
+    """Captured without operators on a device with a queue: a call ends once it has launched."""
+    call = make_call(0, "vae", 0, 90, device=device, traced=traced)
+    run = make_run([call], info=make_info("capture"))
+    facts = [fact for fact in _opening(run).checks if fact.label == "Calls"]
+    assert [fact.value for fact in facts] == (["the host's times"] if said else [])
+    assert all(f"{device} works behind them" in fact.note and fact.alert for fact in facts)

@@ -29,6 +29,7 @@ from profiler.report.facts import (
     coverage_facts,
     drops_fact,
     end_to_end_fact,
+    host_times_facts,
     residual_fact,
     unrecorded_facts,
 )
@@ -152,6 +153,7 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
         yield replace(fact, alert=trust.uncaptured_modules.__name__ in fired)
     for fact in unrecorded_facts(analysis):
         yield replace(fact, note=said("neither idle nor end to end"), alert=True)
+    yield from host_times_facts(analysis)
     recording = analysis.run.recording
     if recording is not None and recording.calls_from is not None and recording.calls_from.guessed:
         for fact in calls_from_facts(analysis):

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import polars as pl
-
 from profiler.analysis.findings import trust
+from profiler.analysis.findings.measures import works_behind
 from profiler.analysis.result import Analysis
 from profiler.analysis.timelines import are_apart
-from profiler.events import GRAPH_CAPTURE, Drop, device_kind
+from profiler.events import GRAPH_CAPTURE, Drop
 from profiler.messages import Said, joined, said
 from profiler.report.event_counts import events_fact
 from profiler.report.model import Fact
@@ -46,7 +45,6 @@ __all__ = [
 ]
 
 _RESIDUAL_LIMIT = 0.01
-_QUEUES = frozenset(("cuda", "mps", "rocm", "xpu"))  # kinds of devices whose work is launched ahead
 _DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
 # later host, which taking the hooks' time out does not undo
 _MOST_UNCAPTURED = 3  # that are named
@@ -115,7 +113,7 @@ def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:
 
 def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
     """That times of captured calls are the host's, where a device works behind them."""
-    behind = _works_behind(analysis)
+    behind = works_behind(analysis)
     if behind:
         note = said(
             "{device} works behind them: a call returns once its work is launched, so that times "
@@ -123,16 +121,6 @@ def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
             device=behind,
         )
         yield Fact(said("Calls"), said("the host's times"), note, alert=True)
-
-
-def _works_behind(analysis: Analysis) -> str:
-    """A GPU with a queue on which calls were captured without their operators, "" without one."""
-    if analysis.run.producer != "capture":
-        return ""
-    calls = analysis.inputs.run.calls.select(pl.col("device").cast(pl.String), "ops_traced")
-    traced = set(calls.filter("ops_traced")["device"])
-    untraced = sorted(set(calls["device"].drop_nulls()) - traced)
-    return next((name for name in untraced if device_kind(name) in _QUEUES), "")
 
 
 def _graphs(analysis: Analysis) -> Iterator[Fact]:

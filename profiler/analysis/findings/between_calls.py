@@ -12,6 +12,7 @@ from profiler.analysis.findings.measures import (
     end_to_end_ns,
     share,
     unaligned,
+    works_behind,
 )
 from profiler.analysis.result import Analysis
 from profiler.notes import Value
@@ -27,9 +28,9 @@ _SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_sc
 def host_between_steps(analysis: Analysis) -> Finding | None:
     """Between the tiles of the steps' calls the host (scheduler, guidance, callbacks) takes its
     time, and the device waits. Silent where clocks of devices are not aligned: where steps end is
-    not known."""
+    not known, and where calls on a GPU were captured alone: there the host waits for it."""
     steps = analysis.steps
-    if steps.is_empty() or unaligned(analysis):
+    if steps.is_empty() or unaligned(analysis) or works_behind(analysis):
         return None
     inside = int((steps["host_ns"] + steps["idle_ns"]).sum())  # between calls of one step
     between = inside + int(steps["between_ns"].sum())

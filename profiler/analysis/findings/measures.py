@@ -9,7 +9,7 @@ import polars as pl
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
-from profiler.events import DropKind
+from profiler.events import DropKind, device_kind
 
 __all__ = [
     "MATERIAL",
@@ -22,11 +22,13 @@ __all__ = [
     "scaled",
     "share",
     "unaligned",
+    "works_behind",
 ]
 
 MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
 UNLABELLED = "unlabelled"  # what importers call calls of a submodule that they cannot tell
 _MOST_CALLS = 8  # that a finding names
+_QUEUES = frozenset(("cuda", "mps", "rocm", "xpu"))  # kinds of devices whose work is launched ahead
 
 
 def end_to_end_ns(analysis: Analysis) -> int:
@@ -85,3 +87,14 @@ def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object
     numbers = tuple(rows["call"].head(_MOST_CALLS).to_list())
     fields: dict[str, Any] = {"submodule": submodule, **columns}
     return Where(**fields, calls=numbers)
+
+
+def works_behind(analysis: Analysis) -> str:
+    """A GPU with a queue on which calls were captured without their operators, "" without one: a
+    call returns once its work is launched, and what the host waits for it lies between calls."""
+    if analysis.run.producer != "capture":
+        return ""
+    calls = analysis.inputs.run.calls.select(pl.col("device").cast(pl.String), "ops_traced")
+    traced = set(calls.filter("ops_traced")["device"])
+    untraced = sorted(set(calls["device"].drop_nulls()) - traced)
+    return next((name for name in untraced if device_kind(name) in _QUEUES), "")

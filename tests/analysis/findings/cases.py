@@ -91,7 +91,7 @@ def analyzed(
     call, device, counter, time in ns and bytes, `flows` are launches and what they launched, `info`
     is the manifest's."""
     whole = [make_span("pipeline", "P", 0, end)] if end else []
-    known = make_info(producer="test", **info)
+    known = make_info(**{"producer": "test", **info})
     run = make_run(calls, commands, [*whole, *spans], info=known, drops=drops)
     frame = run.commands
     if shapes is not None:

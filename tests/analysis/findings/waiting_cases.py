@@ -293,6 +293,24 @@ def a_twentieth_between_calls_on_other_clocks():
     return _steps_of(452, drops=UNALIGNED)
 
 
+def _of_calls_alone(producer):
+    """Two steps without operators on a GPU, half of each between calls."""
+    calls = [gpu_call(i, 500 * i, 500 * i + 250, traced=False) for i in range(2)]
+    spans = [make_span("step", f"step {i}", 500 * i, 500 * (i + 1), i) for i in range(2)]
+    return analyzed(calls, spans=spans, producer=producer)
+
+
+@misses("host_between_steps")
+def a_gpu_that_works_behind_its_calls():
+    """A capture of calls alone: the host waits between them for what they launched."""
+    return _of_calls_alone("capture")
+
+
+@triggers("host_between_steps", between_ns=250)
+def calls_that_another_producer_recorded_alone():
+    return _of_calls_alone("test")
+
+
 @misses("host_between_steps")
 def less_than_a_twentieth_between_calls():
     return _steps_of(453)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from profiler.analysis.findings import trust
-from profiler.analysis.findings.measures import works_behind
+from profiler.analysis.findings.measures import has_queues, works_behind
 from profiler.analysis.result import Analysis
 from profiler.analysis.timelines import are_apart
 from profiler.events import GRAPH_CAPTURE, Drop
@@ -117,7 +117,7 @@ def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
     if behind:
         note = said(
             "{device} works behind them: a call returns once its work is launched, so that times "
-            "of calls are not the device's; --ops first_last records these",
+            "of calls are not the device's; --ops first,last records these",
             device=behind,
         )
         yield Fact(said("Calls"), said("the host's times"), note, alert=True)
@@ -230,15 +230,17 @@ def cost_fact(analysis: Analysis) -> Fact:
     alert = share >= _DISTORTING or trust.tracing_overhead.__name__ in fired
     event = overhead.operator_event_ns
     notes = [said("of {whole}", whole=share_of(overhead))]
-    notes += [_distorted(overhead)] if alert else []
+    notes += [_distorted(overhead, behind=has_queues(analysis))] if alert else []
     notes += [how_known(overhead, brief=True)]
     notes += [said("{time} a recorded operator", time=duration(event))] if event else []
     return Fact(name, percent(share), joined(", ", notes), alert=alert)
 
 
-def _distorted(overhead: Overhead) -> Said:
+def _distorted(overhead: Overhead, *, behind: bool) -> Said:
     """What a cost that distorts the figures leaves to do: to record calls alone, where operators
-    were recorded."""
+    were recorded; their times are not those of devices that work `behind` them."""
+    if overhead.operator_events and behind:
+        return said("which may distort the figures (--ops none: undistorted end to end)")
     if overhead.operator_events:
         return said("which may distort the figures (--ops none: undistorted times of calls)")
     return said("which may distort the figures")

@@ -18,6 +18,7 @@ __all__ = [
     "calls_of",
     "captures_and_replays",
     "end_to_end_ns",
+    "has_queues",
     "of_server",
     "scaled",
     "share",
@@ -46,6 +47,11 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
     """The rows of the idle table that are of accelerators; none without calls."""
     rows = analysis.idle if len(analysis.calls) else analysis.idle.clear()
     return rows.filter(pl.Series([is_accelerator(d) for d in rows["device"]], dtype=pl.Boolean))
+
+
+def has_queues(analysis: Analysis) -> bool:
+    """Whether some device works through a queue, behind calls that have returned."""
+    return any(device_kind(name) in _QUEUES for name in analysis.devices["device"])
 
 
 def unaligned(analysis: Analysis) -> bool:

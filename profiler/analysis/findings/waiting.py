@@ -25,7 +25,7 @@ from profiler.analysis.findings.trust import tracing_overhead
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.events import device_kind
+from profiler.events import NO_STEP, device_kind
 from profiler.notes import Value
 from profiler.trace.manifest_fields import Device
 
@@ -73,6 +73,7 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             "host_wait_share": share(wait, total),
             **_launches(analysis, device),
             **_of_steps(analysis, device),
+            **_outside_steps(analysis, device, wait),
             **_gaps(row),
             **(_data_loader(analysis, row) or ({} if stalls else _host_in(analysis, row))),
             **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
@@ -274,6 +275,16 @@ def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
         "least_before_kernel_ns": steps.before_low_ns,
         "most_before_kernel_ns": steps.before_high_ns,
     }
+
+
+def _outside_steps(analysis: Analysis, device: str, wait_ns: int) -> dict[str, Value]:
+    """The stage without steps in which most of the wait is, where there is one; nothing else."""
+    calls = analysis.calls.filter((pl.col("device") == device) & (pl.col("step") == NO_STEP))
+    stages = calls.group_by("stage").agg(pl.col("launch_bound_ns").sum()).sort("launch_bound_ns")
+    if stages.is_empty() or analysis.steps.is_empty():
+        return {}
+    stage, length = stages.row(-1)
+    return {"waits_in": stage, "waits_in_ns": length} if length > wait_ns / 2 else {}
 
 
 def _longest_wait(analysis: Analysis, device: str) -> str | None:

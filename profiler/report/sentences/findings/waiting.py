@@ -88,6 +88,13 @@ def _host_bound(found: Finding) -> Words:
             devices=_devices(found),
             share=_range(found, "host_wait_share"),
         )
+    elif "waits_in_ns" in found.evidence:
+        title = said(
+            "{what}, {time} of it in {stage}",
+            what=title,
+            time=given["waits_in_ns"],
+            stage=given["waits_in"],
+        )
     elif found.evidence.get("most_of_step_ns"):
         title = said(
             "{what}: {low} to {high} of each step, of which {least} to {most} before the first "

@@ -10,7 +10,15 @@ from profiler.analysis.prediction.request_graph import ORDERS, Order
 from profiler.analysis.prediction.workload import Workload
 from profiler.errors import InputError
 
-__all__ = ["GUIDED", "MOST_CONCURRENT", "MOST_STEPS", "Scenario", "check", "parse_places"]
+__all__ = [
+    "GUIDED",
+    "MOST_BATCH",
+    "MOST_CONCURRENT",
+    "MOST_STEPS",
+    "Scenario",
+    "check",
+    "parse_places",
+]
 
 MOST_STEPS = 10_000
 MOST_CONCURRENT = 1_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -150,30 +149,27 @@ def predict(
 ) -> None:
     """Predict a request with other steps, devices or load.
 
-    Estimates it from the parts that a run measured; options combine.
-    """
+    Estimates it from the parts that a run measured; options combine."""
     keep_to_the_end()
     from profiler.analysis.prediction.scenario import Scenario, parse_places
-    from profiler.cli.device_memory import device_sizes
 
     what = (steps, _guidance(guidance), _names("--drop", drop), parse_places(place or ()))
-    ordered = cast("Order | None", order)  # checked with the run
-    where = (_names("--devices", devices), device_sizes(device_memory or ()))
-    scenario = Scenario(*what, precision, concurrency, ordered, *where, cuda_graph)
-    scenario = replace(scenario, untraced_ns=_untraced(untraced), batch=batch)
+    many = (precision, concurrency, cast("Order | None", order))  # checked with the run
+    where = (_names("--devices", devices), _sizes(device_memory))
+    scenario = Scenario(*what, *many, *where, cuda_graph, _untraced(untraced), batch)
     check_documents({"--json": json_file})
-    notes: list[str] = []
     with (
         progress(f"reading {path}") as say,
         opened([path], importing, out) as ((found,), imports),
     ):
+        notes: list[str] = []
         run = load_as_recorded(found.newest, imports, notes)
         say("predicting")
-        prediction = _predicted(run, found.newest, scenario, pipeline, device_profile)
+        prediction = _of(run, found.newest, scenario, pipeline, device_profile)
     _write(prediction, json_file, [*notes, *other_runs(found)])
 
 
-def _predicted(
+def _of(
     run: Run, source: Source, scenario: Scenario, pipeline: int | None, measured: Path | None
 ) -> Prediction:
     """What the scenario makes of the run, with the profiles in the file `measured`."""
@@ -183,6 +179,13 @@ def _predicted(
 
     profiles = read_profiles(measured) if measured else find_profiles(source.path)
     return answer(run, analyze(run, measured=profiles), scenario, pipeline)
+
+
+def _sizes(texts: list[str] | None) -> dict[str, int]:
+    """Bytes by device."""
+    from profiler.cli.device_memory import device_sizes
+
+    return device_sizes(texts or ())
 
 
 def _guidance(text: str | None) -> bool:

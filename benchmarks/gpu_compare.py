@@ -107,6 +107,15 @@ def main() -> None:
             print(
                 f"| {name} | {stage} | {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} |"
             )
+    _table(
+        "machine", "level", "call, ms", "stated", "seen", "untraced by report, ms", "untraced, ms"
+    )
+    for one in truth(folder)["costs"]["stated"]:
+        least, most = one["untraced_ms"]
+        low, middle, high = one["without_ms"]
+        cells = (one["machine"], one["level"], one["call_ms"], f"{one['stated']:.1%}")
+        cells += (f"{one['seen']:.1%}", f"{least} to {most}", f"{middle} ({low} to {high})")
+        print(f"| {' | '.join(map(str, cells))} |")
     _table("trace", "shape", "TFLOP/s in the trace", "alone, by events")
     for name, label, ours, events in rates(folder):
         print(f"| {name} | {label} | {ours:.0f} | {events:.0f} |")

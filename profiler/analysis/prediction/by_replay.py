@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,11 +31,11 @@ from profiler.analysis.prediction.replay_basis import ReplayBasis
 from profiler.analysis.prediction.request import by_submodule
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.workload import Workload, with_pieces
-from profiler.analysis.replay.recording import Recording
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.call_costs import Ratio
 from profiler.notes import Note
 from profiler.table.run import Run
+from profiler.table.tiles.launches import Times
 
 __all__ = ["changed_by_replay"]
 
@@ -190,16 +191,25 @@ def _graphs(basis: ReplayBasis) -> dict[int, tuple[int, int]]:
         for piece in phase
         if piece.submodule is not None and basis.queued[piece.call]
     }
-    found = {row: _longest_launched(basis.recording, *extent) for row, extent in called.items()}
+    waits = basis.recording.waits
+    own = waits.back == 0  # launches into a full queue are no waits of the code's
+    between = _Between(waits.begin[own], waits.end[own], np.sort(basis.recording.works.moment))
+    found = {row: _longest_launched(between, *extent) for row, extent in called.items()}
     return {row: extent for row, extent in found.items() if extent is not None}
 
 
-def _longest_launched(recording: Recording, start: int, end: int) -> tuple[int, int] | None:
+class _Between(NamedTuple):
+    """When the host waited, begins and ends, and when it launched, each in order of time."""
+
+    begins: Times
+    ends: Times
+    moments: Times
+
+
+def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int] | None:
     """The time between two waits in which most is launched from `start` to `end`; None where that
     is not nearly all of it."""
-    waits, moments = recording.waits, np.sort(recording.works.moment)
-    own = waits.back == 0  # launches into a full queue are no waits of the code's
-    begins, ends = waits.begin[own], waits.end[own]
+    begins, ends, moments = between
     inside = slice(*np.searchsorted(begins, [start, end]))
     first = np.minimum(np.append(start, ends[inside]), end)
     last = np.append(begins[inside], end)

@@ -95,7 +95,8 @@ def half_batch(
 def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple[Ratio, Ratio]:
     """What calls take of their time, and of their device time, with `factor` times the batch.
 
-    The batch is the first dim that most of their tensors of three dims or more have.
+    The batch is the first dim that most of their tensors of three dims or more have. Data that fits
+    in a cache may no longer: the upper bound has that where caches are not known.
     """
     counts: Counter[int] = Counter()
     for kind in costs.kinds:
@@ -103,7 +104,11 @@ def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple
         counts.update(dict.fromkeys(sizes, kind.commands))
     batch = max(counts, key=lambda size: (counts[size], -size), default=1)
     scale = _scaling(costs, batch, factor)
-    return costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
+    found = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
+    if costs.profile is not None or factor <= 1.0:
+        return found
+    wall, busy = (replace(ratio, high=ratio.high / _IN_CACHE) for ratio in found)
+    return wall, busy
 
 
 def _measured(batched: pl.DataFrame, single: pl.DataFrame, time: pl.Expr) -> Ratio | None:

@@ -8,8 +8,10 @@ bytes / bandwidth)`, by the device's profile, else by the best rates that the su
 operators reached. Time of a call in which no command ran (between commands: launches, the host)
 stays.
 
-Bounds are what remains when nothing is fixed and the rest goes with the smaller of FLOPs and bytes,
-and when it goes with the larger and what is not known stays.
+Bounds of less work are what remains when nothing is fixed and the rest goes with the smaller of
+FLOPs and bytes, and when it goes with the larger and what is not known stays. Of more work they are
+what it takes where commands reach their roofline with it, as larger ones may, but no less than
+before; and when nothing is fixed and all goes with the larger of FLOPs and bytes.
 """
 
 from __future__ import annotations
@@ -138,8 +140,14 @@ class CallCosts(Struct, frozen=True):
             else:
                 factor = max(compute * scaled.flops, memory * scaled.nbytes) / most
             new += stays + moves * factor
-            low += kind.total_ns * (min(both) if scaled.known else min(scaled.least, *both))
-            high += stays + moves * (max(both) if scaled.known else scaled.most)
+            if max(both) > 1.0:
+                reached = kind.commands * max(compute * scaled.flops, memory * scaled.nbytes)
+                grown = stays + moves * min(both)
+                low += max(kind.total_ns, min(grown, reached)) if scaled.known else kind.total_ns
+                high += kind.total_ns * (max(both) if scaled.known else scaled.most)
+            else:
+                low += kind.total_ns * (min(both) if scaled.known else min(scaled.least, *both))
+                high += stays + moves * (max(both) if scaled.known else scaled.most)
             fixed_total += stays
             known += kind.total_ns if scaled.known else 0.0
         tracing = min(max(1.0 - overhead_ratio, 0.0) * self.duration_ns, 0.9 * fixed_total)

@@ -2,7 +2,7 @@
 
 Classifier-free guidance runs the denoiser a second time a step, for the negative prompt: as a call
 of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs is what the
-whole took, less what half of it would take (`half_batch.py`): that is measured where the same
+whole took, less what half of it would take (`batch.py`): that is measured where the same
 submodule also ran without (guidance in some of the steps only), else an estimate, and `estimated`
 says so. Predictions without guidance go by the same.
 """
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import polars as pl
 
+from profiler.analysis.denoise.batch import BATCHED, HalfBatch, half_batch
 from profiler.analysis.denoise.codes import GuidanceEvidence, GuidanceKind
 from profiler.analysis.denoise.columns import GUIDANCE
-from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
 from profiler.analysis.replay.gains import Gains
 from profiler.analysis.roofline.call_costs import Ratio
 from profiler.analysis.roofline.device_profile import DeviceProfile

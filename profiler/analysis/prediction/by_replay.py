@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profiler.analysis.denoise.half_batch import BATCHED
+from profiler.analysis.denoise.batch import BATCHED
 from profiler.analysis.prediction.changes import Changed, DeviceSpan, without
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profiler.analysis.denoise.half_batch import BATCHED
+from profiler.analysis.denoise.batch import BATCHED
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (
     Estimates,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from profiler.analysis.denoise.half_batch import (
+from profiler.analysis.denoise.batch import (
     BATCHED,
     HalfBatch,
     half_batch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from profiler.analysis.denoise.half_batch import BATCHED
+from profiler.analysis.denoise.batch import BATCHED
 from profiler.analysis.prediction.leaving import OWN_CALLS, staying
 from profiler.analysis.prediction.pieces import APPLY_GUIDANCE, Piece, PipelinePieces
 

@@ -1,5 +1,5 @@
-"""Half of a batch: what a batched denoiser call would take for the prompt alone; and batches that
-are several times as large.
+"""What calls take with another batch: half of it, as a batched denoiser call has for the prompt
+alone, or several times as much.
 
 Where the submodule also ran for the prompt alone (guidance in some of the steps), that was
 measured. Else each operator's work is halved where its tensors are of the batch: what is read of

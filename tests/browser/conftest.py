@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -48,6 +49,9 @@ def chromium() -> Iterator[Any]:
         patch.setattr(
             playwright.Locator, "click", _seen(playwright.Locator.click, playwright.Error)
         )
+        patch.setattr(
+            playwright.Page, "wait_for_function", _polled(playwright.Page.wait_for_function)
+        )
         browser = driver.chromium.launch(executable_path=executable, args=_ARGUMENTS)
         yield browser
         browser.close()
@@ -66,6 +70,17 @@ def _seen(click: Any, error: type[Exception]) -> Any:
             locator.page.wait_for_function("n => window.clicksSeen > n", arg=before, timeout=5000)
 
     return clicked
+
+
+def _polled(wait: Any) -> Any:
+    """`Page.wait_for_function` that takes functions alone: playwright evaluates other expressions
+    anew at each poll, which the page's policy forbids from the second poll on."""
+
+    def waited(page: Any, expression: str, **options: Any) -> Any:
+        assert re.match(r"(\([^)]*\)|\w+) =>", expression), f"not a function: {expression}"
+        return wait(page, expression, **options)
+
+    return waited
 
 
 @pytest.fixture(scope="package")

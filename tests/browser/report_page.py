@@ -83,8 +83,8 @@ class ReportPage:
         return [text.replace("\N{NO-BREAK SPACE}", " ") for text in cells.all_inner_texts()]
 
 
-DRAWN = "document.documentElement.dataset.timeline === 'drawn'"
-USABLE = "window.profileUsable"
+DRAWN = "() => document.documentElement.dataset.timeline === 'drawn'"
+USABLE = "() => window.profileUsable"
 
 
 @contextmanager

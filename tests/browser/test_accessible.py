@@ -40,7 +40,7 @@ def test_axe_finds_nothing(chromium, axe, tiny_page, scheme):
     """No rule of WCAG A and AA, nor of good practice, is violated: contrast, names, roles, order of
     headings, landmarks; with details, a card, a filter, a measure and a search open."""
     with opened(chromium, tiny_page, color_scheme=scheme) as report:
-        report.page.wait_for_function("window.profileUsable")
+        report.page.wait_for_function("() => window.profileUsable")
         report.page.evaluate(_OPEN)
         found = axe.run(report.page, options={"resultTypes": ["violations"]}).response
         assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
@@ -56,7 +56,7 @@ def test_every_canvas_has_a_table_and_keys(chromium, tiny_page):
     """What a canvas shows is a table in the page too; a canvas without a name is left out by screen
     readers, and has nothing that the others lack."""
     with opened(chromium, tiny_page) as report:
-        report.page.wait_for_function("window.profileUsable")
+        report.page.wait_for_function("() => window.profileUsable")
         found = report.page.evaluate(
             """() => [...document.querySelectorAll("canvas")].map((canvas) => {
               canvas.closest(".first, section").querySelector("details").open = true;
@@ -69,14 +69,15 @@ def test_every_canvas_has_a_table_and_keys(chromium, tiny_page):
         named = [canvas for canvas in found if not canvas["hidden"]]
         assert [(canvas["named"], canvas["stop"]) for canvas in named] == [(True, 0)] * 3
         report.page.wait_for_function(
-            "document.querySelectorAll('.first details table, #timeline-table table').length === 3"
+            """() => document.querySelectorAll(
+              ".first details table, #timeline-table table").length === 3"""
         )
 
 
 def test_motion_is_reduced_where_that_is_asked_for(chromium, tiny_page):
     """Nothing glides: the window is there at once, and links do not scroll smoothly."""
     with opened(chromium, tiny_page) as report:
-        report.page.wait_for_function("window.profileUsable")
+        report.page.wait_for_function("() => window.profileUsable")
         found = report.page.evaluate(
             """() => { const { explorer, timeline } = profileReport;
               explorer.go(100, 400);

@@ -40,7 +40,7 @@ def first(shared: ReportPage) -> Iterator[ReportPage]:
 
 
 def usable(report: ReportPage) -> None:
-    report.page.wait_for_function("window.profileUsable > 0")
+    report.page.wait_for_function("() => window.profileUsable > 0")
 
 
 def test_figures_wait_until_somebody_scrolls(chromium: Any, path: Path) -> None:
@@ -203,7 +203,7 @@ def test_each_canvas_has_its_table(first: ReportPage) -> None:
     for name in ("strip", "icicle"):
         first.page.locator(f"#first-{name} summary").click()
         table = first.page.locator(f"#first-{name} table")
-        assert table.is_visible()
+        table.wait_for()
         drawn = first.page.evaluate("(name) => profileFirst[name].table().rows.length", name)
         while first.page.locator(f"#first-{name} .more").is_visible():
             first.page.locator(f"#first-{name} .more").click()
@@ -228,11 +228,11 @@ def test_a_telephone_shows_it_narrow(first: ReportPage) -> None:
     """On a narrow screen nothing scrolls sideways, and both canvases fit."""
     first.page.set_viewport_size({"width": 360, "height": 740})
     first.page.wait_for_function(
-        "profileFirst.strip.width < 340 && profileFirst.icicle.width < 340"
+        "() => profileFirst.strip.width < 340 && profileFirst.icicle.width < 340"
     )
     assert first.page.evaluate("document.documentElement.scrollWidth") <= 360
     first.page.set_viewport_size(_SCREEN)
-    first.page.wait_for_function("profileFirst.icicle.width > 900")
+    first.page.wait_for_function("() => profileFirst.icicle.width > 900")
 
 
 def test_the_legend_names_work_of_no_call(chromium: Any, tmp_path: Path) -> None:

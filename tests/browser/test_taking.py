@@ -28,7 +28,7 @@ def taking(chromium, tmp_path_factory):
     """The page of the tiny run, open for all tests of this module."""
     path = page_of(tiny_run(), tmp_path_factory.mktemp("taking"))
     with opened(chromium, path) as report:
-        report.page.wait_for_function("window.profileUsable")
+        report.page.wait_for_function("() => window.profileUsable")
         yield report
 
 
@@ -124,7 +124,7 @@ def test_a_finding_as_markdown_and_link(taking):
     assert "Caveat" in text
     key = page.evaluate("findingKey([...document.querySelectorAll('article.finding[id]')].at(-1))")
     page.evaluate("(key) => { location.hash = `#finding=${key}&colour=category`; }", key)
-    page.wait_for_function("document.activeElement.matches('article.finding')")
+    page.wait_for_function("() => document.activeElement.matches('article.finding')")
     assert page.evaluate("document.activeElement.id") == article.get_attribute("id")
     page.wait_for_timeout(400)
     assert f"finding={key}" in page.evaluate("location.hash")

@@ -15,7 +15,7 @@ from profiler.report import units
 from profiler.report.html.page import write_html
 from profiler.report.html.timeline import extent
 from profiler.sources.load import load
-from tests.browser.report_page import opened, page_of, with_figures
+from tests.browser.report_page import choose, opened, page_of, with_figures
 from tests.importers.kineto.traces import flux
 from tests.report.hostile import HOSTILE
 
@@ -169,7 +169,7 @@ def test_what_is_unfolded_stays_when_the_table_is_sorted(report):
 
 def test_unfolded_commands_follow_the_choice(report, run):
     """With a step chosen, an operator unfolds to its commands of that step."""
-    report.page.evaluate("profileReport.choice.pick({ step: 1 })")
+    choose(report, step=1)
     layer, commands = unfold_first_layer(report, "transformer_blocks.*.attn.sdpa")
     calls = run.calls.filter(pl.col("step") == 1)["call"].to_list()
     own = run.commands.filter(

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from profiler.report.flat import for_spreadsheets
-from tests.browser.report_page import opened, page_of, values, with_figures
+from tests.browser.report_page import choose, combined, opened, page_of, values, with_figures
 from tests.runs import tiny_run
 
 pytestmark = pytest.mark.browser
@@ -66,9 +66,10 @@ def test_csv_keeps_what_the_search_keeps(taking):
     """Rows that the filter leaves out are not saved; a tree is saved with what is folded."""
     page = taking.page
     rows = "csvOf(profileReport.tables.{}).trim().split('\\r\\n').length - 1"
-    page.evaluate("profileReport.choice.pick({ submodule: 'vae' })")
+    choose(taking, submodule="vae")
     assert page.evaluate(rows.format("calls")) == 1
     page.evaluate("profileReport.choice.clear()")
+    combined(taking)
     assert page.evaluate(rows.format("calls")) == 4
     tree = page.evaluate(
         "Object.keys(page.tables_shown).find((key) => page.tables_shown[key].nested)"

@@ -21,7 +21,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.errors import InputError
-from tests.evidence.recorded import FOLDER, PREDICTED, TIMED
+from tests.evidence.recorded import FOLDER, PREDICTED, SIZES, TIMED, by_events, predicted_size
 
 RATES = {  # by what was timed alone: the trace and the label of its shape
     "attention_2x24x4429x64": ("sd35-eager", "attention B2 H24 S4429 D64 bf16"),
@@ -75,6 +75,18 @@ def predictions(
         yield stage, found[0], found[1], model[stage]["span_ms"]
 
 
+def sizes(folder: Path = FOLDER) -> Iterator[tuple[str, str, Any, dict[str, float], Any]]:
+    """Trace and stage of another size: the prediction with the host as fast as it was then, what
+    submodules took by events, and the request."""
+    for (name, stage), size in SIZES.items():
+        took = truth(folder)[TIMED[name][0]][stage]
+        events = by_events(took)
+        encoders = sum(ms for call, ms in events.items() if call.startswith("text"))
+        run = run_of(name, folder)
+        found = predicted_size(run, analyze(run), size, encoders)
+        yield name, stage, found, events, took["span_ms"]
+
+
 def rates(folder: Path = FOLDER) -> Iterator[tuple[str, str, float, float]]:
     """Trace and shape: TFLOP/s in the trace, and of the operation alone by events."""
     alone = truth(folder)["sd35"]["peaks"]
@@ -107,6 +119,17 @@ def main() -> None:
             print(
                 f"| {name} | {stage} | {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} |"
             )
+    _table(
+        "trace", "asked", "predicted, ms", "interval", "took, ms", "apart", "denoiser", "decoder"
+    )
+    for name, stage, found, events, (low, middle, high) in sizes(folder):
+        request = found.request
+        parts = {part.name: part.after_ns / 1e6 for part in found.submodules}
+        of = [f"{parts[one]:.1f} of {events[one]:.1f}" for one in ("transformer", "vae")]
+        within = f"{request.low / 1e6:.0f} to {request.high / 1e6:.0f}"
+        cells = (name, stage, f"{request.ns / 1e6:.1f}", within)
+        apart = f"{request.ns / 1e6 / middle - 1:+.1%}"
+        print(f"| {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} | {' | '.join(of)} |")
     _table(
         "machine", "level", "call, ms", "stated", "seen", "untraced by report, ms", "untraced, ms"
     )

@@ -41,6 +41,7 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             "cuda_graph": scenario.cuda_graph,
             "untraced_ns": scenario.untraced_ns,
             "batch": scenario.batch,
+            "size": scenario.size and [scenario.size.width, scenario.size.height],
         },
         "measured": {
             "pipelines": [*measured.pipelines],

@@ -117,6 +117,8 @@ def _asked(prediction: Prediction) -> Iterator[str]:
         yield "guidance off"
     if scenario.batch is not None:
         yield f"{scenario.batch} times the batch"
+    if scenario.size is not None:
+        yield f"{scenario.size} pixels"
     if scenario.drop:
         yield f"without {', '.join(scenario.drop)}"
     for submodule, device in scenario.place.items():

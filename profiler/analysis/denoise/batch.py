@@ -7,11 +7,6 @@ weights stays. A tensor is of the batch where its first dim is the batch, or the
 that others have behind it (tokens, heads: `[2·4096, 1536]` beside `[2, 4096, 1536]`). Where no
 operators were traced half is taken, and all of it as the upper bound.
 
-A processor whose caches are not known may work on half the data in one that the whole did not fit
-in, so the lower bound is `_IN_CACHE` of half there: the denoiser of the embedded SD3 took 0.38 to
-0.45 of its time on one core, its Softmax and attention matmuls 0.42
-(`benchmarks/prediction_intervals.py`, guidance off).
-
 What guidance cost (`guidance.py`) and what a request would take without it (`prediction`) both
 go by this.
 """
@@ -40,7 +35,6 @@ __all__ = ["BATCHED", "HalfBatch", "half_batch", "times_batch"]
 
 BATCHED = "batched"
 _DIMS = re.compile(r"\[(\d+)")
-_IN_CACHE = 0.7
 _ENOUGH = 3  # steady calls of either kind that tell what half a batch takes
 _SAME = Scaled(1.0, 1.0)
 _GUESS = Ratio(0.5, 0.5, 1.0, known=0.0)
@@ -104,11 +98,10 @@ def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple
         counts.update(dict.fromkeys(sizes, kind.commands))
     batch = max(counts, key=lambda size: (counts[size], -size), default=1)
     scale = _scaling(costs, batch, factor)
-    found = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
-    if costs.profile is not None or factor <= 1.0:
-        return found
-    wall, busy = (replace(ratio, high=ratio.high / _IN_CACHE) for ratio in found)
-    return wall, busy
+    wall, busy = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
+    if factor <= 1.0:
+        return wall, busy
+    return costs.beyond_caches(wall, grows=True), costs.beyond_caches(busy, grows=True)
 
 
 def _measured(batched: pl.DataFrame, single: pl.DataFrame, time: pl.Expr) -> Ratio | None:
@@ -159,7 +152,7 @@ def _scaling(costs: CallCosts, batch: int, factor: float) -> Callable[[KindCost]
 
 def _halved(costs: CallCosts, scale: Callable[[KindCost], Scaled], overhead_ratio: float) -> Ratio:
     ratio = costs.ratio(scale, overhead_ratio, outside=0.5)
-    return ratio if costs.profile is not None else replace(ratio, low=_IN_CACHE * ratio.low)
+    return costs.beyond_caches(ratio, grows=False)
 
 
 def _of_batch(tensor: Tensor, batch: int, dims: set[int]) -> bool:

@@ -1,7 +1,8 @@
 """Scenarios of runs whose devices work through queues: launches are replayed.
 
-Calls that leave take the host's time and their launches with them; half a batch or another type
-makes work shorter and leaves launches as they were; further steps launch what recorded ones did.
+Calls that leave take the host's time and their launches with them; another batch, size or type
+makes work shorter or longer and leaves launches as they were; further steps launch what recorded
+ones did.
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from profiler.analysis.prediction.changes import Changed, DeviceSpan, without
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (
     Estimates,
-    batch_estimates,
     half_batch_estimates,
-    precision_estimates,
     share_of_steps,
+    work_estimates,
 )
 from profiler.analysis.prediction.host_plan import dropped, unguided, with_steps
 from profiler.analysis.prediction.host_replay import Paces, ReplayedCall
 from profiler.analysis.prediction.pieces import PipelinePieces
-from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.reasons import reasons_of
 from profiler.analysis.prediction.replay_basis import ReplayBasis
 from profiler.analysis.prediction.request import by_submodule
@@ -111,11 +110,8 @@ class _Plan:
             calls = tuple(map(unguided, calls))
             assumes.append(Note.of(Assumption.WITHOUT_GUIDANCE))
             some.append((half_batch_estimates(workload, run, analysis, queued), BATCHED))
-        if scenario.batch is not None:
-            some.append((batch_estimates(workload, scenario.batch, analysis, queued), None))
-        if scenario.precision is not None:
-            dtype = precision(scenario.precision)
-            some.append((precision_estimates(workload, dtype, analysis, queued), None))
+        more = work_estimates(workload, scenario, run, analysis, queued)
+        some += ((estimates, None) for estimates in more)
         assumes += (note for estimates, _ in some for note in estimates.assumes)
         if scenario.steps is not None:
             assumes += share_of_steps(workload)

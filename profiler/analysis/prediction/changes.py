@@ -11,14 +11,12 @@ from profiler.analysis.denoise.batch import BATCHED
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (
     Estimates,
-    batch_estimates,
     half_batch_estimates,
-    precision_estimates,
     share_of_steps,
+    work_estimates,
 )
 from profiler.analysis.prediction.leaving import OWN_CALLS, staying
 from profiler.analysis.prediction.pieces import APPLY_GUIDANCE
-from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.workload import Workload
@@ -70,10 +68,8 @@ def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
         found = _dropped(found, scenario.drop)
     if not scenario.guidance:
         found = _unguided(found, run, analysis)
-    if scenario.batch is not None:
-        found = _estimated(found, batch_estimates(found.workload, scenario.batch, analysis))
-    if scenario.precision is not None:
-        found = _at_precision(found, precision(scenario.precision), analysis)
+    for estimates in work_estimates(found.workload, scenario, run, analysis):
+        found = _estimated(found, estimates)
     if scenario.steps is not None:
         found = _with_steps(found, scenario.steps)
     return found
@@ -129,10 +125,6 @@ def _renamed(workload: Workload) -> Workload:
         return replace(task, branch="cond", name=f"{task.submodule}.cond")
 
     return workload.mapped(lambda tasks: tuple(map(of, tasks)))
-
-
-def _at_precision(found: Changed, dtype: str, analysis: Analysis) -> Changed:
-    return _estimated(found, precision_estimates(found.workload, dtype, analysis))
 
 
 def _estimated(found: Changed, estimates: Estimates, branch: str | None = None) -> Changed:

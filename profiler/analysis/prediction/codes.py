@@ -20,6 +20,7 @@ class Assumption(NoteCode):
     HALF_BATCH_MEASURED = "half_batch_measured"
     HALF_BATCH_ESTIMATED = "half_batch_estimated"
     TIMES_BATCH = "times_batch"
+    ANOTHER_SIZE = "another_size"
     SAME_PRECISION = "same_precision"
     PRECISION_BY_RATES = "precision_by_rates"
     SHARE_OF_STEPS = "share_of_steps"  # submodules: notes STEPS_OF
@@ -60,6 +61,8 @@ class Unknown(NoteCode):
 
     HALF_BATCH_GUESSED = "half_batch_guessed"
     BATCH_GUESSED = "batch_guessed"
+    SIZE_GUESSED = "size_guessed"
+    ACTIVATIONS_AS_RECORDED = "activations_as_recorded"
     WORK_OF_OPERATORS = "work_of_operators"
     PRECISION_OF = "precision_of"
     CALLS_OUTSIDE = "calls_outside"

@@ -1,4 +1,4 @@
-"""What submodules would take with half the batch or another type, of what they took.
+"""What submodules would take with another batch, size or type, of what they took.
 
 Where a device works through a queue of launches (`on_device`) this is the time of its work: how
 much of that is gained a replay tells. Elsewhere it is the time of calls.
@@ -16,7 +16,14 @@ from profiler.analysis.denoise.batch import (
     times_batch,
 )
 from profiler.analysis.prediction.codes import Assumption, Unknown
-from profiler.analysis.prediction.precision import at_precision, main_type
+from profiler.analysis.prediction.image_sizes import (
+    ImageSize,
+    size_by_decoder,
+    size_by_settings,
+)
+from profiler.analysis.prediction.precision import at_precision, main_type, precision
+from profiler.analysis.prediction.resized import resized
+from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.call_costs import Ratio, call_costs
@@ -26,10 +33,9 @@ from profiler.table.run import Run
 
 __all__ = [
     "Estimates",
-    "batch_estimates",
     "half_batch_estimates",
-    "precision_estimates",
     "share_of_steps",
+    "work_estimates",
 ]
 
 _WELL_KNOWN = 0.9  # of the time: less is said
@@ -80,8 +86,25 @@ def _half(half: HalfBatch, name: str, ratio: Ratio, *, queued: bool) -> Note:
     return _estimated(Assumption.HALF_BATCH_ESTIMATED, name, ratio)
 
 
-def batch_estimates(
-    workload: Workload, factor: int, analysis: Analysis, on_device: Collection[str] = ()
+def work_estimates(
+    workload: Workload,
+    scenario: Scenario,
+    run: Run,
+    analysis: Analysis,
+    on_device: Collection[str] = (),
+) -> Iterator[Estimates]:
+    """Of all that makes the work of calls another one, whichever branch they are of. Raises
+    InputError where that is not known."""
+    if scenario.batch is not None:
+        yield _batch_estimates(workload, scenario.batch, analysis, on_device)
+    if scenario.size is not None:
+        yield _size_estimates(workload, scenario.size, run, analysis, on_device)
+    if scenario.precision is not None:
+        yield _precision_estimates(workload, precision(scenario.precision), analysis, on_device)
+
+
+def _batch_estimates(
+    workload: Workload, factor: int, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
     """Of submodules in steps and after them, with `factor` times the batch: prompts are encoded as
     before. Where no operators were traced they take `factor` times as long, at least as long."""
@@ -103,8 +126,44 @@ def batch_estimates(
     return Estimates(ratios, tuple(assumes), tuple(unknown))
 
 
-def precision_estimates(
-    workload: Workload, dtype: str, analysis: Analysis, on_device: Collection[str] = ()
+def _size_estimates(
+    workload: Workload, size: ImageSize, run: Run, analysis: Analysis, on_device: Collection[str]
+) -> Estimates:
+    """Of submodules in steps and after them, with images of `size`: prompts are encoded as before.
+    Where no operators tell, time goes with the pixels, at most with their square."""
+    decoders = dict.fromkeys(t.submodule for t in workload.decode if t.submodule)
+    of = {
+        name: call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
+        for name in dict.fromkeys((*decoders, *(t.submodule for t in workload.step if t.submodule)))
+    }
+    decoded = [kind for name in decoders if (costs := of[name]) for kind in costs.kinds]
+    old = size_by_settings(run.info.generations, workload.numbers) or size_by_decoder(decoded)
+    if old is None:
+        raise InputError(
+            "the trace does not tell how large its images are, so --size cannot be answered: "
+            "record the run with --ops all"
+        )
+    ratios: dict[str, Ratio] = {}
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    area = size.width * size.height / (old.width * old.height)
+    for name, costs in of.items():
+        found = costs and resized(costs, old, size, workload.overhead_ratio.get(name, 1.0))
+        if not found:
+            least, most = sorted((1.0, area * area))
+            ratios[name] = Ratio(area, least, most, known=0.0)
+            unknown.append(Note.of(Unknown.SIZE_GUESSED, submodule=name))
+            continue
+        wall, busy = found
+        ratio = ratios[name] = busy if name in on_device else wall
+        sizes = {"before": str(old), "size": str(size)}
+        assumes.append(_estimated(Assumption.ANOTHER_SIZE, name, ratio, **sizes))
+        unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown))
+
+
+def _precision_estimates(
+    workload: Workload, dtype: str, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
     """Of all submodules, did they compute in `dtype`. Raises InputError where that is not known."""
     placed = {task.submodule: task.device for task in workload.tasks if task.submodule is not None}

@@ -93,7 +93,14 @@ def predict(
                 *_assumed(analysis, changes, devices),
             )
         ),
-        unknown=_each_once((*changes.unknown, *_scatter(request), *_missing(run, analysis))),
+        unknown=_each_once(
+            (
+                *changes.unknown,
+                *_scatter(request),
+                *_missing(run, analysis),
+                *_activations(scenario),
+            )
+        ),
         device=changes.device,
         reasons=changes.reasons,
     )
@@ -292,3 +299,9 @@ def _notes(
     yield from (note for target in targets if target.name in used for note in target.notes)
     yield from unknown_memory(workload, workload.submodules, targets)
     yield from best.notes if best is not None else ()
+
+
+def _activations(scenario: Scenario) -> Iterator[Note]:
+    """That memory is checked with activations of other images."""
+    if scenario.memory and (scenario.batch is not None or scenario.size is not None):
+        yield Note.of(Unknown.ACTIVATIONS_AS_RECORDED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from profiler.analysis.prediction.image_sizes import ImageSize
 from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.request_graph import ORDERS, Order
 from profiler.analysis.prediction.workload import Workload
@@ -37,7 +38,7 @@ class Scenario:
     by device, "" for all that are not named. `cuda_graph` launches each call of a
     submodule at once. `untraced_ns` is what the request takes without the profiler as it is, None:
     not known, and then the host is as slow as it was recorded. `batch` is how many times as many
-    images or videos a request makes.
+    images or videos a request makes, `size` how large they are.
     """
 
     steps: int | None = None
@@ -52,12 +53,14 @@ class Scenario:
     cuda_graph: bool = False
     untraced_ns: int | None = None
     batch: int | None = None
+    size: ImageSize | None = None
 
     @property
     def changes_calls(self) -> bool:
         """Whether a request calls something else, or takes another time for it."""
         changed = self.steps is not None or self.precision is not None or not self.guidance
-        others = self.untraced_ns is not None or self.batch is not None
+        larger = self.batch is not None or self.size is not None
+        others = self.untraced_ns is not None or larger
         return changed or bool(self.drop) or self.cuda_graph or others
 
     @property

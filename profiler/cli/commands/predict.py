@@ -78,6 +78,13 @@ _Batch = Annotated[
         help="Make N times as many images or videos of a prompt at once.",
     ),
 ]
+_Size = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WxH",
+        help="Make images or videos of that many pixels: 832x480, or 512 for a square.",
+    ),
+]
 _Untraced = Annotated[
     float | None,
     typer.Option(
@@ -137,6 +144,7 @@ def predict(
     cuda_graph: _CudaGraph = False,
     untraced: _Untraced = None,
     batch: _Batch = None,
+    size: _Size = None,
     concurrency: _Concurrency = None,
     order: _Order = None,
     devices: _Devices = None,
@@ -151,12 +159,10 @@ def predict(
 
     Estimates it from the parts that a run measured; options combine."""
     keep_to_the_end()
-    from profiler.analysis.prediction.scenario import Scenario, parse_places
-
-    what = (steps, _guidance(guidance), _names("--drop", drop), parse_places(place or ()))
+    what = (steps, _guidance(guidance), _names("--drop", drop))
     many = (precision, concurrency, cast("Order | None", order))  # checked with the run
-    where = (_names("--devices", devices), _sizes(device_memory))
-    scenario = Scenario(*what, *many, *where, cuda_graph, _untraced(untraced), batch)
+    where = (place or [], _names("--devices", devices), _sizes(device_memory))
+    scenario = _scenario(what, many, where, (cuda_graph, _untraced(untraced), batch), size)
     check_documents({"--json": json_file})
     with (
         progress(f"reading {path}") as say,
@@ -167,6 +173,21 @@ def predict(
         say("predicting")
         prediction = _of(run, found.newest, scenario, pipeline, device_profile)
     _write(prediction, json_file, [*notes, *other_runs(found)])
+
+
+def _scenario(
+    what: tuple[int | None, bool, tuple[str, ...]],
+    many: tuple[str | None, int | None, Order | None],
+    where: tuple[list[str], tuple[str, ...], dict[str, int]],
+    how: tuple[bool, int | None, int | None],
+    size: str | None,
+) -> Scenario:
+    from profiler.analysis.prediction.image_sizes import parse_size
+    from profiler.analysis.prediction.scenario import Scenario, parse_places
+
+    places, devices, memory = where
+    pixels = None if size is None else parse_size(size)
+    return Scenario(*what, parse_places(places), *many, devices, memory, *how, pixels)
 
 
 def _of(

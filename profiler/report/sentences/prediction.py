@@ -56,6 +56,10 @@ SENTENCES: Sentences = {
             "{submodule} takes {share} ({low_share} to {high_share}) of its time with the larger "
             "batch, by the work of each operator"
         ),
+        Assumption.ANOTHER_SIZE: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of its time at {size} in "
+            "place of {before}, by the work of each operator"
+        ),
         Assumption.SAME_PRECISION: said("{submodule} computes in {dtype} already"),
         Assumption.PRECISION_BY_RATES: said(
             "{submodule} takes {share} ({low_share} to {high_share}) of its time at {dtype}, by "
@@ -134,6 +138,13 @@ SENTENCES: Sentences = {
     Unknown: {
         Unknown.BATCH_GUESSED: said(
             "how long {submodule} takes with a larger batch: its operators were not traced"
+        ),
+        Unknown.SIZE_GUESSED: said(
+            "how long {submodule} takes with images of another size: no operator in the trace "
+            "tells; its time is taken to go with the pixels, at most with their square"
+        ),
+        Unknown.ACTIVATIONS_AS_RECORDED: said(
+            "how much memory activations need then: they are counted as recorded"
         ),
         Unknown.HALF_BATCH_GUESSED: said(
             "what half a batch takes of {submodule}: none of its calls was traced with operators; "

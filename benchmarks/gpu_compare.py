@@ -100,6 +100,19 @@ def _table(*head: str) -> None:
     print(f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
 
 
+def _print_sizes(folder: Path) -> None:
+    head = ("trace", "asked", "predicted, ms", "interval", "took, ms", "apart")
+    _table(*head, "denoiser, ms", "decoder, ms")
+    for name, stage, found, events, (low, middle, high) in sizes(folder):
+        request = found.request
+        parts = {part.name: part.after_ns / 1e6 for part in found.submodules}
+        of = [f"{parts[one]:.1f} of {events[one]:.1f}" for one in ("transformer", "vae")]
+        within = f"{request.low / 1e6:.0f} to {request.high / 1e6:.0f}"
+        cells = (name, stage, f"{request.ns / 1e6:.1f}", within)
+        apart = f"{request.ns / 1e6 / middle - 1:+.1%}"
+        print(f"| {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} | {' | '.join(of)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
@@ -119,17 +132,7 @@ def main() -> None:
             print(
                 f"| {name} | {stage} | {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} |"
             )
-    _table(
-        "trace", "asked", "predicted, ms", "interval", "took, ms", "apart", "denoiser", "decoder"
-    )
-    for name, stage, found, events, (low, middle, high) in sizes(folder):
-        request = found.request
-        parts = {part.name: part.after_ns / 1e6 for part in found.submodules}
-        of = [f"{parts[one]:.1f} of {events[one]:.1f}" for one in ("transformer", "vae")]
-        within = f"{request.low / 1e6:.0f} to {request.high / 1e6:.0f}"
-        cells = (name, stage, f"{request.ns / 1e6:.1f}", within)
-        apart = f"{request.ns / 1e6 / middle - 1:+.1%}"
-        print(f"| {' | '.join(cells)} | {middle} ({low} to {high}) | {apart} | {' | '.join(of)} |")
+    _print_sizes(folder)
     _table(
         "machine", "level", "call, ms", "stated", "seen", "untraced by report, ms", "untraced, ms"
     )

@@ -13,6 +13,7 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.replay.faithful import whole_run
@@ -100,6 +101,13 @@ def test_the_interval_of_a_larger_batch_holds_what_it_took():
     request = predict(run, analysis, Scenario(batch=2, untraced_ns=untraced_ns)).request
     assert untraced_ns < request.low < request.ns < 2 * untraced_ns
     assert request.low <= TRUTH["sd35"]["batch_2"]["span_ms"][1] * 1e6 <= request.high
+
+
+def test_predictions_advise_nothing_that_the_producer_lacks():
+    """torch.profiler has no --ops: how to correct for its cost is said once, of the host's pace."""
+    codes = [note.code for note in predict(*analysed("sd35-eager"), Scenario(steps=8)).assumes]
+    assert Assumption.HOST_AS_RECORDED in codes
+    assert not {Assumption.AS_TRACED, Assumption.AS_TRACED_ELSEWHERE} & {*codes}
 
 
 @pytest.mark.parametrize(("name", "stage"), SIZES)

@@ -73,8 +73,11 @@ def test_the_cost_of_tracing_that_the_run_knows_is_in_what_is_assumed():
     known = replace(run, info=make_info(overhead={"share": 0.08}))
     text = " ".join(_text(_predicted(known)).split())
     assert "include the cost of tracing operators: 8.0 % of the run" in text
-    unknown = replace(run, info=make_info())
-    assert "which is not known:" in " ".join(_text(_predicted(unknown)).split())
+    ours, another = (replace(run, info=make_info(name)) for name in ("capture", "kineto"))
+    assert "which is not known: for times" in " ".join(_text(_predicted(ours)).split())
+    text = " ".join(_text(_predicted(another)).split())
+    assert "what the profiler cost, which its trace does not tell" in text
+    assert "--ops" not in text
 
 
 def test_requests_at_once():

@@ -13,6 +13,7 @@ class Assumption(NoteCode):
     OVERHEAD_CORRECTED = "overhead_corrected"  # factors: notes OVERHEAD_RATIO
     OVERHEAD_RATIO = "overhead_ratio"
     AS_TRACED = "as_traced"
+    AS_TRACED_ELSEWHERE = "as_traced_elsewhere"
     AS_TRACED_AT = "as_traced_at"
     OVERLAPPING_CALLS = "overlapping_calls"
     WITHOUT_SUBMODULES = "without_submodules"

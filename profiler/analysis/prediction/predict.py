@@ -89,7 +89,7 @@ def predict(
         assumes=_each_once(
             (
                 *([Note.of(Assumption.SPANS_OF_CALLS)] if run is not given else ()),
-                *(() if basis and basis.pace is not None else _traced(analysis, workload)),
+                *(() if basis and basis.pace is not None else _traced(analysis, workload, basis)),
                 *_assumed(analysis, changes, devices),
             )
         ),
@@ -169,7 +169,7 @@ def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def _traced(analysis: Analysis, workload: Workload) -> Iterator[Note]:
+def _traced(analysis: Analysis, workload: Workload, basis: ReplayBasis | None) -> Iterator[Note]:
     """Whether the prediction has the cost of tracing in it."""
     if workload.overhead_ratio:
         factors = tuple(
@@ -179,10 +179,12 @@ def _traced(analysis: Analysis, workload: Workload) -> Iterator[Note]:
         yield Note.of(Assumption.OVERHEAD_CORRECTED, factors=factors)
     elif analysis.run.traced_calls:
         share = analysis.run.overhead.share
-        if share is None:
-            yield Note.of(Assumption.AS_TRACED)
-        else:
+        if share is not None:
             yield Note.of(Assumption.AS_TRACED_AT, share=share)
+        elif analysis.run.producer == "capture":
+            yield Note.of(Assumption.AS_TRACED)
+        elif basis is None:  # else said of the host, whose pace it is
+            yield Note.of(Assumption.AS_TRACED_ELSEWHERE)
 
 
 def _assumed(analysis: Analysis, changes: Changed, devices: _Devices | None) -> Iterator[Note]:

@@ -18,6 +18,10 @@ SENTENCES: Sentences = {
             "times are as recorded and include the cost of tracing operators, which is not known: "
             "for times without it, record with --measure-overhead, or with --ops none"
         ),
+        Assumption.AS_TRACED_ELSEWHERE: said(
+            "times are as recorded and include what the profiler cost, which its trace does not "
+            "tell"
+        ),
         Assumption.AS_TRACED_AT: said(
             "times are as recorded and include the cost of tracing operators: {share} of the run, "
             "which is not known by submodule or lies within noise there; for times without it, "

@@ -4,14 +4,14 @@
                                               [--calls 4] [--again 3] [--size 256] [--steps 12]
 
 Each re-run has a recording of its own, right before it: the pipeline as it is, untraced or with the
-operators of some steps. From that it is predicted as it was, with other steps, without guidance
-or with T5 on the other device, and then done for real, in a random order of questions: untraced,
-where the prediction has the cost of tracing taken out, else recorded like the run that it was
-predicted from. The VAE is on a device of its own, so that every device has one core before and
-after. `--calls` pipeline calls a run are predicted from, after one to warm up; 1 shows what an
-interval from a single call is worth. A re-run takes what the median of its `--again` calls takes,
-after one to warm up; how often the interval holds the first of these, which is what it is made
-for, is counted beside it. Printed are the shares held by kind of run and of question, how wide
+operators of some steps. From that it is predicted as it was, with other steps, without guidance,
+at another size or with T5 on the other device, and then done for real, in a random order of
+questions: untraced, where the prediction has the cost of tracing taken out, else recorded like the
+run that it was predicted from. The VAE is on a device of its own, so that every device has one core
+before and after. `--calls` pipeline calls a run are predicted from, after one to warm up; 1 shows
+what an interval from a single call is worth. A re-run takes what the median of its `--again` calls
+takes, after one to warm up; how often the interval holds the first of these, which is what it is
+made for, is counted beside it. Printed are the shares held by kind of run and of question, how wide
 intervals are, of the prediction, and how wide they would have to be for equal re-runs alone to lie
 in 90 of 100, by what the machine does between them. What ran while other processes took more than
 `--others` of the machine is left out. Precision is not asked: nothing runs the CPU in another type
@@ -38,6 +38,7 @@ from prediction_requests import Request
 
 import profiler
 from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.image_sizes import ImageSize
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
@@ -105,6 +106,15 @@ def questions(whole: Request) -> list[Asked]:
             Scenario(guidance=False),
             replace(whole, guidance=1.0),
             kinds=("traced",),  # untraced, half a batch is a guess
+        ),
+        *(
+            Asked(
+                f"{size} pixels",
+                Scenario(size=ImageSize(size, size)),
+                replace(whole, size=size),
+                kinds=("traced",),  # untraced, its shapes are not known
+            )
+            for size in (whole.size // 2, whole.size + whole.size // 2)
         ),
         Asked("T5 on cpu:1", Scenario(place={T5: "cpu:1"}), whole, moved=True),
     ]

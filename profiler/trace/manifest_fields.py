@@ -156,14 +156,16 @@ class CallsFrom(StrEnum):
 class Graphs(Fields, frozen=True, kw_only=True):
     """Replays of CUDA or HIP graphs: how many there are, of how many kernels, and how many of these
     have operators from a capture's trace. `captures` counts captured graphs that were given, `best`
-    is the largest share of a replay's kernels that one of them has where none fits. `captured`
-    counts launches that this trace itself captured."""
+    is the largest share of a replay's kernels that one of them has where none fits; `uncompared`
+    are replays without a capture that were not compared with all, which would have taken too long.
+    `captured` counts launches that this trace itself captured."""
 
     replays: _Count = 0
     kernels: _Count = 0
     joined: _Count = 0
     captures: _Count = 0
     best: _Real | None = None
+    uncompared: _Count = 0
     captured: _Count = 0
 
 

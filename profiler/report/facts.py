@@ -21,13 +21,8 @@ from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.step_kinds import by_cache
 from profiler.report.tracing_cost import how_known, share_of, unmeasured
 from profiler.report.units import count, counted, duration, percent
-from profiler.trace.manifest_fields import (
-    AttributedTo,
-    Attribution,
-    CallsFrom,
-    Coverage,
-    Overhead,
-)
+from profiler.trace.manifest_fields import AttributedTo, Attribution, CallsFrom, Coverage
+from profiler.trace.manifest_overhead import Overhead
 
 __all__ = [
     "attributed_to",

@@ -22,7 +22,7 @@ import checkout  # noqa: F401 - finds the project
 import torch
 from gpu_graphs import graphed
 from gpu_peaks import peaks
-from gpu_pipelines import PIPELINES, Made
+from gpu_pipelines import PIPELINES, Made, Making
 from gpu_truth import Timed, synchronize
 
 _BEGUN = time.perf_counter()
@@ -277,7 +277,7 @@ def main() -> None:
     dtype = torch.float32 if options.tiny else torch.bfloat16
     name = f"{options.model}{'-compiled' if options.compiled else ''}"
     evidence = Evidence(options.out, name, options)
-    made = PIPELINES[options.model](device, dtype, options.tiny)
+    made = PIPELINES[options.model](Making(device, dtype, options.tiny))
     print(f"{name} made after {time.perf_counter() - _BEGUN:.1f} s", flush=True)
     if options.compiled:
         compiled(evidence, made)

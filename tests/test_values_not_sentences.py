@@ -19,7 +19,7 @@ from types import ModuleType
 
 import pytest
 
-from profiler.trace import manifest_fields
+from profiler.trace import manifest_clocks, manifest_fields, manifest_overhead, manifest_settings
 
 _PACKAGE = Path(__file__).parents[1] / "profiler"
 _FOLDERS = ("analysis", "capture", "importers", "trace")
@@ -146,7 +146,12 @@ def _enums(module: ModuleType) -> list[type[StrEnum]]:
     return [one for one in found if issubclass(one, StrEnum) and one.__module__ == module.__name__]
 
 
-@pytest.mark.parametrize("enum", _enums(manifest_fields), ids=lambda enum: enum.__name__)
+_MANIFEST = (manifest_clocks, manifest_fields, manifest_overhead, manifest_settings)
+
+
+@pytest.mark.parametrize(
+    "enum", [enum for one in _MANIFEST for enum in _enums(one)], ids=lambda enum: enum.__name__
+)
 def test_words_of_a_manifest_are_codes(enum: type[StrEnum]) -> None:
     """What a manifest says by an enum is a code, or the name of a clock of the system."""
     assert all(re.fullmatch(r"[a-z0-9_]+|CLOCK_[A-Z]+", code) for code in enum), list(enum)

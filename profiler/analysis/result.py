@@ -32,12 +32,12 @@ from profiler.trace.manifest_fields import (
     Coverage,
     Device,
     Hardware,
-    Overhead,
     Recording,
     Setting,
     Submodule,
     Warmup,
 )
+from profiler.trace.manifest_overhead import Overhead
 from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 if TYPE_CHECKING:

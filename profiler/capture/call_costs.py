@@ -14,7 +14,8 @@ import numpy as np
 
 from profiler.capture.operator_source import SourceSummary, TimedCall
 from profiler.resampling import Bootstrap
-from profiler.trace.manifest_fields import CallCounts, MeasuredCost, OverheadRatio
+from profiler.trace.manifest_fields import OverheadRatio
+from profiler.trace.manifest_overhead import CallCounts, MeasuredCost
 
 __all__ = ["CallCost", "call_cost", "measured_costs", "too_few"]
 

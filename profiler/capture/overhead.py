@@ -29,7 +29,7 @@ from profiler.capture.event_cost import EventCost
 from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named
-from profiler.trace.manifest_fields import (
+from profiler.trace.manifest_overhead import (
     CostMethod,
     MeasuredCost,
     Overhead,

@@ -31,7 +31,8 @@ from profiler.events import NO_STEP
 from profiler.interruptions import let_pass
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
-from profiler.trace.manifest_fields import Overhead, Warmup
+from profiler.trace.manifest_fields import Warmup
+from profiler.trace.manifest_overhead import Overhead
 
 __all__ = ["RunFiles"]
 

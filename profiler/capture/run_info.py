@@ -29,11 +29,10 @@ from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
 from profiler.events import ROOT_DEVICE, Drop
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_clocks import ClockName, Clocks
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
-    ClockName,
-    Clocks,
     Device,
     Recording,
     Setting,

@@ -29,18 +29,16 @@ from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_clocks import Clocks
 from profiler.trace.manifest_fields import (
-    Clocks,
     Device,
     HostActivity,
-    Overhead,
     Recording,
     Setting,
     Submodule,
-    UnknownCost,
     Warmup,
-    WhyUnknown,
 )
+from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 
 __all__ = [
     "PlacedCall",

@@ -34,7 +34,8 @@ from profiler.events import (
 from profiler.importers.placed import PlacedCall, PlacedRun
 from profiler.notes import Note
 from profiler.trace.columns import CommandBuilder, Counter
-from profiler.trace.manifest_fields import ClockName, Clocks, Device
+from profiler.trace.manifest_clocks import ClockName, Clocks
+from profiler.trace.manifest_fields import Device
 
 __all__ = ["HostTime", "RequestTimes", "StageTime", "nanoseconds", "stage_run"]
 

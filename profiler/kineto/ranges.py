@@ -55,20 +55,26 @@ class Ranges(Struct, frozen=True, eq=False):
         return len(self.start_ns)
 
     def innermost(self, thread: Int32s, time_ns: Int64s) -> Int64s:
-        """The index of the innermost range around each time on its thread, -1 for none."""
-        found = np.full(len(time_ns), -1, dtype=np.int64)
-        for code in np.unique(thread).tolist():
-            first, last = np.searchsorted(self.thread, (code, code + 1))
-            here = thread == code
-            begun = np.searchsorted(self.start_ns[first:last], time_ns[here], side="right")
-            found[here] = np.where(begun > 0, begun - 1 + first, -1)
-        over = found >= 0
-        over[over] = self.end_ns[found[over]] <= time_ns[over]
-        while over.any():
-            found[over] = self.parent[found[over]]
-            over &= found >= 0
-            over[over] = self.end_ns[found[over]] <= time_ns[over]
-        return found
+        """The index of the innermost range around each time on its thread, -1 for none: of those
+        that have begun and not ended there the last one."""
+        first, last = self._begun(thread, time_ns)
+        return _last_open(self.end_ns, first, last, time_ns)
+
+    def _begun(self, thread: Int32s, time_ns: Int64s) -> tuple[Int64s, Int64s]:
+        """The indices of the first range on each time's thread and of the last one that has begun
+        there, which is before the first where none has."""
+        order = np.argsort(thread, kind="stable")
+        codes, sizes = np.unique(thread, return_counts=True)
+        tails = np.cumsum(sizes)
+        begins = np.searchsorted(self.thread, codes)
+        ends = np.searchsorted(self.thread, codes, side="right")
+        first, last = np.empty((2, len(thread)), dtype=np.int64)
+        bounds = (one.tolist() for one in (tails - sizes, tails, begins, ends))
+        for head, tail, begin, end in zip(*bounds, strict=True):
+            here = order[head:tail]
+            begun = np.searchsorted(self.start_ns[begin:end], time_ns[here], side="right")
+            first[here], last[here] = begin, begun + (begin - 1)
+        return first, last
 
     def outermost_marked(self, marked: Bools) -> Int64s:
         """For each range the outermost marked one among it and those around it, -1 for none."""
@@ -109,3 +115,34 @@ def _parents(thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
             ends.append(end)
         parents[some] = found
     return parents
+
+
+def _last_open(end_ns: Int64s, first: Int64s, last: Int64s, time_ns: Int64s) -> Int64s:
+    """Of the ranges from `first` to `last` the last that ends after each time, -1 for none.
+
+    Backwards through blocks that double, by the latest end in each, to one in which a range ends
+    after the time, and down in it: as many passes as the number of ranges has bits.
+    """
+    found = last.copy()
+    over = last >= first
+    over[over] = end_ns[last[over]] <= time_ns[over]
+    asked = np.flatnonzero(over)
+    block = last[asked]  # up to the last range none in it ends after the time
+    latest = [end_ns]  # by blocks of 1, 2, 4, … ranges
+    reached: list[tuple[Int64s, Int64s]] = []
+    while len(asked):
+        before = block - 1
+        inside = (block & 1 == 1) & (latest[-1][before] > time_ns[asked])
+        reached.append((asked[inside], before[inside]))
+        left = ~inside & ((block & ~1) << (len(latest) - 1) > first[asked])
+        found[asked[~inside & ~left]] = -1
+        asked, block = asked[left], block[left] >> 1
+        pairs = latest[-1][: len(latest[-1]) // 2 * 2]
+        latest.append(np.maximum(pairs[::2], pairs[1::2]))
+    asked, block = np.empty((2, 0), dtype=np.int64)
+    for ends, (more, blocks) in zip(reversed(latest[:-1]), reversed(reached), strict=True):
+        later = 2 * block + 1
+        block = np.append(later - (ends[later] <= time_ns[asked]), blocks)
+        asked = np.append(asked, more)
+    found[asked] = block
+    return np.where(found >= first, found, -1)

@@ -11,22 +11,18 @@ from profiler.analysis.findings import trust
 from profiler.analysis.findings.measures import has_queues, works_behind
 from profiler.analysis.result import Analysis
 from profiler.analysis.timelines import are_apart
-from profiler.events import GRAPH_CAPTURE, Drop
+from profiler.events import Drop
 from profiler.messages import Said, joined, said
 from profiler.report.event_counts import events_fact
 from profiler.report.model import Fact
+from profiler.report.replay_facts import replay_facts
 from profiler.report.sections.headline import asynchronous, carried_over, measured_apart
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.step_kinds import by_cache
 from profiler.report.tracing_cost import how_known, share_of, unmeasured
 from profiler.report.units import count, counted, duration, percent
-from profiler.trace.manifest_fields import (
-    AttributedTo,
-    Attribution,
-    CallsFrom,
-    Coverage,
-    Overhead,
-)
+from profiler.trace.manifest_fields import AttributedTo, Attribution, CallsFrom, Coverage
+from profiler.trace.manifest_overhead import Overhead
 
 __all__ = [
     "attributed_to",
@@ -56,7 +52,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         end_to_end_fact(analysis, span_ns),
         *calls_from_facts(analysis),
         *host_times_facts(analysis),
-        *_graphs(analysis),
+        *replay_facts(analysis),
         *unrecorded_facts(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
@@ -121,40 +117,6 @@ def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
             device=behind,
         )
         yield Fact(said("Calls"), said("the host's times"), note, alert=True)
-
-
-def _graphs(analysis: Analysis) -> Iterator[Fact]:
-    """What is known of replayed graphs, and that launches were captured where the headline does not
-    say so already; nothing without any."""
-    recording = analysis.run.recording
-    graphs = recording.graphs if recording else None
-    if graphs is None:
-        return
-    if graphs.captured and not graphs.replays:
-        note = said("launches that were captured and not run: the trace of a graph's capture")
-        if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
-            yield Fact(said("Graphs"), count(graphs.captured), note)
-        return
-    if graphs.joined:
-        note = said(
-            "{joined} of {kernels} kernels have operators, from the trace of the capture",
-            joined=count(graphs.joined),
-            kernels=count(graphs.kernels),
-        )
-    elif graphs.captures:
-        note = said(
-            "{kernels} kernels without operators: of the captures that are there the best has "
-            "{share} of a replay's kernels in order, and 98 % are needed",
-            kernels=count(graphs.kernels),
-            share=percent(graphs.best or 0.0),
-        )
-    else:
-        note = said(
-            "{kernels} kernels without operators: these ran when the graph was captured, and a "
-            "trace of that (--capture, or the folder capture_traces) tells them",
-            kernels=count(graphs.kernels),
-        )
-    yield Fact(said("Graphs"), counted(graphs.replays, "replay"), note)
 
 
 def coverage_facts(coverage: Coverage | None) -> Iterator[Fact]:

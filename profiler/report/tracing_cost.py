@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from profiler.messages import Said, joined, said
 from profiler.report.units import count, duration
-from profiler.trace.manifest_fields import (
+from profiler.trace.manifest_fields import Recording
+from profiler.trace.manifest_overhead import (
     MeasuredCost,
     Overhead,
-    Recording,
     ShareOf,
     UnknownCost,
     WhyUnknown,

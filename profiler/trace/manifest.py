@@ -19,22 +19,22 @@ from msgspec import Meta, field
 from profiler.errors import InputError
 from profiler.events import NO_ITERATION, NO_PIPELINE, Call, Drop
 from profiler.trace.manifest_caches import CachedCall
+from profiler.trace.manifest_clocks import Clocks
 from profiler.trace.manifest_compilations import Compilation
 from profiler.trace.manifest_drops import DropRow
 from profiler.trace.manifest_fields import (
     Attribution,
-    Clocks,
     Coverage,
     Device,
     Fields,
     Hardware,
     HostActivity,
-    Overhead,
     Recording,
     Setting,
     Submodule,
     Warmup,
 )
+from profiler.trace.manifest_overhead import Overhead
 from profiler.trace.manifest_parts import Parts
 from profiler.trace.manifest_ranks import Job
 from profiler.trace.manifest_secrets import without_secrets

@@ -19,31 +19,20 @@ __all__ = [
     "ActivityKind",
     "AttributedTo",
     "Attribution",
-    "CallCounts",
     "CallsFrom",
-    "ClockName",
-    "Clocks",
-    "CostMethod",
     "Coverage",
     "Device",
-    "DeviceClock",
     "Fields",
     "Graphs",
     "Hardware",
     "HostActivity",
-    "MeasuredCost",
-    "Overhead",
     "OverheadRatio",
-    "PlacedBy",
     "Recording",
     "Setting",
-    "ShareOf",
     "StepsFrom",
     "Submodule",
     "Uncaptured",
-    "UnknownCost",
     "Warmup",
-    "WhyUnknown",
     "quantity",
     "setting",
     "stated",
@@ -156,14 +145,16 @@ class CallsFrom(StrEnum):
 class Graphs(Fields, frozen=True, kw_only=True):
     """Replays of CUDA or HIP graphs: how many there are, of how many kernels, and how many of these
     have operators from a capture's trace. `captures` counts captured graphs that were given, `best`
-    is the largest share of a replay's kernels that one of them has where none fits. `captured`
-    counts launches that this trace itself captured."""
+    is the largest share of a replay's kernels that one of them has where none fits; `uncompared`
+    are replays without a capture that were not compared with all, which would have taken too long.
+    `captured` counts launches that this trace itself captured."""
 
     replays: _Count = 0
     kernels: _Count = 0
     joined: _Count = 0
     captures: _Count = 0
     best: _Real | None = None
+    uncompared: _Count = 0
     captured: _Count = 0
 
 
@@ -214,129 +205,6 @@ class HostActivity(Fields, frozen=True, kw_only=True):
     duration_ns: _Count
     repeated: str = ""
     times: _Count = 0
-
-
-class ClockName(StrEnum):
-    """Whose time the timestamps are."""
-
-    REALTIME = "CLOCK_REALTIME"
-    BOOTTIME = "CLOCK_BOOTTIME"  # since the machine's start
-    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that nobody told
-    DEVICE = "device"  # that of `Clocks.reference`
-
-
-class PlacedBy(StrEnum):
-    """How the clock of a device was laid onto the run's."""
-
-    OWN_CLOCK = "own_clock"
-    SHARED_CALL = "shared_call"
-    CALL_ORDER = "call_order"
-    RUN_START = "run_start"
-    END_TO_END = "end_to_end"
-
-
-class DeviceClock(Fields, frozen=True, kw_only=True):
-    """`offset_ns` was added to the device's times, known to within `uncertainty_ns`."""
-
-    placed_by: PlacedBy
-    offset_ns: _Time = 0
-    uncertainty_ns: _Count | None = None
-
-
-class Clocks(Fields, frozen=True, kw_only=True):
-    """`monotonic_offset_ns` is to be added to CLOCK_MONOTONIC, `base_ns` to the imported file's
-    times, to get the run's clock, which is off by `within_ns` at most where that is told."""
-
-    clock: ClockName | None = None
-    reference: str = ""
-    monotonic_offset_ns: _Time | None = None
-    base_ns: _Time | None = None
-    within_ns: _Count | None = None
-    aligned: bool | None = None
-    devices: dict[str, DeviceClock] = field(default_factory=dict)
-
-
-class MeasuredCost(Fields, frozen=True, kw_only=True):
-    """What tracing cost a call of a submodule, from its traced and untraced calls."""
-
-    traced_calls: _Count = 0
-    untraced_calls: _Count = 0
-    traced_median_ns: _Real | None = None
-    untraced_median_ns: _Real | None = None
-    call_ns: _Real | None = None
-    call_low_ns: _Real | None = None
-    call_high_ns: _Real | None = None
-    event_ns: _Real | None = None
-
-
-class CallCounts(Fields, frozen=True, kw_only=True):
-    """Calls of a submodule that could be compared, too few of either kind."""
-
-    traced_calls: _Count = 0
-    untraced_calls: _Count = 0
-
-
-class ShareOf(StrEnum):
-    """What `Overhead.share` is of."""
-
-    END_TO_END = "end_to_end"
-    CALLS = "calls"  # all of it lies outside of pipeline calls
-    BOTH = "end_to_end_and_calls"
-
-
-class WhyUnknown(StrEnum):
-    """Why the cost of tracing is not known."""
-
-    NOT_TOLD = "not_told"  # an import: the trace does not say
-    NOT_MEASURED = "not_measured"  # nothing measures this backend's cost per event
-    TOO_BUSY = "too_busy"  # the machine was, so the measurement failed
-    IMPLAUSIBLE = "implausible"  # the estimate exceeds all that ran
-
-
-class UnknownCost(Fields, frozen=True, kw_only=True):
-    """A cost that is not known; `event_ns` is the estimate that was implausible."""
-
-    why: WhyUnknown
-    backend: str = ""
-    event_ns: _Real | None = None
-
-
-class CostMethod(StrEnum):
-    """How it is known what a run would have taken without tracing."""
-
-    MEASURED = "measured"  # by the clock, and by untraced calls of the run itself
-    ESTIMATED = "estimated"  # what recorded events cost: how many times what one does
-    BOTH = "both"  # of some submodules so, of others so
-
-
-class Overhead(Fields, frozen=True, kw_only=True):
-    """What tracing cost, as far as it is known; `docs/file-format.md` describes each field."""
-
-    traced_ns: _Count | None = None
-    untraced_ns: _Whole | None = None
-    untraced_low_ns: _Whole | None = None
-    untraced_high_ns: _Whole | None = None
-    method: CostMethod | None = None
-    hooks_ns: _Count | None = None
-    operator_events: _Count | None = None
-    measured: dict[str, MeasuredCost] = field(default_factory=dict)
-    too_few: dict[str, CallCounts] = field(default_factory=dict)
-    estimated_by: tuple[str, ...] = ()
-    unknown: tuple[UnknownCost, ...] = ()
-    estimated_events: _Count | None = None
-    operator_event_ns: _Real | None = None
-    operator_event_low_ns: _Real | None = None
-    operator_event_high_ns: _Real | None = None
-    noisy: bool = False
-    operators_ns: _Whole | None = None
-    operators_low_ns: _Whole | None = None
-    operators_high_ns: _Whole | None = None
-    new_sessions_ns: _Whole | None = None
-    share: _Real | None = None
-    share_of: ShareOf | None = None
-    writing_ns: _Count | None = None
-    backpressure_ns: _Count | None = None
-    conversion_ns: _Count | None = None
 
 
 class Warmup(Fields, frozen=True, kw_only=True):

@@ -17,7 +17,8 @@ from profiler.capture.overhead import noise_ns, tracing_cost, whole_of
 from profiler.capture.recorder import Recorder
 from profiler.report.tracing_cost import how_known, method
 from profiler.testing import FakeClock
-from profiler.trace.manifest_fields import CallCounts, stated
+from profiler.trace.manifest_fields import stated
+from profiler.trace.manifest_overhead import CallCounts
 from tests.runs import make_info
 
 START = 1_790_000_000_000_000_000

@@ -14,7 +14,7 @@ from profiler.capture.session import Session
 from profiler.report.facts import key_facts
 from profiler.testing import FakeClock
 from profiler.trace.journal import JOURNAL_NAME
-from profiler.trace.manifest_fields import Overhead
+from profiler.trace.manifest_overhead import Overhead
 from profiler.trace.merge import merge_bundle
 from tests.capture.onnx_pipelines import gathering
 from tests.capture.switched_on import Environment

@@ -14,7 +14,8 @@ from profiler.notes import Note
 from profiler.report.sentences.findings.changes import BY_CAUSE, CHANGES, OTHERWISE, change
 from profiler.report.units import duration, percent
 from profiler.sources.load import load
-from profiler.trace.manifest_fields import Overhead, Recording, UnknownCost, WhyUnknown
+from profiler.trace.manifest_fields import Recording
+from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import report_of
 from tests.runs import TINY_INFO, Command, make_call, make_info, make_run, make_span, tiny_run, why

@@ -18,21 +18,18 @@ from profiler.events import Drop, DropKind
 from profiler.notes import Note
 from profiler.trace import manifest_fields
 from profiler.trace.manifest import CallEntry, Manifest, RunInfo, read_manifest
+from profiler.trace.manifest_clocks import ClockName, Clocks
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
-    ClockName,
-    Clocks,
     Device,
     Hardware,
-    Overhead,
     OverheadRatio,
     Recording,
     Submodule,
-    UnknownCost,
     Warmup,
-    WhyUnknown,
 )
+from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 from tests.trace.strategies import calls
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -253,8 +250,8 @@ def test_docs_describe_every_key() -> None:
     described = set(re.findall(r"`(\w+)`", text))
     fields = {
         name
-        for struct in vars(manifest_fields).values()
-        if isinstance(struct, type) and issubclass(struct, manifest_fields.Fields)
+        for struct in manifest_fields.Fields.__subclasses__()
+        if struct.__module__.startswith("profiler.trace.manifest_")
         for name in struct.__struct_fields__
     }
     fields |= {*RunInfo.__struct_fields__} - {"drops"} | {"drops"}

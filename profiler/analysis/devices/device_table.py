@@ -28,8 +28,6 @@ from profiler.trace.manifest_fields import Device
 
 __all__ = ["Ran", "device_table"]
 
-_IDLE = ("idle_ns", "utilization", "idle_share")
-
 
 def device_table(
     calls: pl.DataFrame,
@@ -49,49 +47,90 @@ def device_table(
     call placed there (of a device without any: every call) was traced: else `idle_ns`,
     `idle_share` and `utilization` are null, as they are where nobody recorded when commands ran.
     """
-    commands = ran.commands
-    codes, placed = text_codes(calls["device"])
-    names = sorted({*commands.devices, *placed})
-    groups = len(names)
-    call_device = _renumbered(codes, placed, names)
-    device = _renumbered(commands.device, commands.devices, names)
-    tiles = calls.select("call").join(run.tiles.calls, on="call", maintain_order="left")
-    place = {name: number for number, name in enumerate(names)}
-    of_tile = np.array([place.get(name, -1) for name in tiles["tile_device"]], dtype=np.int32)
-    call_start, call_end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
-    busy = np.array([ran.length(name) for name in names], dtype=np.int64)
-    commands_by_category, by_category = _by_category(commands, device, busy)
-    of_commands = extent(commands.start, commands.end, device, groups)
-    of_calls = extent(call_start, call_end, of_tile, groups)
-    first = np.minimum(of_commands[0], of_calls[0])
-    extents = (first, np.maximum(of_commands[1], of_calls[1]))
-    lost = _unrecorded(run.tiles, missing, ran, names, extents)
-    span = extents[1] - first - _profilers(run.tiles, axis, ran, names, extents)
-    known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
-    known_idle &= times_recorded(run.info)
+    at = _Placed.of(calls, ran, run)
+    busy = np.array([ran.length(name) for name in at.names], dtype=np.int64)
+    commands_by_category, by_category = _by_category(ran.commands, at.commands, busy)
     ranks = _ranks(run)
+    hardware = [known[name].hardware or None if name in known else None for name in at.names]
     table = pl.DataFrame(
         {
-            "device": names,
-            "rank": [ranks.get(name, NO_RANK) for name in names],
-            "hardware": [known[name].hardware or None if name in known else None for name in names],
-            "calls": np.bincount(call_device, minlength=groups),
+            "device": at.names,
+            "rank": [ranks.get(name, NO_RANK) for name in at.names],
+            "hardware": hardware,
+            "calls": np.bincount(at.calls, minlength=len(at.names)),
             "commands": commands_by_category.sum(axis=1),
-            "calls_ns": union_by(call_start, call_end, of_tile, groups),
+            "calls_ns": union_by(*at.tile_span, at.tiles, len(at.names)),
             "busy_ns": busy,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
-            "span_ns": span,
-            "idle_ns": span - busy - lost,
-            "unrecorded_ns": lost,
-            "carried_over_ns": _carried_over(run.tiles, names),
-            "utilization": busy / np.maximum(span - lost, 1),
-            "idle_share": _idle_shares(axis, missing, ran, names, of_commands),
-            "calls_share": _call_shares(axis, run, calls, call_device, groups),
-            "weight_bytes": pl.Series([weights.get(name) for name in names], dtype=pl.Int64),
+            **_times(at, busy, calls, ran, run, axis, missing),
+            "carried_over_ns": _carried_over(run.tiles, at.names),
+            "calls_share": _call_shares(axis, run, calls, at.calls, len(at.names)),
+            "weight_bytes": pl.Series([weights.get(name) for name in at.names], dtype=pl.Int64),
         },
     )
-    idle = [pl.when(pl.Series(known_idle)).then(name).alias(name) for name in _IDLE]
-    return table.with_columns(idle).select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
+    return table.select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
+
+
+def _times(
+    at: _Placed,
+    busy: Times,
+    calls: pl.DataFrame,
+    ran: Ran,
+    run: Run,
+    axis: Axis,
+    missing: Stretches,
+) -> dict[str, pl.Series]:
+    """The columns that say for how long each device ran something, nothing, or what nobody knows;
+    `busy` is the first of these."""
+    names, groups = at.names, len(at.names)
+    of_commands = extent(ran.commands.start, ran.commands.end, at.commands, groups)
+    of_calls = extent(*at.tile_span, at.tiles, groups)
+    extents = (
+        np.minimum(of_commands[0], of_calls[0]),
+        np.maximum(of_commands[1], of_calls[1]),
+    )
+    lost = _unrecorded(run.tiles, missing, ran, names, extents)
+    span = extents[1] - extents[0] - _profilers(run.tiles, axis, ran, names, extents)
+    known = (busy > 0) & (span > 0) & ~_has_untraced(calls, at.calls, groups)
+    known &= times_recorded(run.info)
+    shares = _idle_shares(axis, missing, ran, names, of_commands)
+    idle = {
+        "idle_ns": pl.Series(span - busy - lost),
+        "utilization": pl.Series(busy / np.maximum(span - lost, 1)),
+        "idle_share": pl.Series(shares, dtype=pl.Float64),
+    }
+    return {
+        "span_ns": pl.Series(span),
+        "unrecorded_ns": pl.Series(lost),
+        **{name: each.set(pl.Series(~known), None) for name, each in idle.items()},
+    }
+
+
+class _Placed(Struct, frozen=True, eq=False):
+    """Which device is whose: the `names` of all, and places among these, -1 for none, of calls, of
+    their tiles, which have begins and ends, and of commands."""
+
+    names: list[str]
+    calls: Codes
+    tiles: Codes
+    tile_span: tuple[Times, Times]
+    commands: Codes
+
+    @classmethod
+    def of(cls, calls: pl.DataFrame, ran: Ran, run: Run) -> _Placed:
+        """All devices that have calls or commands, in order of names."""
+        commands = ran.commands
+        codes, placed = text_codes(calls["device"])
+        names = sorted({*commands.devices, *placed})
+        tiles = calls.select("call").join(run.tiles.calls, on="call", maintain_order="left")
+        place = {name: number for number, name in enumerate(names)}
+        return cls(
+            names,
+            calls=_renumbered(codes, placed, names),
+            tiles=np.array([place.get(name, -1) for name in tiles["tile_device"]], dtype=np.int32),
+            tile_span=(tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()),
+            commands=_renumbered(commands.device, commands.devices, names),
+        )
 
 
 class Ran(Struct, frozen=True, eq=False):

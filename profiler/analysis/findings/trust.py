@@ -13,7 +13,7 @@ from profiler.analysis.findings.measures import (
 from profiler.analysis.result import Analysis
 from profiler.events import GRAPH_CAPTURE, DropKind
 from profiler.notes import Value
-from profiler.trace.manifest_fields import Overhead
+from profiler.trace.manifest_overhead import Overhead
 
 __all__ = [
     "graph_capture",

@@ -26,18 +26,9 @@ from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import Counter, Int32s, Int64s
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import (
-    AttributedTo,
-    Attribution,
-    ClockName,
-    Clocks,
-    Device,
-    Overhead,
-    Recording,
-    Submodule,
-    UnknownCost,
-    WhyUnknown,
-)
+from profiler.trace.manifest_clocks import ClockName, Clocks
+from profiler.trace.manifest_fields import AttributedTo, Attribution, Device, Recording, Submodule
+from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 
 __all__ = ["GpuRun", "Machine", "Recorded", "Source"]
 

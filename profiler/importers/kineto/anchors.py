@@ -27,7 +27,11 @@ from profiler.kineto.trace_file import KinetoTrace
 
 __all__ = ["anchored_calls"]
 
-_LAYERED = 12  # products, two layers of an encoder: what waits before lies within it
+_PRODUCTS_OF_TWO_LAYERS = 12
+"""Matrix products after which a blocking call ends a text encoder. A layer of CLIP has six (query,
+key, value, output, two of its MLP), one of T5 seven; a call before that lies within the encoder, as
+in Wan's."""
+
 _AHEAD_NS = 1_000_000  # of an embedding, at which the copy of its tokens may lie
 _PUT_TOGETHER = frozenset(
     f"aten::{name}"
@@ -118,6 +122,6 @@ def _blocked(marks: HostMarks, begin_ns: int, limit_ns: int) -> int:
     """The first blocking call behind two layers of an encoder, or `limit_ns`. Where no layers are
     seen the first one of all."""
     products = begun(marks.products, begin_ns - 1, limit_ns)
-    layered = products[_LAYERED - 1].end_ns if len(products) >= _LAYERED else begin_ns
-    place = bisect_right(marks.blocking, layered)
+    layers = products[_PRODUCTS_OF_TWO_LAYERS - 1 : _PRODUCTS_OF_TWO_LAYERS]
+    place = bisect_right(marks.blocking, layers[0].end_ns if layers else begin_ns)
     return min(marks.blocking[place], limit_ns) if place < len(marks.blocking) else limit_ns

@@ -22,19 +22,16 @@ from profiler.kineto.events import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.notes import Note
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_clocks import ClockName, Clocks
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
-    ClockName,
-    Clocks,
     Device,
-    Overhead,
     Recording,
     Submodule,
-    UnknownCost,
-    WhyUnknown,
     quantity,
 )
+from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 
 if TYPE_CHECKING:
     from profiler.importers.kineto.read import KinetoRun

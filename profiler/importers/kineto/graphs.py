@@ -3,8 +3,8 @@ when the graph was captured.
 
 A replayed graph shows kernels and one `…GraphLaunch`. The operators ran once, when the engine
 captured them; a trace of that has the launches in order, without kernels. A replay takes operators,
-dims and module paths, never times, from the capture whose kernels are its own: 98 % of them in the
-same order. Of several that fit equally (one a layer) it takes the next in turn.
+dims and module paths, never times, from the capture whose kernels are its own (`graph_alignment`).
+Of several of the same kernels (one a layer) it takes the next in turn.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from profiler.errors import InputError
 from profiler.importers.kineto.anchors import anchored_calls
 from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
 from profiler.importers.kineto.frames import Frames
+from profiler.importers.kineto.graph_alignment import Alignments, Sequences
 from profiler.importers.kineto.graph_capture import capture_windows
 from profiler.importers.kineto.launch import (
     OPERATORS,
@@ -49,16 +50,9 @@ __all__ = [
 CAPTURES = "capture_traces"
 """The folder beside a trace in which engines leave the traces of their captures."""
 
-_ALIGNED = 0.98  # of a replay's kernels
 _GRAPH = re.compile(r"GraphLaunch")
 _KINDS = {"gpu_memcpy": "copy", "gpu_memset": "fill"}
-_COMPARED = 25_000_000  # pairs of kernels of a replay and a capture, at most
 _FILES = 64  # of a folder
-
-
-_Fit = tuple[float, dict[int, list[tuple[int, int]]]]
-"""The best part of a replay's kernels that a capture has, and by the places of the captures that
-have as many the pairs of places in a replay and in the capture."""
 
 
 class Entry(Struct, frozen=True):
@@ -84,16 +78,18 @@ class Capture(Struct, frozen=True):
     entries: tuple[Entry, ...]
 
     @property
-    def named(self) -> bool:
-        """Whether kernels have names."""
-        return any(self.kernels)
+    def sequences(self) -> Sequences:
+        """What the graph runs, in order."""
+        names = (name or kind for name, kind in zip(self.kernels, self.kinds, strict=True))
+        return Sequences(self.kinds, tuple(names), named=any(self.kernels))
 
 
 class Replays(Struct, frozen=True):
     """`launches` are the rows of graph launches, `entries` by the place of a kernel in what
     `launched_work` finds; by the row of a graph launch `fitting` has the capture that fits, or
     `alike` a number that replays of the same kernels share, from 1 on. Numbers of replays, of their
-    kernels and of captures, and the best alignment of a replay that none fits."""
+    kernels and of captures, the best alignment of a replay that none fits, and the number of those
+    that were not compared with all captures."""
 
     launches: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     entries: dict[int, Entry] = field(default_factory=dict)
@@ -103,6 +99,7 @@ class Replays(Struct, frozen=True):
     kernels: int = 0
     captures: int = 0
     best: float = 0.0
+    uncompared: int = 0
 
 
 def captures_beside(path: Path) -> tuple[Path, ...]:
@@ -223,67 +220,48 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
     """The kernels of each replayed graph, launched in these rows, with the entries of the capture
     that fits it."""
     work, launch = launched_work(trace)
+    order = np.lexsort((trace.start_ns[work], launch))
+    firsts, ends = np.searchsorted(launch, (launches, launches + 1), sorter=order)
+    replays, kernels = int((ends > firsts).sum()), int((ends - firsts).sum())
+    alignments = Alignments([capture.sequences for capture in captures], kernels)
     entries: dict[int, Entry] = {}
     fitting: dict[int, Capture] = {}
     alike: dict[int, int] = {}
     sequences: dict[tuple[str, ...], int] = {}
-    turns: Counter[tuple[int, ...]] = Counter()
-    replays, kernels, best = 0, 0, 0.0
-    known: dict[tuple[tuple[str, str], ...], _Fit] = {}  # by category and name of kernels
-    order = np.argsort(launch, kind="stable")
-    ends = np.searchsorted(launch, (launches, launches + 1), sorter=order)
-    for row, first, last in zip(launches.tolist(), *ends.tolist(), strict=True):
-        members = order[first:last]
-        if not len(members):
+    turns: Counter[int] = Counter()
+    uncompared = 0
+    for row, first, last in zip(launches.tolist(), firsts.tolist(), ends.tolist(), strict=True):
+        if first == last:
             continue
-        members = members[np.argsort(trace.start_ns[work[members]], kind="stable")]
-        replays, kernels = replays + 1, kernels + len(members)
+        members = order[first:last]
         events = [trace.events[one] for one in work[members].tolist()]
-        kinds = tuple((event.cat, event.name) for event in events)
-        fit = known.get(kinds)
-        if fit is None:
-            fit = known[kinds] = _fit(events, captures)
-        most, aligned = fit
-        if most < _ALIGNED:
-            best = max(best, most)
+        fit = alignments.fit(_sequences(events))
+        if not fit.fits:
             sequence = tuple(sorted(event.name for event in events))
             alike[row] = sequences.setdefault(sequence, len(sequences) + 1)
+            uncompared += not fit.compared
             continue
-        equal = tuple(aligned)
-        chosen = equal[turns[equal] % len(equal)]
-        turns[equal] += 1
-        fitting[row] = captures[chosen]
-        for here, there in aligned[chosen]:
-            entries[int(members[here])] = captures[chosen].entries[there]
-    return Replays(launches, entries, fitting, alike, replays, kernels, len(captures), best)
+        turn = turns[fit.captures[0]]
+        turns[fit.captures[0]] += 1
+        capture = fitting[row] = captures[fit.captures[turn % len(fit.captures)]]
+        for member, place in zip(members.tolist(), fit.places.tolist(), strict=True):
+            if place >= 0:
+                entries[member] = capture.entries[place]
+    return Replays(
+        launches,
+        entries,
+        fitting,
+        alike,
+        replays=replays,
+        kernels=kernels,
+        captures=len(captures),
+        best=alignments.best,
+        uncompared=uncompared,
+    )
 
 
-def _fit(events: Sequence[Event], captures: Sequence[Capture]) -> _Fit:
-    aligned = [_alignment(events, capture) for capture in captures]
-    most = max(map(len, aligned), default=0)
-    best = {index: pairs for index, pairs in enumerate(aligned) if len(pairs) == most}
-    return most / len(events), best
-
-
-def _alignment(events: Sequence[Event], capture: Capture) -> list[tuple[int, int]]:
-    """Pairs of places in a replay and a capture that are the same kernel, in order."""
-    if not capture.named:  # by kinds alone only as a whole
-        kinds = [_KINDS.get(event.cat, "kernel") for event in events]
-        same = len(kinds) == len(capture.kinds)
-        return _same(kinds, capture.kinds) if same else []
-    names = [
-        event.name if event.cat == "kernel" else _KINDS.get(event.cat, "kernel") for event in events
-    ]
-    theirs = [name or kind for name, kind in zip(capture.kernels, capture.kinds, strict=True)]
-    pairs = _same(names, theirs)
-    if len(pairs) >= _ALIGNED * len(names) or len(names) * len(theirs) > _COMPARED:
-        return pairs
-    from difflib import SequenceMatcher  # most captures have the replay's order
-
-    blocks = SequenceMatcher(None, names, theirs, autojunk=False).get_matching_blocks()
-    return [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
-
-
-def _same(ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[int, int]]:
-    pairs = zip(ours, theirs, strict=False)
-    return [(place, place) for place, (one, other) in enumerate(pairs) if one == other]
+def _sequences(events: Sequence[Event]) -> Sequences:
+    kinds = tuple(_KINDS.get(event.cat, "kernel") for event in events)
+    named = zip(events, kinds, strict=True)
+    names = (event.name if event.cat == "kernel" else kind for event, kind in named)
+    return Sequences(kinds, tuple(names))

@@ -24,7 +24,11 @@ from profiler.importers.kineto.host_marks import (
 __all__ = ["denoiser_class", "denoisers_of"]
 
 _MANY_CONVOLUTIONS = 10  # of a UNet; a transformer has one, of its patches
-_LAYERED = 12  # products: what embeds latents and a condition has fewer between
+_PRODUCTS_OF_A_BLOCK = 12
+"""Matrix products between two that embed latents from which on a block of a denoiser lies between
+them. FLUX's have fourteen where text and image are apart; what is embedded beside latents and the
+condition of a ControlNet (timestep, guidance and pooled text by two products each, the text by one)
+has seven."""
 
 
 def denoisers_of(
@@ -79,7 +83,7 @@ def _layers(marks: HostMarks, first: int, last: int) -> bool:
     """Whether the layers of a denoiser ran from one product on and before another, both of which
     embed latents, by their places: many products, a compiled region, or what comes out at the end.
     A ControlNet embeds its condition directly behind the latents."""
-    if last - first >= _LAYERED:
+    if last - first >= _PRODUCTS_OF_A_BLOCK:
         return True
     one, other = marks.products[first], marks.products[last]
     came_out = any(each.results == one.features for each in marks.products[first + 1 : last])

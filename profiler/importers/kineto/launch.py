@@ -180,15 +180,15 @@ def _lend(
     if not len(rows):
         return
     time_ns = trace.start_ns[origin[rows]]
-    outermost = around.parent < 0
-    start, end = np.sort(around.start_ns[outermost]), np.sort(around.end_ns[outermost])
-    begun = np.searchsorted(start, time_ns, side="right")
-    single = begun - np.searchsorted(end, time_ns, side="right") == 1
-    for thread in np.unique(around.thread).tolist():
-        of_thread = np.full(len(rows), thread, dtype=around.thread.dtype)
-        found = around.innermost(of_thread, time_ns)
-        kept = single & (found >= 0)
-        call[rows[kept]] = found[kept]
+    outermost = np.flatnonzero(around.parent < 0)
+    of_no_thread = np.zeros(len(outermost), dtype=np.int32)
+    start, end = around.start_ns[outermost], around.end_ns[outermost]
+    together = Ranges.of(outermost, of_no_thread, start, end)
+    begun = np.searchsorted(together.start_ns, time_ns, side="right")
+    single = begun - np.searchsorted(np.sort(end), time_ns, side="right") == 1
+    rows, time_ns = rows[single], time_ns[single]
+    open_one = together.row[together.innermost(np.zeros(len(rows), dtype=np.int32), time_ns)]
+    call[rows] = around.innermost(around.thread[open_one], time_ns)
 
 
 def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> None:

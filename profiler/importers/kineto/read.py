@@ -210,7 +210,7 @@ def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replay
         return Replays()
     elsewhere = captures_of(captures or captures_beside(path))
     replays = joined(trace, launches, elsewhere or captures_in(trace, path))
-    if captures and not replays.entries:
+    if captures and not replays.entries and not replays.uncompared:
         named = ", ".join(map(str, captures[:3]))
         raise InputError(
             f"{named} is the capture of another graph: at most {replays.best:.0%} of a replay's "
@@ -230,6 +230,7 @@ def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
         joined=len(replays.entries),
         captures=replays.captures,
         best=replays.best or None,
+        uncompared=replays.uncompared,
         captured=captured,
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 from profiler.importers.mixed.collected import Part
 from profiler.importers.mixed.matching import Events, Fit, fit
 from profiler.importers.mixed.work import WITHIN_NS, work_events, work_rows
-from profiler.trace.manifest_fields import ClockName
+from profiler.trace.manifest_clocks import ClockName
 from profiler.trace.manifest_parts import RelatedBy
 
 __all__ = ["Placed", "device_time", "groups"]

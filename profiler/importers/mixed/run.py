@@ -21,14 +21,8 @@ from profiler.importers.spans import spans
 from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import (
-    Attribution,
-    ClockName,
-    Clocks,
-    Device,
-    Recording,
-    Submodule,
-)
+from profiler.trace.manifest_clocks import ClockName, Clocks
+from profiler.trace.manifest_fields import Attribution, Device, Recording, Submodule
 from profiler.trace.manifest_parts import Apart, LeftOut, PartOfRun, Parts, RelatedBy, WhyApart
 
 __all__ = ["MixedRun"]

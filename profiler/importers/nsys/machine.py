@@ -13,7 +13,8 @@ from profiler.importers.gpu.run import Machine
 from profiler.importers.nsys.memory import read_memory
 from profiler.importers.nsys.metrics import read_metrics
 from profiler.importers.sqlite_file import SqliteFile
-from profiler.trace.manifest_fields import ClockName, Device, quantity
+from profiler.trace.manifest_clocks import ClockName
+from profiler.trace.manifest_fields import Device, quantity
 
 __all__ = ["read_machine"]
 

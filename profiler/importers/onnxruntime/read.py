@@ -38,16 +38,9 @@ from profiler.ort_profiles.profile import ProfiledRun
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import (
-    ClockName,
-    Clocks,
-    Device,
-    Overhead,
-    Recording,
-    Submodule,
-    UnknownCost,
-    WhyUnknown,
-)
+from profiler.trace.manifest_clocks import ClockName, Clocks
+from profiler.trace.manifest_fields import Device, Recording, Submodule
+from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 
 __all__ = ["OrtRun", "read_run"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from profiler.trace.manifest_fields import PlacedBy
+from profiler.trace.manifest_clocks import PlacedBy
 
 __all__ = ["Clocks", "Extent", "Placement", "place"]
 

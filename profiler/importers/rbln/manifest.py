@@ -15,20 +15,11 @@ from profiler.importers.rbln.files import Capture, Shard
 from profiler.importers.rbln.labels import Labels
 from profiler.importers.rbln.pipeline import ExpectedCall
 from profiler.notes import Note, Value
-from profiler.trace import manifest_fields
+from profiler.trace import manifest_clocks
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import (
-    ClockName,
-    Device,
-    DeviceClock,
-    Overhead,
-    PlacedBy,
-    Recording,
-    Submodule,
-    UnknownCost,
-    Warmup,
-    WhyUnknown,
-)
+from profiler.trace.manifest_clocks import ClockName, DeviceClock, PlacedBy
+from profiler.trace.manifest_fields import Device, Recording, Submodule, Warmup
+from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 
 __all__ = ["PlacedCall", "PlacedRun", "clock_drops", "label_drops", "run_info"]
 
@@ -147,9 +138,9 @@ def _recording(
     )
 
 
-def _clocks(clocks: Clocks) -> manifest_fields.Clocks:
+def _clocks(clocks: Clocks) -> manifest_clocks.Clocks:
     """The run's clock is that of one device; `devices` says how the others were laid onto it."""
-    return manifest_fields.Clocks(
+    return manifest_clocks.Clocks(
         clock=ClockName.DEVICE,
         reference=clocks.reference,
         aligned=False,

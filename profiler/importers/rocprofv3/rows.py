@@ -20,7 +20,8 @@ from profiler.importers.gpu.distinct import distinct
 from profiler.importers.gpu.marks import Marks
 from profiler.importers.gpu.run import Machine, Recorded
 from profiler.trace.columns import Counter, Int64s
-from profiler.trace.manifest_fields import ClockName, Device
+from profiler.trace.manifest_clocks import ClockName
+from profiler.trace.manifest_fields import Device
 
 __all__ = ["HOST", "NO_ID", "Float64s", "Rows", "Times"]
 

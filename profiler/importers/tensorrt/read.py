@@ -24,7 +24,8 @@ from profiler.importers.tensorrt.files import Export, Kind, Row, exports_in, rea
 from profiler.importers.tensorrt.layers import Layer, layers_of
 from profiler.notes import Note
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.manifest_fields import Clocks, Device, Warmup
+from profiler.trace.manifest_clocks import Clocks
+from profiler.trace.manifest_fields import Device, Warmup
 
 __all__ = ["read_run"]
 

@@ -40,7 +40,8 @@ from profiler.importers.xplane.operations import Operation, on_gpu, on_tpu
 from profiler.importers.xplane.space import Event, Line, Plane, Space, read_space
 from profiler.notes import Note
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.manifest_fields import CallsFrom, ClockName, Clocks, Device, Recording, quantity
+from profiler.trace.manifest_clocks import ClockName, Clocks
+from profiler.trace.manifest_fields import CallsFrom, Device, Recording, quantity
 
 __all__ = ["read_run"]
 

@@ -14,7 +14,8 @@ from profiler.report.nouns import noun_of, of_devices
 from profiler.report.sections.headline import asynchronous
 from profiler.report.tracing_cost import how_known, method, share_of, unmeasured, untraced
 from profiler.report.units import count, duration, percent
-from profiler.trace.manifest_fields import Attribution, Overhead, stated
+from profiler.trace.manifest_fields import Attribution, stated
+from profiler.trace.manifest_overhead import Overhead
 
 __all__ = ["SECTION"]
 

@@ -11,7 +11,7 @@ from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_all, import_trace
 from profiler.sources.load import load
-from profiler.trace.manifest_fields import ClockName
+from profiler.trace.manifest_clocks import ClockName
 from profiler.trace.manifest_parts import Apart, LeftOut, RelatedBy, WhyApart
 from tests.importers.kineto.jobs import Job
 from tests.importers.mixed.runs import CALLS, EPOCH_NS, NODES, Run

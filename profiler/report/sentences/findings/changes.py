@@ -14,12 +14,12 @@ from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
-from profiler.report.sentences.findings.outside_nodes import is_qnn
-from profiler.report.sentences.findings.roofline import is_attention
-from profiler.report.sentences.findings.waiting import (
+from profiler.report.sentences.findings.late_host import (
     waits_for_data_loader,
     waits_longer_than_launches,
 )
+from profiler.report.sentences.findings.outside_nodes import is_qnn
+from profiler.report.sentences.findings.roofline import is_attention
 from profiler.report.sentences.findings.words import words
 
 __all__ = ["BY_CAUSE", "CHANGES", "OTHERWISE", "change"]

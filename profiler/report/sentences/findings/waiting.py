@@ -1,49 +1,25 @@
-"""What is said of devices that wait."""
+"""What is said of devices that wait, whatever for; `late_host` is about launches alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from profiler.analysis.findings.codes import Recorded
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.messages import Said, joined, said
+from profiler.messages import Said, said
+from profiler.report.sentences.findings.late_host import LOOK_IN_GAPS, with_host
+from profiler.report.sentences.findings.several_devices import (
+    named_devices,
+    on_several,
+    value_range,
+)
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 from profiler.report.units import count
 
-__all__ = ["WORDS", "waits_for_data_loader", "waits_longer_than_launches"]
+__all__ = ["WORDS"]
 
-
-_SLOWER = said(
-    "Recording slows the host: without the profiler the device waits less. Faster kernels gain "
-    "nothing while it waits."
-)
-_SLOWER_WITH_STACKS = said(
-    "Recording slows the host, Python stacks most of all: without the profiler the device waits "
-    "less. Faster kernels gain nothing while it waits."
-)
-_NAMED = 4  # devices, at most
-_LAUNCH_NS = 1_000_000  # longer than any launch takes
-_LAUNCH_LESS = said(
-    "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
-    "nodes."
-)
-_LOOK = said("The table of gaps says what the host did in the longest of them.")
-_RECORD_CALLS = said("Record once with call spans only to see how much is left.")
-_TIME_UNTRACED = said(
-    "Without the profiler the host is late for less: profile-sd3 predict --untraced MS, with what "
-    "the run takes without it, says what a CUDA graph then gains."
-)
-_LOAD_AHEAD = said(
-    "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "
-    "prefetch_factor, pin_memory, or cheaper decoding and transforms. Fewer launches gain only "
-    "what is left."
-)
 _RECOMMENDATIONS: Mapping[object, Said] = {
-    WaitCause.LAUNCH: said(
-        "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
-        "allocation, graph breaks, lazy loading."
-    ),
+    WaitCause.LAUNCH: LOOK_IN_GAPS,
     WaitCause.SYNC: said(
         "The host waited until the device had nothing left, and launched only then: look for "
         ".item(), .cpu(), printing, blocking copies."
@@ -75,98 +51,8 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
 }
 
 
-def _host_bound(found: Finding) -> Words:
-    given = texts(found)
-    title = said(
-        "{device} waits for the host to launch work for {share} of the time",
-        device=given["device"],
-        share=given["host_wait_share"],
-    )
-    if _on_several(found):
-        title = said(
-            "{devices} each wait for the host to launch work for {share} of the time",
-            devices=_devices(found),
-            share=_range(found, "host_wait_share"),
-        )
-    elif "waits_in_ns" in found.evidence:
-        title = said(
-            "{what}, {time} of it in {stage}",
-            what=title,
-            time=given["waits_in_ns"],
-            stage=given["waits_in"],
-        )
-    elif found.evidence.get("most_of_step_ns"):
-        title = said(
-            "{what}: {low} to {high} of each step, of which {least} to {most} before the first "
-            "kernel",
-            what=title,
-            low=given["least_of_step_ns"],
-            high=given["most_of_step_ns"],
-            least=given["least_before_kernel_ns"],
-            most=given["most_before_kernel_ns"],
-        )
-    if waits_longer_than_launches(found):
-        title = _with_host(title, found)
-    if "stalls_ns" in found.evidence and not _on_several(found):
-        title = said(
-            "{what}, not counting {time} of host work that happened only once",
-            what=title,
-            time=given["stalls_ns"],
-        )
-    if "recording_ns" in found.evidence:
-        title = said(
-            "{what}; recording operators took {time} of the host's time in calls",
-            what=title,
-            time=given["recording_ns"],
-        )
-    return Words(
-        title=_with_data_loader(title, found),
-        caveat=_SLOWER_WITH_STACKS if _has_stacks(found) else _SLOWER,
-        recommendation=_less_waiting(found),
-    )
-
-
-def _has_stacks(found: Finding) -> bool:
-    return found.evidence.get("recorded") == Recorded.PYTHON_STACKS
-
-
-def _with_data_loader(title: Said, found: Finding) -> Said:
-    """The title, with how long it was for a DataLoader."""
-    if not waits_for_data_loader(found):
-        return title
-    return said(
-        "{what}; at least {time} of that for the DataLoader",
-        what=title,
-        time=texts(found)["data_loader_ns"],
-    )
-
-
-def waits_for_data_loader(found: Finding) -> bool:
-    """Whether a device waits for the host because that loads data: fewer launches do not help."""
-    return "data_loader_ns" in found.evidence
-
-
-def _less_waiting(found: Finding) -> Said:
-    """What to do by how long the device waits for each command: fewer launches help where it is
-    about what a launch takes."""
-    if waits_for_data_loader(found):
-        return _LOAD_AHEAD
-    if waits_longer_than_launches(found):
-        return _RECOMMENDATIONS[WaitCause.LAUNCH]
-    imported = "recorded" in found.evidence and "recording_ns" not in found.evidence
-    look = [_LOOK] if "gaps" in found.evidence else []
-    return joined(" ", [*look, _LAUNCH_LESS, _TIME_UNTRACED if imported else _RECORD_CALLS])
-
-
-def waits_longer_than_launches(found: Finding) -> bool:
-    """Whether a device waits for the host longer for each command than a launch takes: then it is
-    other work of the host, and fewer launches do not help."""
-    commands = number(found, "commands") if "commands" in found.evidence else 0
-    return bool(commands) and number(found, "host_wait_ns") / commands > _LAUNCH_NS
-
-
 def _idle_gaps(found: Finding) -> Words:
-    if _on_several(found):
+    if on_several(found):
         return _idle_devices(found)
     given = texts(found)
     known = {
@@ -189,7 +75,7 @@ def _idle_gaps(found: Finding) -> Words:
             **known,
             most=given["cause"],
         )
-        title = _with_host(title, found)
+        title = with_host(title, found)
         caveat = _OF_ALL_WAITING
     return Words(
         title=title,
@@ -216,10 +102,10 @@ def _without_launches(found: Finding) -> Said:
 def _idle_devices(found: Finding) -> Words:
     """The same of several devices, the caveat of the one that is idle longest."""
     known = {
-        "devices": _devices(found),
+        "devices": named_devices(found),
         "low": count(round(number(found, "least_gaps"))),
         "high": count(round(number(found, "most_gaps"))),
-        "share": _range(found, "gap_share"),
+        "share": value_range(found, "gap_share"),
     }
     if found.evidence["cause"] == WaitCause.UNRECORDED:
         title = said(
@@ -235,45 +121,10 @@ def _idle_devices(found: Finding) -> Words:
             **known,
             most=texts(found)["cause"],
         )
-        title = _with_host(title, found)
+        title = with_host(title, found)
         caveat = _OF_ALL_WAITING
     recommendation = _RECOMMENDATIONS[found.evidence["cause"]]
     return Words(title=title, caveat=caveat, recommendation=recommendation)
-
-
-def _with_host(title: Said, found: Finding) -> Said:
-    """The title, with what the host was in for a large part of the longest gaps."""
-    if "host_in" not in found.evidence:
-        return title
-    given = texts(found)
-    return said(
-        "{what}; the host was in {name} for {time}",
-        what=title,
-        name=given["host_in"],
-        time=given["host_in_ns"],
-    )
-
-
-def _on_several(found: Finding) -> bool:
-    return "on_devices" in found.evidence
-
-
-def _devices(found: Finding) -> Said:
-    """`tpu:0, tpu:1 and tpu:2`, of more how many and which: `8 devices (rocm:0, …, rocm:7)`."""
-    names = found.evidence["on_devices"]
-    assert isinstance(names, tuple)
-    *others, last = map(str, names)
-    if len(names) > _NAMED:
-        some = {"count": count(len(names)), "first": others[0], "last": last}
-        return said("{count} devices ({first}, …, {last})", **some)
-    return said("{devices} and {last}", devices=joined(", ", others), last=last)
-
-
-def _range(found: Finding, name: str) -> Said | str:
-    """`95 % to 97 %`, or one of them where they read the same."""
-    given = texts(found)
-    low, high = given[f"least_{name}"], given[f"most_{name}"]
-    return low if low == high else said("{low} to {high}", low=low, high=high)
 
 
 def _transfers_exposed(found: Finding) -> Words:
@@ -283,11 +134,11 @@ def _transfers_exposed(found: Finding) -> Words:
         device=given["device"],
         share=given["data_wait_share"],
     )
-    if _on_several(found):
+    if on_several(found):
         title = said(
             "{devices} each wait for transfers for {share} of their time",
-            devices=_devices(found),
-            share=_range(found, "data_wait_share"),
+            devices=named_devices(found),
+            share=value_range(found, "data_wait_share"),
         )
     return Words(
         title=title,
@@ -330,7 +181,6 @@ def _times(number: int) -> Said:
 
 
 WORDS: RuleWords = {
-    "host_bound": _host_bound,
     "idle_gaps": _idle_gaps,
     "transfers_exposed": _transfers_exposed,
     "idle_device": _idle_device,

@@ -32,6 +32,7 @@ __all__ = ["Resizing", "resized"]
 _HALVINGS = 8  # of the image: 3 to latents, 1 or 2 to patches, some within a UNet
 _PADS = (0, 1, 2)  # rows and columns that are added ahead of a convolution
 _LEAST = 4  # rows and columns of a grid: less is a kernel
+_FRAMES = 4  # different numbers of latent frames that are looked at
 _FEW = 64  # channels of a group that are flattened with a grid
 _FLAT = 4096  # elements: fewer may be channels
 _SAME = Scaled(1.0, 1.0)
@@ -74,8 +75,8 @@ class Resizing(Struct, frozen=True):
         mixed = {d for kind in kinds for t in _mixing(kind) for d in t.dims[1:]}
         tokens = _tokens([d for d in moving if _place(d, every) is None], channels, mixed)
         seen = {d[p : p + 2] for d in moving if (p := _place(d, every)) is not None}
-        frames = {d[-3] for d in moving if len(d) > 4 and d[-2:] in every} | {1}
-        counts = _counts(every, tokens, frames, _batches(moving))
+        frames = Counter(d[-3] for d in moving if len(d) > 4 and d[-2:] in every)
+        counts = _counts(every, tokens, _usual(frames), _batches(moving))
         used = {grid for grid in every if grid in seen or grid[0] * grid[1] in counts}
         return cls(
             grids={grid: every[grid] for grid in used},
@@ -205,6 +206,11 @@ def _mixing(kind: KindCost) -> tuple[Tensor, ...]:
     return kind.tensors if kind.work is not None and kind.work.family in families else ()
 
 
+def _usual(frames: Counter[int]) -> set[int]:
+    """One, and the latent frames that most tensors of videos have."""
+    return {1, *(count for count, _ in frames.most_common(_FRAMES))}
+
+
 def _batches(moving: Iterable[_Dims]) -> set[int]:
     """One, and the first dim that most tensors of three dims or more have."""
     counts = Counter(d[0] for d in moving if len(d) > 2)
@@ -220,7 +226,7 @@ def _counts(
         was, becomes = (rows * columns * count for rows, columns in (grid, other))
         if was not in tokens.inner or not tokens.ahead & {was, was * max(batches)}:
             continue
-        joined = sorted(text for text in tokens.ahead if was + text in tokens.mixed)
+        joined = sorted({one - was for one in tokens.mixed} & tokens.ahead)
         for text, batch in product((0, *joined), sorted(batches)):
             found.setdefault((was + text) * batch, (becomes + text) * batch)
     return found

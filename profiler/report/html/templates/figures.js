@@ -2,8 +2,6 @@
 // view or the page is printed; what it takes is inflated before, which another thread does. What of a
 // figure follows the choice is in linked.js.
 
-const NARROW = 640; // pixels of a figure
-
 // Resolves when somebody wants figures: one is in the window or near it, or `report.wantFigures` is called.
 function whenWanted() {
   return new Promise((resolve) => {
@@ -125,8 +123,8 @@ async function drawFigure(place, theme) {
   drawFigureScope(place, scope);
   place.hidden = place.saves.hidden = !data.length;
   if (place.hidden) return;
-  place.style.minHeight = `${layout.height}px`;
   const config = { displayModeBar: false, responsive: false }, width = place.clientWidth;
+  place.style.height = `${heightOf({ data, layout }, width)}px`;
   await Plotly.react(place, fittedData(data, width), fitted(data, layout, width), config);
   if (!place.hasAttribute("data-clicks")) {
     startClicks(place);
@@ -140,40 +138,9 @@ function resizeFigures() {
     const width = place.clientWidth;
     if (!place.data || place.hidden || width === place.layout.width) continue;
     const { data, layout } = figureOf(place, currentTheme());
+    place.style.height = `${heightOf({ data, layout }, width)}px`;
     Plotly.react(place, fittedData(data, width), fitted(data, layout, width));
   }
-}
-
-// A layout at the page's width. A narrow one has more room for labels at the ends of bars and for
-// the lines of its legend, fewer ticks, and the shorter names of rows where it has such.
-function fitted(data, layout, width) {
-  const axis = { ...layout.xaxis }, made = { ...layout, xaxis: axis, width };
-  const narrow = width < NARROW, names = narrow && layout.meta?.narrow;
-  if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.25 : 1)];
-  if (names) made.yaxis = { ...layout.yaxis, ticktext: names };
-  if (axis.tickvals) {
-    const room = width - (layout.meta?.narrow ? (names ? 150 : 320) : 0);
-    const every = Math.max(1, Math.ceil((axis.tickvals.length * 30) / room));
-    axis.ticktext = axis.ticktext.filter((_, i) => i % every === 0);
-    axis.tickvals = axis.tickvals.filter((_, i) => i % every === 0);
-  }
-  const lines = layout.showlegend ? legendLines(data, width) : 0;
-  if (lines > 2) {
-    made.height = layout.height + 20 * (lines - 2);
-    made.legend = { ...layout.legend, maxheight: 20 * lines + 20 };
-  }
-  return made;
-}
-
-// Entries of a legend are as wide as the widest of them.
-function legendLines(data, width) {
-  const widest = Math.max(0, ...data.map(({ name }) => (name ?? "").length));
-  return Math.ceil(data.length / Math.max(1, Math.floor((0.75 * width) / (7 * widest + 55))));
-}
-
-function fittedData(data, width) {
-  if (width >= NARROW) return data;
-  return data.map((trace) => (trace.colorbar ? { ...trace, showscale: false } : trace));
 }
 
 startFigures();

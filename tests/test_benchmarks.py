@@ -13,6 +13,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 NEEDS = {
     "gpu_record": ("torch", "diffusers"),
+    "html_choice": ("playwright",),
     "html_load": ("playwright",),
     "html_peers": ("playwright",),
     "torch_capture": ("torch", "diffusers"),

@@ -118,10 +118,13 @@ def with_figures(report: ReportPage) -> ReportPage:
     """`report` once its plotly figures show its choice, theme, language and width."""
     combined(report)
     report.page.locator("[data-figure]").first.scroll_into_view_if_needed()
-    report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
     report.page.wait_for_function(
-        """() => [...document.querySelectorAll("[data-figure]")].every(
-          (place) => !place.clientWidth || place.layout.width === place.clientWidth)"""
+        """() => {
+          report.wantFigures?.(); // also those that nobody has scrolled to
+          return document.documentElement.dataset.figures === "drawn"
+            && [...document.querySelectorAll("[data-figure]")].every(
+              (place) => !place.clientWidth || place.layout.width === place.clientWidth);
+        }"""
     )
     return report
 

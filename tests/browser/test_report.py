@@ -369,9 +369,8 @@ def test_a_resized_window_redraws(report):
     with_figures(report)
     report.page.set_viewport_size({"width": 800, "height": 900})
     report.page.wait_for_function("() => profileReport.timeline.width < 650")
-    report.page.wait_for_function(
-        "() => document.querySelector('[data-figure=steps]').layout.width < 800"
-    )
+    figure = with_figures(report).page.locator("[data-figure=steps]")
+    assert figure.evaluate("(place) => place.layout.width") < 800
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from profiler.messages import said
 from profiler.report.html.assets import THEMES
+from profiler.report.html.figure_rooms import room_of
 from profiler.report.html.markup import contents, sections_html
 from profiler.report.html.table_json import table_json
 from profiler.report.model import Part, Report, Section
@@ -40,11 +41,11 @@ def body_of(report: Report) -> Body:
     }
     drawn = {key for key, chart in figures["light"].items() if _draws_something(chart)}
     sections = list(_with_drawn(report.sections, drawn))
-    heights = {key: figures["light"][key]["layout"]["height"] for key in drawn}
+    rooms = {key: room_of(figures["light"][key]) for key in drawn}
     names = [(section.key, section.title) for section in sections]
     return Body(
         contents=contents([("timeline", said("Timeline")), *names]),
-        sections=sections_html(sections, heights),
+        sections=sections_html(sections, rooms),
         tables={
             part.table.key: table_json(part.table)
             for section in sections

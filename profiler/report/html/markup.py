@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from profiler.messages import said
+from profiler.report.html.figure_rooms import Room
 from profiler.report.html.findings import finding_html
 from profiler.report.language import spoken
 from profiler.report.model import Group, Part, Section, TableView
@@ -19,31 +20,31 @@ def contents(names: Iterable[tuple[str, str]]) -> str:
     return "".join(f'<a href="#{key}">{spoken(name)}</a>' for key, name in names)
 
 
-def sections_html(sections: Sequence[Section], heights: Mapping[str, int]) -> str:
-    """The sections one after another; figures get their `heights` (pixels, by key) at once, so
-    that nothing moves when they are drawn."""
-    return "\n".join(_section(section, heights) for section in sections)
+def sections_html(sections: Sequence[Section], rooms: Mapping[str, Room]) -> str:
+    """The sections one after another; figures get their `rooms` (by key) at once, so that nothing
+    moves when they are drawn."""
+    return "\n".join(_section(section, rooms) for section in sections)
 
 
-def _section(section: Section, heights: Mapping[str, int]) -> str:
+def _section(section: Section, rooms: Mapping[str, Room]) -> str:
     key = section.key
-    body = "".join(_rows(section.parts, heights))
+    body = "".join(_rows(section.parts, rooms))
     return (
         f'<section id="{key}" aria-labelledby="{key}-title">'
         f'<h2 id="{key}-title">{spoken(section.title)}</h2>{body}</section>'
     )
 
 
-def _rows(parts: Sequence[Part], heights: Mapping[str, int]) -> Iterator[str]:
+def _rows(parts: Sequence[Part], rooms: Mapping[str, Room]) -> Iterator[str]:
     """Parts below each other, those that stand beside another in one row with it."""
     starts = [i for i, part in enumerate(parts) if not part.beside or i == 0]
     row_of = {i: max(start for start in starts if start <= i) for i in range(len(parts))}
     for _, numbers in groupby(range(len(parts)), key=row_of.__getitem__):
-        row = [_part(parts[i], heights) for i in numbers]
+        row = [_part(parts[i], rooms) for i in numbers]
         yield f'<div class="pair">{"".join(row)}</div>' if len(row) > 1 else row[0]
 
 
-def _part(part: Part, heights: Mapping[str, int]) -> str:
+def _part(part: Part, rooms: Mapping[str, Room]) -> str:
     heading = f"<h3>{spoken(part.title)}</h3>" if part.title else ""
     pieces = [
         f'<p class="lead">{spoken(part.lead)}</p>{of_whole()}' if part.lead else "",
@@ -51,7 +52,7 @@ def _part(part: Part, heights: Mapping[str, int]) -> str:
             finding_html(finding, part.noun, finding_id(number))
             for number, finding in enumerate(part.findings)
         ),
-        _figure(part, heights),
+        _figure(part, rooms),
         _table(part.table),
         _groups(part.groups),
         *(f'<p class="help">{spoken(note)}</p>' for note in part.notes),
@@ -74,11 +75,11 @@ def of_whole() -> str:
     return f'<p class="scope of-whole">{spoken(said("Of the whole run."))}</p>'
 
 
-def _figure(part: Part, heights: Mapping[str, int]) -> str:
+def _figure(part: Part, rooms: Mapping[str, Room]) -> str:
     if part.figure is None:
         return ""
     key = part.figure.key
-    place = f'<div class="figure" data-figure="{key}" style="min-height:{heights[key]}px"></div>'
+    place = f'<div class="figure" data-figure="{key}" {rooms[key].attributes}></div>'
     return f'{place}<p class="saves-figure"></p>'  # the page's button to save it comes into that
 
 

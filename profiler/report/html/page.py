@@ -84,6 +84,7 @@ _FIRST = (
     "devices_strip.js",
     "icicle.js",
     "first_screen.js",
+    "rooms.js",
     "opening.js",
 )
 _LATE = (
@@ -113,6 +114,7 @@ _LATE = (
     "address.js",
     "perfetto.js",
     "main.js",
+    "fitting.js",
     "figures.js",
 )
 

@@ -12,8 +12,9 @@ function findingMarkdown(article) {
   ].join("\n");
 }
 
-// The figure as it is drawn, as SVG.
+// The figure as SVG, as the page shows it.
 async function figureSaved(place) {
+  if (place.dataset.due) await drawFigure(place);
   const address = await Plotly.toImage(place, { format: "svg" });
   saved(decodeURIComponent(address.slice(address.indexOf(",") + 1)), fileName(place.dataset.figure, "svg"), "image/svg+xml");
 }

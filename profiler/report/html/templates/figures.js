@@ -1,8 +1,12 @@
 // The plotly figures. Running the library takes a second, so it waits until a figure comes into
 // view or the page is printed; what it takes is inflated before, which another thread does. What of a
 // figure follows the choice is in linked.js.
+//
+// Drawing one takes up to a tenth of a second. After a change of the choice, the theme, the language or
+// the width those in the window or near it are drawn, and the others when they come near: until then a
+// place has `data-due` and its new height.
 
-const NARROW = 640; // pixels of a figure
+const NEAR = 0.5; // of the window's height above and below it
 
 // Resolves when somebody wants figures: one is in the window or near it, or `report.wantFigures` is called.
 function whenWanted() {
@@ -14,23 +18,8 @@ function whenWanted() {
       seen.disconnect();
       resolve();
     };
-    for (const place of document.querySelectorAll("[data-figure]")) seen.observe(place);
+    for (const place of figurePlaces()) seen.observe(place);
   });
-}
-
-// html[data-figures] is "drawing" while a figure still shows what was before, else "drawn".
-let drawings = 0;
-
-async function drawing(work) {
-  const { dataset } = document.documentElement;
-  drawings += 1;
-  dataset.figures = "drawing";
-  try {
-    await work();
-  } finally {
-    drawings -= 1;
-    if (!drawings) dataset.figures = "drawn";
-  }
 }
 
 // Inflates the figures and the library; returns what runs it, once.
@@ -51,62 +40,65 @@ async function startFigures() {
   // Paper does not wait: what a reader has not scrolled to is drawn at once.
   addEventListener("beforeprint", () => {
     run();
-    for (const place of document.querySelectorAll("[data-figure]")) {
-      if (!place.data) drawFigure(place, currentTheme());
-    }
+    arrangeFigures();
+    for (const place of figurePlaces()) if (place.dataset.due) drawFigure(place);
     report.wantFigures();
   });
   if (report.printing) report.wantFigures();
   matchMedia("print").addEventListener("change", () => report.wantFigures());
   await wanted;
   run();
-  report.themed.push(drawFigures);
-  whenSpoken(() => drawFigures(currentTheme()));
-  report.followers.push(redrawFigures);
-  await drawing(async () => {
-    for (const rest = [...document.querySelectorAll("[data-figure]")]; rest.length;) {
-      const place = rest.splice(nearest(rest), 1)[0]; // what is looked at comes first
-      await drawFigure(place, currentTheme());
-      await new Promise((resolve) => setTimeout(resolve)); // the page stays alive between two
-    }
-    new ResizeObserver(() => resizeFigures()).observe(document.querySelector("main"));
-    window.figuresReady = performance.now();
-  });
+  report.themed.push(followFigures);
+  whenSpoken(followFigures);
+  report.followers.push(followFigures);
+  report.wantFigures = () => drawDue(true);
+  arrangeFigures();
+  await drawDue(true); // at first all, so that who scrolls on finds them
+  window.figuresReady = performance.now();
+  new ResizeObserver(resizeFigures).observe(document.querySelector("main"));
+  const coming = new IntersectionObserver(() => drawDue(), { rootMargin: `${100 * NEAR}% 0px` });
+  for (const place of figurePlaces()) coming.observe(place);
 }
 
-function figureOf({ dataset: { figure } }, theme) {
-  return linkedChart(figure, spokenFigure(figure, page.figures[theme][figure]), theme);
+function followFigures() {
+  arrangeFigures();
+  return drawDue();
 }
 
-// Which of `places` is in the window, or least far from it.
-function nearest(places) {
-  const away = places.map((place) => {
-    const { top, bottom } = place.getBoundingClientRect();
-    return Math.max(top - innerHeight, -bottom, 0);
-  });
-  return away.indexOf(Math.min(...away));
+// Also what is no longer folded away has a width now.
+function resizeFigures() {
+  arrangeFigures(figurePlaces().filter(({ clientWidth, shown, dataset }) => clientWidth && (dataset.due || clientWidth !== shown?.width)));
+  return drawDue();
 }
 
-function drawFigures(theme) {
-  return drawing(async () => {
-    for (const place of document.querySelectorAll("[data-figure]")) await drawFigure(place, theme);
-  });
+const charts = new Map(); // in a language and a theme, by both and the figure
+
+function figureOf({ dataset: { figure } }) {
+  const theme = currentTheme(), key = [speech.language, theme, figure].join(" ");
+  if (!charts.has(key)) charts.set(key, spokenFigure(figure, page.figures[theme][figure]));
+  return linkedChart(figure, charts.get(key), theme);
 }
 
-// After a change of the choice: what is in view at once, the rest one by one.
-function redrawFigures() { return drawing(redrawAll); }
-
-async function redrawAll() {
-  const asked = (report.redrawing = {}), places = [...document.querySelectorAll("[data-figure]")];
-  const inView = (place) => {
-    const { top, bottom } = place.getBoundingClientRect();
-    return bottom > 0 && top < innerHeight;
-  };
-  for (const place of [...places.filter(inView), ...places.filter((place) => !inView(place))]) {
-    await drawFigure(place, currentTheme());
-    await new Promise((resolve) => setTimeout(resolve));
-    if (report.redrawing !== asked) return;
+// What figures take of the page follows at once, so that nothing moves when they are drawn: what they have
+// to do with the choice, their height, and whether they are there: one of which the choice leaves nothing is hidden.
+function arrangeFigures(places = figurePlaces()) {
+  const found = places.map((place) => ({ place, chart: figureOf(place) }));
+  for (const { place, chart: { data, scope } } of found) {
+    place.saves ??= place.nextElementSibling; // has its height from the start
+    drawFigureScope(place, scope);
+    place.hidden = place.saves.hidden = !data.length;
   }
+  for (const one of found) one.width = one.place.clientWidth; // the page is laid out once for all of them
+  for (const { place, chart, width } of found) if (width) place.style.height = `${heightOf(chart, width)}px`;
+  for (const one of found) one.away = distance(one.place);
+  for (const { place, chart, width, away } of found) {
+    if (!place.hidden && !shows(place, chart, width)) place.dataset.due = isNear(away) ? "near" : "far";
+    else delete place.dataset.due;
+  }
+}
+
+function shows({ shown }, { data, layout }, width) {
+  return shown?.data === data && shown.layout === layout && shown.width === width;
 }
 
 // Below a figure, what it has to do with the choice.
@@ -118,62 +110,54 @@ function drawFigureScope(place, scope) {
   line.hidden = !scope;
 }
 
-// A figure of which nothing is left by the choice is hidden.
-async function drawFigure(place, theme) {
-  const { data, layout, scope } = figureOf(place, theme);
-  place.saves ??= place.nextElementSibling; // has its height from the start, so that nothing below moves
-  drawFigureScope(place, scope);
-  place.hidden = place.saves.hidden = !data.length;
-  if (place.hidden) return;
-  place.style.minHeight = `${layout.height}px`;
-  const config = { displayModeBar: false, responsive: false }, width = place.clientWidth;
+// How far a place is from the window.
+function distance(place) {
+  const { top, bottom } = place.getBoundingClientRect();
+  return Math.max(top - innerHeight, -bottom, 0);
+}
+
+function isNear(away) { return away <= NEAR * innerHeight; }
+
+// Places whose figures are due; of what is folded away none is.
+function duePlaces() { return figurePlaces().filter((place) => place.dataset.due && place.clientWidth); }
+
+const drawing = { running: false, all: false };
+
+// Draws what is due in the window or near it, or `all` that is, what is looked at first. html[data-figures]
+// is "drawing" until then; after it "waiting" while a figure far from the window shows what was before, else "drawn".
+async function drawDue(all = false) {
+  drawing.all ||= all;
+  if (drawing.running) return;
+  drawing.running = true;
+  const { dataset } = document.documentElement;
+  try {
+    for (let place; (place = nextFigure());) {
+      dataset.figures = "drawing";
+      await drawFigure(place);
+      await new Promise((resolve) => setTimeout(resolve)); // the page stays alive between two
+    }
+  } finally {
+    drawing.running = drawing.all = false;
+    dataset.figures = duePlaces().length ? "waiting" : "drawn";
+  }
+}
+
+function nextFigure() {
+  const everything = drawing.all || report.printing;
+  const wanted = duePlaces().map((place) => [place, distance(place)]).filter(([, away]) => everything || isNear(away));
+  return wanted.sort(([, a], [, b]) => a - b)[0]?.[0];
+}
+
+async function drawFigure(place) {
+  const { data, layout } = figureOf(place), width = place.clientWidth;
+  place.shown = { data, layout, width };
+  delete place.dataset.due;
+  const config = { displayModeBar: false, responsive: false };
   await Plotly.react(place, fittedData(data, width), fitted(data, layout, width), config);
-  if (!place.hasAttribute("data-clicks")) {
-    startClicks(place);
-    place.saves.append(figureButton(place));
-  }
+  if (place.hasAttribute("data-clicks")) return;
   place.toggleAttribute("data-clicks", true);
-}
-
-function resizeFigures() {
-  for (const place of document.querySelectorAll("[data-figure]")) {
-    const width = place.clientWidth;
-    if (!place.data || place.hidden || width === place.layout.width) continue;
-    const { data, layout } = figureOf(place, currentTheme());
-    Plotly.react(place, fittedData(data, width), fitted(data, layout, width));
-  }
-}
-
-// A layout at the page's width. A narrow one has more room for labels at the ends of bars and for
-// the lines of its legend, fewer ticks, and the shorter names of rows where it has such.
-function fitted(data, layout, width) {
-  const axis = { ...layout.xaxis }, made = { ...layout, xaxis: axis, width };
-  const narrow = width < NARROW, names = narrow && layout.meta?.narrow;
-  if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.25 : 1)];
-  if (names) made.yaxis = { ...layout.yaxis, ticktext: names };
-  if (axis.tickvals) {
-    const room = width - (layout.meta?.narrow ? (names ? 150 : 320) : 0);
-    const every = Math.max(1, Math.ceil((axis.tickvals.length * 30) / room));
-    axis.ticktext = axis.ticktext.filter((_, i) => i % every === 0);
-    axis.tickvals = axis.tickvals.filter((_, i) => i % every === 0);
-  }
-  const lines = layout.showlegend ? legendLines(data, width) : 0;
-  if (lines > 2) {
-    made.height = layout.height + 20 * (lines - 2);
-    made.legend = { ...layout.legend, maxheight: 20 * lines + 20 };
-  }
-  return made;
-}
-
-// Entries of a legend are as wide as the widest of them.
-function legendLines(data, width) {
-  const widest = Math.max(0, ...data.map(({ name }) => (name ?? "").length));
-  return Math.ceil(data.length / Math.max(1, Math.floor((0.75 * width) / (7 * widest + 55))));
-}
-
-function fittedData(data, width) {
-  if (width >= NARROW) return data;
-  return data.map((trace) => (trace.colorbar ? { ...trace, showscale: false } : trace));
+  startClicks(place);
+  place.saves.append(figureButton(place));
 }
 
 startFigures();

@@ -33,4 +33,5 @@ startTheme();
 startSpeech();
 startContents();
 startFirstScreen();
+startRooms();
 unpackRest().catch(couldNotOpen);

@@ -1,0 +1,37 @@
+// Charts at the page's width.
+
+const NARROW = 640; // pixels of a figure
+
+// A layout at the page's width. A narrow one has more room for labels at the ends of bars and for
+// the lines of its legend, fewer ticks, and the shorter names of rows where it has such.
+function fitted(data, layout, width) {
+  const axis = { ...layout.xaxis }, made = { ...layout, xaxis: axis, width };
+  const narrow = width < NARROW, names = narrow && layout.meta?.narrow;
+  if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.25 : 1)];
+  if (names) made.yaxis = { ...layout.yaxis, ticktext: names };
+  if (axis.tickvals) {
+    const room = width - (layout.meta?.narrow ? (names ? 150 : 320) : 0);
+    const every = Math.max(1, Math.ceil((axis.tickvals.length * 30) / room));
+    axis.ticktext = axis.ticktext.filter((_, i) => i % every === 0);
+    axis.tickvals = axis.tickvals.filter((_, i) => i % every === 0);
+  }
+  const lines = linesOf({ data, layout }, width);
+  if (lines > LEGEND_LINES) {
+    made.height = layout.height + legendRoom(lines);
+    made.legend = { ...layout.legend, maxheight: LEGEND_LINE * (lines + 1) };
+  }
+  return made;
+}
+
+// Of its legend.
+function linesOf({ data, layout }, width) {
+  return layout.showlegend && width ? legendLines(data.length, Math.max(0, ...data.map(({ name }) => (name ?? "").length)), width) : 0;
+}
+
+// How tall a chart is at a width.
+function heightOf(chart, width) { return chart.layout.height + legendRoom(linesOf(chart, width)); }
+
+function fittedData(data, width) {
+  if (width >= NARROW) return data;
+  return data.map((trace) => (trace.colorbar ? { ...trace, showscale: false } : trace));
+}

@@ -15,6 +15,7 @@ NOTES = (  # where notes and caveats are written
     "report/excerpts.py",
     "report/facts.py",
     "report/recorders.py",
+    "report/replay_facts.py",
     "report/sentences/capabilities.py",
     "report/sentences/comparison.py",
     "report/sentences/denoise.py",

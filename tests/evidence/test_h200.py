@@ -14,9 +14,12 @@ import pytest
 import profiler
 from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.codes import Assumption
+from profiler.analysis.prediction.image_sizes import ImageSize
 from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.resized import Resizing
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.replay.faithful import whole_run
+from profiler.analysis.roofline.call_costs import call_costs
 from profiler.report.sentences.findings.words import words
 
 from .recorded import FOLDER, PREDICTED, SIZES, TIMED, by_events, of_encoders, predicted_size
@@ -136,3 +139,22 @@ def test_the_finding_says_where_the_device_waits():
         "\N{NO-BREAK SPACE}", " "
     )
     assert not [f for f in analysed("wan-eager")[1].findings if f.rule == "host_bound"]
+
+
+@pytest.mark.parametrize("name", ["flux-eager", "sd35-compiled"])
+@pytest.mark.parametrize("size", [(1024, 768), (768, 512), (1536, 1024), (2048, 1024)])
+def test_images_of_another_size_and_back_are_the_same_work(name, size):
+    """Also where patches are as many as channels (FLUX at 1024x768 pixels, Stable Diffusion 3.5 at
+    768x512), text as many tokens as a grid has (512), heads as many as a small one (24): of both
+    models' products, but for one of Stable Diffusion 3.5 whose weights look like states."""
+    analysis = analysed(name)[1]
+    tables = (analysis.calls, analysis.kinds.table, analysis.device_profiles)
+    kinds = call_costs(*tables, "transformer").kinds
+    recorded, other = ImageSize(1024, 1024), ImageSize(*size)
+    there = [Resizing.of(kinds, recorded, other).kind(kind) for kind in kinds]
+    resizing = Resizing.of(there, other, recorded)
+    before, after = (
+        sum(kind.flops * kind.commands for kind in all_kinds)
+        for all_kinds in (kinds, map(resizing.kind, there))
+    )
+    assert after == pytest.approx(before, rel=0.03)

@@ -5,7 +5,12 @@ Two last dims of a tensor (or the two ahead of its channels) that are those of a
 of the other size. A number of tokens is that of a grid, for videos times the latent frames, alone
 or with the text that is joined to it (`T + L`, where `L` tokens stand somewhere, too), one image's
 or the batch's. Which grids have tokens is seen where channels stand behind them (`[2, 4096, 1536]`)
-and channels are what weights and biases have. Weights stay as they are.
+and channels are what weights and biases have. Weights stay as they are. A grid whose rows and
+columns no tensor has, as where the host packs patches, has tokens only if it is the largest:
+`[1, 512, 3072]` is text, though 512 are 16 × 32.
+
+A number may be both: FLUX at 1024 × 768 pixels has 3,072 patches of 3,072 channels. A last dim is
+then one of channels, but for operators that mix tokens (softmax, products without weights).
 
 With its new shapes the work of an operator follows from the same formulas (`analysis.work`):
 products grow with the tokens, attention with their square. Where there is no formula an operator
@@ -14,7 +19,6 @@ is taken to grow as its largest tensor does.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 
@@ -22,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.prediction.image_sizes import ImageSize
+from profiler.analysis.prediction.token_counts import Tokens, token_counts
 from profiler.analysis.roofline.call_costs import CallCosts, KindCost, Ratio, Scaled
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.registry import Family
@@ -32,7 +37,6 @@ __all__ = ["Resizing", "resized"]
 _HALVINGS = 8  # of the image: 3 to latents, 1 or 2 to patches, some within a UNet
 _PADS = (0, 1, 2)  # rows and columns that are added ahead of a convolution
 _LEAST = 4  # rows and columns of a grid: less is a kernel
-_FRAMES = 4  # different numbers of latent frames that are looked at
 _FEW = 64  # channels of a group that are flattened with a grid
 _FLAT = 4096  # elements: fewer may be channels
 _SAME = Scaled(1.0, 1.0)
@@ -73,10 +77,10 @@ class Resizing(Struct, frozen=True):
         moving = [tensor.dims for tensor, weights in tensors if not weights]
         every = _grids(old, new)
         mixed = {d for kind in kinds for t in _mixing(kind) for d in t.dims[1:]}
-        tokens = _tokens([d for d in moving if _place(d, every) is None], channels, mixed)
-        seen = {d[p : p + 2] for d in moving if (p := _place(d, every)) is not None}
-        frames = Counter(d[-3] for d in moving if len(d) > 4 and d[-2:] in every)
-        counts = _counts(every, tokens, _usual(frames), _batches(moving))
+        placed = {d: _place(d, every) for d in moving}
+        tokens = Tokens.of([d for d in moving if placed[d] is None], channels, mixed)
+        seen = {d[p : p + 2] for d, p in placed.items() if p is not None}
+        counts = token_counts(every, seen, tokens, moving)
         used = {grid for grid in every if grid in seen or grid[0] * grid[1] in counts}
         return cls(
             grids={grid: every[grid] for grid in used},
@@ -87,7 +91,8 @@ class Resizing(Struct, frozen=True):
 
     def kind(self, kind: KindCost) -> KindCost:
         """It with the shapes and the work that it has then; itself where they stay."""
-        both = [(t, t if weights else self._tensor(t)) for t, weights in _tensors(kind)]
+        mixes = _mixes(kind)
+        both = [(t, t if weights else self._tensor(t, mixes)) for t, weights in _tensors(kind)]
         if kind.shapes is None or all(old == new for old, new in both):
             return kind
         others, count = tuple(new for _, new in both), len(kind.shapes.inputs)
@@ -96,35 +101,64 @@ class Resizing(Struct, frozen=True):
         work = work_of(kind.op_type, shapes) if kind.work is not None else None
         return replace(kind, shapes=shapes, work=work)
 
-    def _tensor(self, tensor: Tensor) -> Tensor:
-        dims = self._on_grid(tensor.dims) or self._of_tokens(tensor.dims)
+    def _tensor(self, tensor: Tensor, mixes: bool) -> Tensor:
+        on_grid = None if mixes else self._on_grid(tensor.dims)  # scores of 16 frames are 16 x 16
+        dims = on_grid or self._of_tokens(tensor.dims, mixes)
         return tensor if dims == tensor.dims else tensor.like(*dims)
 
     def _on_grid(self, dims: _Dims) -> _Dims | None:
         place = _place(dims, self.grids)
-        if place is None or any(d in self.counts for d in dims[1:place]):
+        if place is None or any(self._tokens_only(d) for d in dims[1:place]):
             return None
         return (*dims[:place], *self.grids[dims[place : place + 2]], *dims[place + 2 :])
 
-    def _of_tokens(self, dims: _Dims) -> _Dims:
+    def _tokens_only(self, dim: int) -> bool:
+        return dim in self.counts and dim not in self.channels
+
+    def _of_tokens(self, dims: _Dims, mixes: bool) -> _Dims:
         if len(dims) < 2:
             return dims
-        first = 1 if len(dims) > 2 and dims[1] != 1 else 0  # ahead of it is a batch
-        *ahead, before, last = (
-            self.counts.get(dim, dim) if place >= first else dim for place, dim in enumerate(dims)
-        )
-        if not self._last_of_tokens(*dims[-2:]):
-            last = dims[-1]
-            if self._flattened(last):
-                last = max(round(last * self.area), 1)
-        return (*ahead, before, last)
+        places = self._places_of_tokens(dims, mixes)
+        if not places and self._first_of_tokens(dims):
+            places = {0}
+        found = [self.counts[d] if place in places else d for place, d in enumerate(dims)]
+        if len(dims) - 1 not in places and self._flattened(dims[-1]):
+            found[-1] = max(round(dims[-1] * self.area), 1)
+        return tuple(found)
 
-    def _last_of_tokens(self, before: int, last: int) -> bool:
+    def _places_of_tokens(self, dims: _Dims, mixes: bool) -> set[int]:
+        """The places of numbers of tokens behind the batch."""
+        last = len(dims) - 1
+        first = 1 if last > 1 and dims[1] != 1 else 0  # ahead of it is a batch
+        found = {place for place in range(first, last) if dims[place] in self.counts}
+        if self._last_of_tokens(dims, mixes):
+            found.add(last)
+        if mixes:
+            return found
+        return {p for p in found if dims[p] not in self.channels or not self._channels_at(dims, p)}
+
+    def _last_of_tokens(self, dims: _Dims, mixes: bool) -> bool:
         """Whether a last dim is of tokens: those of scores are, and those behind channels, as in
         the keys of attention."""
+        before, last = dims[-2:]
         if last not in self.counts:
             return False
-        return before == last or (before not in self.counts and last not in self.channels)
+        if before == last:
+            return mixes or len(dims) > 3 or last not in self.channels
+        return before not in self.counts and (mixes or last not in self.channels)
+
+    def _channels_at(self, dims: _Dims, place: int) -> bool:
+        """Whether a number of tokens that is one of channels, too, is that at this place: last but
+        in scores, or second where tokens (`[1, 512, 16384]`) or 1 × 1 pixels stand behind it."""
+        behind = dims[place + 1 :]
+        if len(dims) < 4:
+            return not behind or self._tokens_only(behind[0])
+        return place == 1 and set(behind) == {1}
+
+    def _first_of_tokens(self, dims: _Dims) -> bool:
+        """Whether a first dim is of tokens: those of attention along the frames of a video are
+        (`[8192, 16, 320]`: 2 × 64 × 64 patches, 16 frames)."""
+        return len(dims) > 2 and self._tokens_only(dims[0])
 
     def _flattened(self, dim: int) -> bool:
         """Whether it is of a grid flattened with some of its channels."""
@@ -184,52 +218,21 @@ def _channels(tensors: Iterable[tuple[Tensor, bool]]) -> frozenset[int]:
     return frozenset(dim for dims in alone for dim in dims)
 
 
-class _Tokens(Struct, frozen=True):
-    """Dims that may be numbers of tokens: those right `ahead` of channels, `inner` ones that are
-    neither first nor last, among them of heads, and those among which attention is `mixed`."""
-
-    ahead: frozenset[int]
-    inner: frozenset[int]
-    mixed: frozenset[int]
-
-
-def _tokens(moving: Iterable[_Dims], channels: frozenset[int], mixed: set[int]) -> _Tokens:
-    rows = [tuple(dim for dim in dims if dim != 1) for dims in moving]
-    ahead = frozenset(d[-2] for d in rows if len(d) in (2, 3) and d[-1] in channels)
-    inner = ahead | {dim for d in moving for dim in d[1:-1]}
-    return _Tokens(ahead, inner, frozenset(mixed))
-
-
 def _mixing(kind: KindCost) -> tuple[Tensor, ...]:
     """The tensors of attention, of its parts where it runs in parts."""
     families = (Family.ATTENTION, Family.SOFTMAX)
     return kind.tensors if kind.work is not None and kind.work.family in families else ()
 
 
-def _usual(frames: Counter[int]) -> set[int]:
-    """One, and the latent frames that most tensors of videos have."""
-    return {1, *(count for count, _ in frames.most_common(_FRAMES))}
-
-
-def _batches(moving: Iterable[_Dims]) -> set[int]:
-    """One, and the first dim that most tensors of three dims or more have."""
-    counts = Counter(d[0] for d in moving if len(d) > 2)
-    return {1, max(counts, key=lambda size: (counts[size], -size), default=1)}
-
-
-def _counts(
-    grids: Mapping[_Dims, _Dims], tokens: _Tokens, frames: set[int], batches: set[int]
-) -> dict[int, int]:
-    """Numbers of tokens by those they had, of the grids that have tokens."""
-    found: dict[int, int] = {}
-    for (grid, other), count in product(grids.items(), sorted(frames)):
-        was, becomes = (rows * columns * count for rows, columns in (grid, other))
-        if was not in tokens.inner or not tokens.ahead & {was, was * max(batches)}:
-            continue
-        joined = sorted({one - was for one in tokens.mixed} & tokens.ahead)
-        for text, batch in product((0, *joined), sorted(batches)):
-            found.setdefault((was + text) * batch, (becomes + text) * batch)
-    return found
+def _mixes(kind: KindCost) -> bool:
+    """Whether it is one of the parts of attention: a softmax, or a product without weights. Two
+    squares are states of as many channels as tokens, and weights expanded to the batch."""
+    if kind.work is None or kind.shapes is None:
+        return False
+    if kind.work.family == Family.MATMUL:
+        both = [tensor.dims for tensor in kind.shapes.inputs if tensor.dims]
+        return all(len(d) > 2 for d in both) and any(d[-2] != d[-1] for d in both)
+    return kind.work.family in (Family.ATTENTION, Family.SOFTMAX)
 
 
 def _scaled(kind: KindCost, resizing: Resizing) -> Scaled:

@@ -112,6 +112,83 @@ def test_tokens_of_a_video_are_those_of_all_its_frames():
     ]
 
 
+ANIMATEDIFF = (  # 512 pixels, two times 16 frames
+    "aten::addmm in: float[320] float[131072,320] float[320,320]",
+    "aten::native_layer_norm in: float[32,4096,320] float[320] float[320]",
+    "aten::cudnn_convolution float[32,320,64,64] float[320,320,3,3] -> float[32,320,64,64]",
+    "aten::native_group_norm in: float[2,320,16,64,64] float[320] float[320]",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        ("aten::native_layer_norm in: float[8192,16,320] float[320]", (32768, 16, 320)),
+        ("aten::_softmax in: float[8192,8,16,16]", (32768, 8, 16, 16)),
+        ("aten::add in: float[32,4096,320]", (32, 16384, 320)),
+    ],
+)
+def test_attention_along_frames_is_in_more_places_not_of_more_frames(text, dims):
+    """Of two videos of 64x64 patches, at twice their sides; 16 frames are not 4x4 patches, which
+    no tensor has as rows and columns."""
+    assert becomes(text, ANIMATEDIFF, "512", "1024")[0][0] == dims
+
+
+COGVIDEOX = (  # 720x480, 13 latent frames, which the patches' convolution takes as a batch
+    "aten::cudnn_convolution float[26,16,60,90] float[1920,16,2,2] -> float[26,1920,30,45]",
+    "aten::native_layer_norm in: float[2,17550,1920] float[1920] float[1920]",
+    "aten::native_layer_norm in: float[2,226,1920] float[1920] float[1920]",
+    "aten::_flash_attention_forward in: " + " ".join(["float[2,30,17776,64]"] * 3),
+)
+
+
+def test_frames_may_be_flattened_with_the_batch():
+    """13 frames of 30x45 patches beside 226 tokens of text to 13 of 15x20."""
+    attention, dims = COGVIDEOX[-1], (2, 30, 13 * 15 * 20 + 226, 64)
+    assert becomes(attention, COGVIDEOX, "720x480", "320x240")[0] == [dims] * 3
+
+
+FLUX = (  # 1024x768: 3072 patches of 3072 channels, and 512 tokens of text, which are not 16x32
+    "aten::addmm in: float[3072] float[3072,3072] float[3072,3072]",
+    "aten::addmm in: float[3072] float[512,4096] float[4096,3072]",
+    "aten::addmm in: float[3072] float[512,3072] float[3072,3072]",
+    "aten::_cudnn_attention_forward in: " + " ".join(["float[1,24,3584,128]"] * 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        ("aten::addmm in: float[64] float[3072,3072] float[3072,64]", (12288, 3072)),
+        ("aten::mul in: float[1,3072,3072] float[1,1,3072]", (1, 12288, 3072)),
+        ("aten::mul in: float[1,1,3072] float[3072]", (1, 1, 3072)),
+        ("aten::mul in: float[1,3072,1,1]", (1, 3072, 1, 1)),
+        ("aten::rsqrt in: float[1,3072,1]", (1, 12288, 1)),
+        ("aten::rsqrt in: float[1,24,3072,1]", (1, 24, 12288, 1)),
+        ("aten::mul in: float[1,3072,2048]", (1, 12288, 2048)),
+        ("aten::mul in: float[1,24,512,128] float[128]", (1, 24, 512, 128)),
+        ("aten::mul in: float[1,3072,24,128] float[128]", (1, 12288, 24, 128)),
+        ("aten::bmm in: float[24,3072,128] float[24,128,3072]", (24, 128, 12288)),
+        ("aten::bmm in: float[24,3072,3072] float[24,3072,128]", (24, 12288, 12288)),
+        ("aten::bmm in: float[2,3072,3072] float[2,3072,3072]", (2, 12288, 3072)),
+    ],
+)
+def test_as_many_channels_as_tokens_stay(text, dims):
+    """Four times the pixels where patches and channels are 3072: last dims are channels but in the
+    parts of attention, and text of 512 tokens stays."""
+    assert dims in becomes(text, FLUX, "1024x768", "2048x1536")[0]
+
+
+def test_channels_of_a_grid_stay_though_they_are_a_number_of_tokens():
+    """Stable Diffusion 1.5 at 512x640 has 1280 patches of 640 channels, and 1280 channels."""
+    among = (
+        "aten::native_layer_norm in: float[2,1280,640] float[640] float[640]",
+        "aten::cudnn_convolution float[2,640,40,32] float[1280,640,3,3] -> float[2,1280,20,16]",
+    )
+    group_norm = "aten::native_group_norm in: float[2,1280,20,16] float[1280]"
+    assert becomes(group_norm, among, "512x640", "1024x1280")[0][0] == (2, 1280, 40, 32)
+
+
 def test_time_goes_with_the_work():
     """800 of 1000 ns in a product of patches, a quarter of them; 200 in none of the commands."""
     product = kind("aten::addmm in: float[64] float[8192,1536] float[1536,64]", 800.0)

@@ -97,13 +97,15 @@ def test_predictions_are_what_the_machine_took(name, stage, asked):
     assert 0.97 * low <= found.request.ns / 1e6 <= 1.03 * high
 
 
-def test_the_interval_of_a_larger_batch_holds_what_it_took():
-    """Kernels may come nearer to their roofline with it: no less than before, at most N times."""
-    run, analysis = analysed("sd35-eager")
-    untraced_ns = round(TRUTH["sd35"]["eager"]["span_ms"][1] * 1e6)
+@pytest.mark.parametrize("name", ["sd35-eager", "flux-eager"])
+def test_the_interval_of_a_larger_batch_holds_what_it_took(name):
+    """Kernels may come nearer to their roofline with it, and clocks fall, as FLUX's did."""
+    run, analysis = analysed(name)
+    model = TRUTH[TIMED[name][0]]
+    untraced_ns = round(model["eager"]["span_ms"][1] * 1e6)
     request = predict(run, analysis, Scenario(batch=2, untraced_ns=untraced_ns)).request
-    assert untraced_ns < request.low < request.ns < 2 * untraced_ns
-    assert request.low <= TRUTH["sd35"]["batch_2"]["span_ms"][1] * 1e6 <= request.high
+    assert 1.2 * untraced_ns < request.low < request.ns < 2 * untraced_ns
+    assert request.low <= model["batch_2"]["span_ms"][1] * 1e6 <= request.high
 
 
 def test_predictions_advise_nothing_that_the_producer_lacks():

@@ -18,8 +18,7 @@ from profiler.analysis.denoise.batch import (
 from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.image_sizes import (
     ImageSize,
-    size_by_decoder,
-    size_by_settings,
+    recorded_size,
 )
 from profiler.analysis.prediction.precision import at_precision, main_type, precision
 from profiler.analysis.prediction.resized import resized
@@ -129,15 +128,19 @@ def _batch_estimates(
 def _size_estimates(
     workload: Workload, size: ImageSize, run: Run, analysis: Analysis, on_device: Collection[str]
 ) -> Estimates:
-    """Of submodules in steps and after them, with images of `size`: prompts are encoded as before.
-    Where no operators tell, time goes with the pixels, at most with their square."""
+    """Of submodules in steps, after them and of VAEs, with images of `size`: prompts are encoded as
+    before. Where no operators tell, time goes with the pixels, at most with their square."""
     decoders = dict.fromkeys(t.submodule for t in workload.decode if t.submodule)
+    others = [t.submodule for t in workload.step if t.submodule]
+    others += [name for name in workload.submodules if name.startswith("vae")]  # of images given
     of = {
         name: call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
-        for name in dict.fromkeys((*decoders, *(t.submodule for t in workload.step if t.submodule)))
+        for name in dict.fromkeys((*decoders, *others))
     }
     decoded = [kind for name in decoders if (costs := of[name]) for kind in costs.kinds]
-    old = size_by_settings(run.info.generations, workload.numbers) or size_by_decoder(decoded)
+    old = recorded_size(run.info.generations, workload.numbers, decoded)
+    if old == size:
+        return Estimates({}, (), ())
     if old is None:
         raise InputError(
             "the trace does not tell how large its images are, so --size cannot be answered: "

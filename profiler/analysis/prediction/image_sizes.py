@@ -12,7 +12,14 @@ from profiler.analysis.work.registry import Family
 from profiler.errors import InputError
 from profiler.trace.manifest_settings import Generation
 
-__all__ = ["MOST_PIXELS", "ImageSize", "parse_size", "size_by_decoder", "size_by_settings"]
+__all__ = [
+    "MOST_PIXELS",
+    "ImageSize",
+    "parse_size",
+    "recorded_size",
+    "size_by_decoder",
+    "size_by_settings",
+]
 
 MOST_PIXELS = 16_384  # a side
 _MULTIPLE = 8  # what latents have of the image's sides
@@ -25,6 +32,11 @@ class ImageSize(Struct, frozen=True):
 
     width: int
     height: int
+
+    @property
+    def area(self) -> int:
+        """Pixels in all."""
+        return self.width * self.height
 
     def __str__(self) -> str:
         return f"{self.width}×{self.height}"
@@ -44,6 +56,18 @@ def parse_size(text: str) -> ImageSize:
             f"--size {text} is no size that latents have: give multiples of {_MULTIPLE} pixels"
         )
     return ImageSize(*sides)
+
+
+def recorded_size(
+    generations: Iterable[Generation], numbers: Collection[int], decoded: Iterable[KindCost]
+) -> ImageSize | None:
+    """The size of the images of the pipeline calls `numbers`: that of the settings, unless the
+    decoder, of whose commands `decoded` are the kinds, writes more than that. It writes less where
+    it works in tiles. None where neither tells; raises InputError where sizes differ."""
+    told, written = size_by_settings(generations, numbers), size_by_decoder(decoded)
+    if told is None or written is None:
+        return told or written
+    return written if written.area > told.area else told
 
 
 def size_by_settings(

@@ -54,10 +54,20 @@ def resized(
     known = {id(kind): _scaled(kind, resizing) for kind in costs.kinds}
     scale: Callable[[KindCost], Scaled] = lambda kind: known[id(kind)]  # noqa: E731
     wall, busy = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
-    if resizing.area == 1.0:
-        return wall, busy
-    grows = resizing.area > 1.0
-    return costs.beyond_caches(wall, grows=grows), costs.beyond_caches(busy, grows=grows)
+    bounded = (_by_caches(costs, ratio, resizing.area) for ratio in (wall, busy))
+    wall, busy = bounded
+    return wall, busy
+
+
+def _by_caches(costs: CallCosts, ratio: Ratio, area: float) -> Ratio:
+    """A processor may also do less work less well: its threads share fewer rows."""
+    if area == 1.0:
+        return ratio
+    ratio = costs.beyond_caches(ratio, grows=area > 1.0)
+    if area > 1.0:
+        return ratio
+    most = costs.beyond_caches(ratio, grows=True).high
+    return replace(ratio, high=max(min(most, 1.0), ratio.high))
 
 
 class Resizing(Struct, frozen=True):

@@ -9,9 +9,14 @@ operators reached. Time of a call in which no command ran (between commands: lau
 stays.
 
 Bounds of less work are what remains when nothing is fixed and the rest goes with the smaller of
-FLOPs and bytes, and when it goes with the larger and what is not known stays. Of more work they are
-what it takes where commands reach their roofline with it, as larger ones may, but no less than
-before; and when nothing is fixed and all goes with the larger of FLOPs and bytes.
+FLOPs and bytes, and when it goes with the larger and what is not known stays.
+
+More work takes at least what it takes at its roofline, and no less than before. Nor can commands
+fill a device much better than they did: where a little more than one wave of blocks took two, N
+times as many take N + 1, so of what they took, but for 20 us each to begin and end, at least
+(1 + N) / 2 times as much remains. It takes at most what it takes when nothing is fixed and all goes
+with the larger of FLOPs and bytes, and `_SLOWER` of that: of FLUX two images at once took the
+clock of an H200 down by 5 % (docs/gpu-evidence.md).
 
 A processor whose caches are not known may work on less data in one that all of it did not fit in:
 then `_IN_CACHE` of a bound is taken. The denoiser of the embedded SD3 took 0.38 to 0.45 of its time
@@ -36,6 +41,8 @@ __all__ = ["CallCosts", "KindCost", "Ratio", "Scaled", "call_costs"]
 
 _SHORTEST = 0.05  # of the commands
 _IN_CACHE = 0.7
+_BEGINS_NS = 20_000.0  # of a command: so much may be its begin and end, whatever its size
+_SLOWER = 1.1
 
 
 class Ratio(Struct, frozen=True):
@@ -147,14 +154,9 @@ class CallCosts(Struct, frozen=True):
             else:
                 factor = max(compute * scaled.flops, memory * scaled.nbytes) / most
             new += stays + moves * factor
-            if max(both) > 1.0:
-                reached = kind.commands * max(compute * scaled.flops, memory * scaled.nbytes)
-                grown = stays + moves * min(both)
-                low += max(kind.total_ns, min(grown, reached)) if scaled.known else kind.total_ns
-                high += kind.total_ns * (max(both) if scaled.known else scaled.most)
-            else:
-                low += kind.total_ns * (min(both) if scaled.known else min(scaled.least, *both))
-                high += stays + moves * (max(both) if scaled.known else scaled.most)
+            reached = kind.commands * max(compute * scaled.flops, memory * scaled.nbytes)
+            least, largest = _bounds(kind, scaled, stays, reached)
+            low, high = low + least, high + largest
             fixed_total += stays
             known += kind.total_ns if scaled.known else 0.0
         tracing = min(max(1.0 - overhead_ratio, 0.0) * self.duration_ns, 0.9 * fixed_total)
@@ -193,6 +195,22 @@ class CallCosts(Struct, frozen=True):
             return 1e9 / peak if peak else own
 
         return of
+
+
+def _bounds(kind: KindCost, scaled: Scaled, stays: float, reached: float) -> tuple[float, float]:
+    """The least and the most that the commands of a kind take in ns; `stays` is their fixed part,
+    `reached` what they take at their roofline."""
+    took, both = kind.total_ns, (scaled.flops, scaled.nbytes)
+    if max(both) <= 1.0:
+        low = took * (min(both) if scaled.known else min(scaled.least, *both))
+        return low, stays + (took - stays) * (max(both) if scaled.known else scaled.most)
+    if not scaled.known:
+        return took, took * scaled.most * _SLOWER
+    fewest = stays + (took - stays) * min(both)
+    begins = min(kind.commands * _BEGINS_NS, took)
+    fuller = begins + (took - begins) * (1 + min(both)) / 2
+    low = max(took, min(fewest, max(reached, fuller)))
+    return low, took * max(both) * _SLOWER
 
 
 def _fastest(pairs: Iterable[tuple[float, float]]) -> float:

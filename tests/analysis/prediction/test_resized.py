@@ -12,6 +12,7 @@ from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.image_sizes import (
     ImageSize,
     parse_size,
+    recorded_size,
     size_by_decoder,
     size_by_settings,
 )
@@ -218,6 +219,12 @@ def test_the_size_is_that_of_the_settings_else_of_the_decoder():
     with pytest.raises(InputError, match=r"512×512, 832×480.*--pipeline"):
         size_by_settings(two, (0, 1))
     assert size_by_decoder(map(kind, VAE)) == ImageSize(1024, 1024)
+    small, large = ([Generation(width=side, height=side)] for side in (512, 2048))
+    vae = [*map(kind, VAE)]
+    assert recorded_size(small, (0,), vae) == ImageSize(1024, 1024)  # the pipeline made it larger
+    assert recorded_size(large, (0,), vae) == ImageSize(2048, 2048)  # the decoder works in tiles
+    assert recorded_size([], (0,), vae) == ImageSize(1024, 1024)
+    assert recorded_size(small, (0,), []) == ImageSize(512, 512)
     assert size_by_decoder(map(kind, SD3[:2])) is None
 
 

@@ -16,10 +16,7 @@ from profiler.analysis.denoise.batch import (
     times_batch,
 )
 from profiler.analysis.prediction.codes import Assumption, Unknown
-from profiler.analysis.prediction.image_sizes import (
-    ImageSize,
-    recorded_size,
-)
+from profiler.analysis.prediction.image_sizes import ImageSize, recorded_size
 from profiler.analysis.prediction.precision import at_precision, main_type, precision
 from profiler.analysis.prediction.resized import resized
 from profiler.analysis.prediction.scenario import Scenario
@@ -149,7 +146,7 @@ def _size_estimates(
     ratios: dict[str, Ratio] = {}
     assumes: list[Note] = []
     unknown: list[Note] = []
-    area = size.width * size.height / (old.width * old.height)
+    area = size.area / old.area
     for name, costs in of.items():
         found = costs and resized(costs, old, size, workload.overhead_ratio.get(name, 1.0))
         if not found:

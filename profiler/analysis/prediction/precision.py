@@ -77,7 +77,7 @@ def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: floa
             return Scaled(1.0, 1.0)
         whole = sum(t.nbytes or 0 for t in kind.tensors)
         less = sum((t.nbytes or 0) * (width if t.dtype == now else 1.0) for t in kind.tensors)
-        return Scaled(faster, less / whole if whole else width)
+        return Scaled(faster, less / whole if whole else width, alike=False)
 
     return costs.ratio(scale, overhead_ratio)
 

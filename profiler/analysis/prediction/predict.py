@@ -94,12 +94,7 @@ def predict(
             )
         ),
         unknown=_each_once(
-            (
-                *changes.unknown,
-                *_scatter(request),
-                *_missing(run, analysis),
-                *_activations(scenario),
-            )
+            (*changes.unknown, *_scatter(request), *_missing(run, analysis, scenario))
         ),
         device=changes.device,
         reasons=changes.reasons,
@@ -195,8 +190,10 @@ def _assumed(analysis: Analysis, changes: Changed, devices: _Devices | None) -> 
         yield from devices.notes
 
 
-def _missing(run: Run, analysis: Analysis) -> Iterator[Note]:
-    """What ran but is in no part."""
+def _missing(run: Run, analysis: Analysis, scenario: Scenario) -> Iterator[Note]:
+    """What ran but is in no part, and what memory was not asked for."""
+    if scenario.memory and (scenario.batch is not None or scenario.size is not None):
+        yield Note.of(Unknown.ACTIVATIONS_AS_RECORDED)
     outside = analysis.accounting.calls_outside
     if outside:
         yield Note.of(Unknown.CALLS_OUTSIDE, calls=outside)
@@ -301,9 +298,3 @@ def _notes(
     yield from (note for target in targets if target.name in used for note in target.notes)
     yield from unknown_memory(workload, workload.submodules, targets)
     yield from best.notes if best is not None else ()
-
-
-def _activations(scenario: Scenario) -> Iterator[Note]:
-    """That memory is checked with activations of other images."""
-    if scenario.memory and (scenario.batch is not None or scenario.size is not None):
-        yield Note.of(Unknown.ACTIVATIONS_AS_RECORDED)

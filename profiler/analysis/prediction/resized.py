@@ -54,9 +54,7 @@ def resized(
     known = {id(kind): _scaled(kind, resizing) for kind in costs.kinds}
     scale: Callable[[KindCost], Scaled] = lambda kind: known[id(kind)]  # noqa: E731
     wall, busy = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
-    bounded = (_by_caches(costs, ratio, resizing.area) for ratio in (wall, busy))
-    wall, busy = bounded
-    return wall, busy
+    return _by_caches(costs, wall, resizing.area), _by_caches(costs, busy, resizing.area)
 
 
 def _by_caches(costs: CallCosts, ratio: Ratio, area: float) -> Ratio:
@@ -96,7 +94,7 @@ class Resizing(Struct, frozen=True):
             grids={grid: every[grid] for grid in used},
             counts=counts,
             channels=channels,
-            area=new.width * new.height / (old.width * old.height),
+            area=new.area / old.area,
         )
 
     def kind(self, kind: KindCost) -> KindCost:
@@ -249,8 +247,7 @@ def _scaled(kind: KindCost, resizing: Resizing) -> Scaled:
     then = resizing.kind(kind)
     if then is kind:
         return _SAME
-    sizes = (max(tensor.size for tensor, _ in _tensors(one)) for one in (then, kind))
-    new, old = sizes
+    new, old = (max(tensor.size for tensor, _ in _tensors(one)) for one in (then, kind))
     grown = new / max(old, 1)
     if then.work is None:
         return Scaled(grown, grown, False, min(grown, 1.0), max(grown, 1.0))

@@ -92,13 +92,14 @@ class KindCost(Struct, frozen=True):
 class Scaled(Struct, frozen=True):
     """FLOPs (or rather the time for them) and bytes of a kind over what they were; None where its
     work is not known to change like that. `least` and `most` are the smallest and the largest that
-    either may become."""
+    either may become. `alike`: by kernels like those that ran; those of another type are not."""
 
     flops: float
     nbytes: float
     known: bool = True
     least: float = 0.5
     most: float = 1.0
+    alike: bool = True
 
 
 class CallCosts(Struct, frozen=True):
@@ -207,6 +208,8 @@ def _bounds(kind: KindCost, scaled: Scaled, stays: float, reached: float) -> tup
     if not scaled.known:
         return took, took * scaled.most * _SLOWER
     fewest = stays + (took - stays) * min(both)
+    if not scaled.alike:
+        return max(took, min(fewest, reached)), took * max(both)
     begins = min(kind.commands * _BEGINS_NS, took)
     fuller = begins + (took - begins) * (1 + min(both)) / 2
     low = max(took, min(fewest, max(reached, fuller)))

@@ -1,7 +1,6 @@
 """Images of another size: shapes, work and time of operators."""
 
 import dataclasses
-from collections import Counter
 
 import pytest
 from msgspec import structs
@@ -24,6 +23,7 @@ from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.errors import InputError
 from profiler.trace.manifest_settings import Generation
+from tests.analysis.prediction.told_shapes import told
 from tests.runs import tiny_run
 
 SD3 = (  # Stable Diffusion 3.5 at 1024 pixels: 4096 patches, 333 tokens of text, T5's 4096 channels
@@ -277,15 +277,6 @@ def recorded_costs(pipeline, folder, side):
     analysis = analyze(run)
     tables = (analysis.calls, analysis.kinds.table, analysis.device_profiles)
     return {name: call_costs(*tables, name) for name in ("transformer", "vae")}
-
-
-def told(kinds):
-    """How many commands have which shapes."""
-    found = Counter()
-    for one in kinds:
-        tensors = [] if one.shapes is None else [*one.shapes.inputs, *(one.shapes.outputs or ())]
-        found[one.op_type, *((t.dtype, t.dims) for t in tensors)] += one.commands
-    return found
 
 
 @pytest.mark.parametrize("side", [192, 512])

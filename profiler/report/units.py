@@ -17,6 +17,7 @@ __all__ = [
     "count",
     "counted",
     "duration",
+    "number",
     "of_all",
     "percent",
     "rate_unit",
@@ -44,6 +45,14 @@ def duration(ns: float) -> str:
 def size(number: float) -> str:
     """Bytes, in powers of 1024: `"1.50 MiB"`."""
     return _scaled(number, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def number(value: float) -> str:
+    """`"7.41"`, `"12.3"`, `"8,158"`: what differs by orders."""
+    magnitude = abs(value)
+    whole = magnitude >= 99.95 or magnitude == 0
+    digits = 0 if whole else 1 if magnitude >= 9.995 else 2 if magnitude >= 0.0995 else 3
+    return f"{value:z,.{digits}f}"
 
 
 def percent(ratio: float) -> str:

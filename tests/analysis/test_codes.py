@@ -16,7 +16,13 @@ from profiler.analysis.registry import tables
 from profiler.drop_reasons import DropReason
 from profiler.events import DropKind
 from profiler.notes import Note, NoteCode, notes_from, notes_text
-from profiler.report.sentences.worded import all_sentences, label, value_text, worded
+from profiler.report.sentences.worded import (
+    all_factors,
+    all_sentences,
+    label,
+    value_text,
+    worded,
+)
 from tests.report.hostile import hostile_analysis
 from tests.runs import tiny_run
 
@@ -95,6 +101,14 @@ def test_sentences_name_values_that_their_notes_have():
     for place, enum, code, given in made:
         template = templates[enum][enums[enum][code]].template
         assert set(re.findall(r"\{(\w+)\}", template)) <= given, (place, template)
+
+
+def test_factors_are_of_what_shares_are_of():
+    """A sentence for a large share has the places of the one for a small share."""
+    for codes, templates in all_factors().items():
+        for code, said in templates.items():
+            places = (re.findall(r"\{(\w+)\}", t) for t in (said, all_sentences()[codes][code]))
+            assert len({tuple(sorted(found)) for found in places}) == 1, code
 
 
 class _Told(NoteCode):

@@ -7,13 +7,19 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
+from profiler.messages import in_language
+from profiler.notes import Note
+from profiler.report.language import catalogue
 from profiler.report.predict_document import prediction_document, prediction_to_json
 from profiler.report.prediction import headline, prediction_report
+from profiler.report.sentences.worded import worded
 from profiler.report.terminal.report import print_report
 from tests.analysis.prediction.requested import guided_run, stepped_run
 from tests.runs import make_info, tiny_run
@@ -78,6 +84,26 @@ def test_the_cost_of_tracing_that_the_run_knows_is_in_what_is_assumed():
     text = " ".join(_text(_predicted(another)).split())
     assert "what the profiler cost, which its trace does not tell" in text
     assert "--ops" not in text
+
+
+@pytest.mark.parametrize(
+    ("shares", "english", "korean"),
+    [
+        (
+            (7.41, 5.0, 1430.2),
+            "7.41 times as long (5.00 to 1,430)",
+            "시간의 7.41배 (5.00 ~ 1,430)가",
+        ),
+        ((1.996, 1.0, 12.34), "2.00 times as long (1.00 to 12.3)", "시간의 2.00배 (1.00 ~ 12.3)가"),
+        ((1.99, 1.0, 3.0), "199 % (100 % to 300 %) of its time", "시간의 199 % (100 % ~ 300 %)가"),
+    ],
+)
+def test_from_twice_as_much_on_a_share_is_a_factor(shares, english, korean):
+    """Three significant digits, its bounds too, whatever these are; in both languages."""
+    bounds = dict(zip(("share", "low_share", "high_share"), shares, strict=True))
+    text = worded(Note.of(Assumption.TIMES_BATCH, submodule="vae", **bounds))
+    assert f"vae takes {english} with the larger batch" in text.replace(_SPACE, " ")
+    assert korean in in_language(text, catalogue("ko")).replace(_SPACE, " ")
 
 
 def test_requests_at_once():

@@ -6,7 +6,28 @@ from profiler.analysis.prediction.codes import Assumption, PlacementNote, Reason
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
-__all__ = ["SENTENCES"]
+__all__ = ["FACTORS", "SENTENCES"]
+
+FACTORS: Sentences = {
+    Assumption: {
+        Assumption.TIMES_BATCH: said(
+            "{submodule} takes {share} times as long ({low_share} to {high_share}) with the larger "
+            "batch, by the work of each operator"
+        ),
+        Assumption.ANOTHER_SIZE: said(
+            "{submodule} takes {share} times as long ({low_share} to {high_share}) at {size} in "
+            "place of {before}, by the work of each operator"
+        ),
+        Assumption.PRECISION_BY_RATES: said(
+            "{submodule} takes {share} times as long ({low_share} to {high_share}) at {dtype}, by "
+            "the rates of {device}; kernels of that type may reach less"
+        ),
+        Assumption.PRECISION_ON_DEVICE: said(
+            "the device works {share} times as long ({low_share} to {high_share}) for {submodule} "
+            "at {dtype}, by the rates of {device}; kernels of that type may reach less"
+        ),
+    },
+}
 
 SENTENCES: Sentences = {
     Assumption: {

@@ -4,8 +4,9 @@
     worded(Note.of(RedundancyEvidence.PATH, name="rope"))  == "path rope"
 
 Each module of this package says some of it in `SENTENCES`: by enum and code a template with a place
-for each value of the note; in `NULLS` what stands in a column of an enum for no code. It is found
-by being here.
+for each value of the note; in `FACTORS` another one for where its `share` is twice as much or more,
+which reads better as a factor; in `NULLS` what stands in a column of an enum for no code. It is
+found by being here.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from typing import Any
 from profiler.messages import Said, joined, said
 from profiler.notes import Note, NoteCode, Value, notes_from
 from profiler.report import sentences
-from profiler.report.units import count, duration, percent, size
+from profiler.report.units import count, duration, number, percent, size
 
 __all__ = [
     "Sentences",
+    "all_factors",
     "all_sentences",
     "label",
     "labels",
@@ -34,22 +36,36 @@ __all__ = [
 ]
 
 Sentences = Mapping[type[StrEnum], Mapping[Any, Said]]
+_Units = tuple[tuple[str, Callable[[Any], str]], ...]
 
-_OF_UNIT: tuple[tuple[str, Callable[[Any], str]], ...] = (
+_OF_UNIT: _Units = (
     ("_ns", duration),
     ("_bytes", size),
     ("share", percent),
     ("ratio", "{:.2f}".format),
 )
+_AS_FACTORS: _Units = (("share", number), *_OF_UNIT)
+_TWICE = 1.995  # what reads as 200 %
 
 
 @lru_cache
 def all_sentences() -> Sentences:
     """What the modules of this package say, by enum."""
-    found: dict[type[StrEnum], Mapping[Any, Said]] = {}
+    return _of_modules("SENTENCES")
+
+
+@lru_cache
+def all_factors() -> Sentences:
+    """What they say in place of that where a share is twice as much or more, by enum."""
+    return _of_modules("FACTORS")
+
+
+def _of_modules(name: str) -> dict[type[StrEnum], Any]:
+    """What the modules of this package have under a name, by enum."""
+    found: dict[type[StrEnum], Any] = {}
     for module in iter_modules(sentences.__path__):
         imported = import_module(f"{sentences.__name__}.{module.name}")
-        found |= getattr(imported, "SENTENCES", {})
+        found |= getattr(imported, name, {})
     return found
 
 
@@ -62,11 +78,7 @@ def label(code: StrEnum) -> Said:
 @lru_cache
 def _of_nulls() -> Mapping[type[StrEnum], Said]:
     """What the modules say where a column holds no code, by enum (`NULLS`)."""
-    found: dict[type[StrEnum], Said] = {}
-    for module in iter_modules(sentences.__path__):
-        imported = import_module(f"{sentences.__name__}.{module.name}")
-        found |= getattr(imported, "NULLS", {})
-    return found
+    return _of_modules("NULLS")
 
 
 def labels(values: Iterable[str | None], codes: type[StrEnum]) -> list[str]:
@@ -80,8 +92,19 @@ def labels(values: Iterable[str | None], codes: type[StrEnum]) -> list[str]:
 def worded(note: Note, template: Said | None = None) -> Said:
     """A note as a sentence, or a part of one, without a full stop; by another `template` than that
     of its code where one is given."""
-    values = {name: value_text(name, value) for name, value in note.values.items()}
+    units = _OF_UNIT
+    if template is None and (template := _of_factors(note)):
+        units = _AS_FACTORS
+    values = {name: value_text(name, value, units) for name, value in note.values.items()}
     return said((template or label(note.code)).template, **values)
+
+
+def _of_factors(note: Note) -> Said | None:
+    """The template of a note whose `share` is twice as much or more, where a module has one."""
+    share = note.values.get("share")
+    if not isinstance(share, float) or share < _TWICE:
+        return None
+    return all_factors().get(type(note.code), {}).get(note.code)
 
 
 def why_not(note: Note | None) -> str:
@@ -94,17 +117,17 @@ def worded_cell(text: str, codes: type[NoteCode]) -> str:
     return joined(", ", map(worded, notes_from(text, codes)))
 
 
-def value_text(name: str, value: Value) -> str:
-    """A value as people read it: its unit is how its `name` ends."""
+def value_text(name: str, value: Value, units: _Units = _OF_UNIT) -> str:
+    """A value as people read it: its unit, one of `units`, is how its `name` ends."""
     if isinstance(value, Note):
         return worded(value)
     if isinstance(value, tuple):
-        return joined(", ", [value_text(name, part) for part in value])
+        return joined(", ", [value_text(name, part, units) for part in value])
     if isinstance(value, StrEnum):
         return label(value)
     if isinstance(value, str):
         return value
-    for suffix, text in _OF_UNIT:
+    for suffix, text in units:
         if name.endswith(suffix):
             return text(value)
     return count(value) if isinstance(value, int) else f"{value:g}"

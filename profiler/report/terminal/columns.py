@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from profiler.report.terminal.layout import Drawn, clean
-from profiler.report.units import RateUnits, rate_unit, size
+from profiler.report.units import RateUnits, number, rate_unit, size
 
 __all__ = [
     "figures",
@@ -65,13 +65,7 @@ def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Dra
 
 def rates(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
     """Numbers that differ by orders: three significant digits, as the page has them."""
-    return Drawn(header, tuple(_NOTHING if v is None else _rate(v) for v in values), rank=rank)
-
-
-def _rate(value: float) -> str:
-    size = abs(value)
-    digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.0995 else 3
-    return f"{value:z,.{digits}f}"
+    return Drawn(header, tuple(_NOTHING if v is None else number(v) for v in values), rank=rank)
 
 
 def scaled_rates(

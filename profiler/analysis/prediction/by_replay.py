@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profiler.analysis.denoise.batch import BATCHED
 from profiler.analysis.prediction.changes import Changed, DeviceSpan, without
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (
     Estimates,
     half_batch_estimates,
+    multiplied,
     share_of_steps,
     work_estimates,
 )
@@ -101,7 +101,7 @@ class _Plan:
     ) -> _Plan:
         calls, queued = basis.plans, basis.queued_names
         assumes: list[Note] = []
-        some: list[tuple[Estimates, str | None]] = []
+        some: list[Estimates] = []
         if scenario.drop:
             calls = tuple(dropped(call, scenario.drop) for call in calls)
             workload = without(workload, lambda task: task.submodule in scenario.drop)
@@ -109,37 +109,37 @@ class _Plan:
         if not scenario.guidance:
             calls = tuple(map(unguided, calls))
             assumes.append(Note.of(Assumption.WITHOUT_GUIDANCE))
-            some.append((half_batch_estimates(workload, run, analysis, queued), BATCHED))
-        more = work_estimates(workload, scenario, run, analysis, queued)
-        some += ((estimates, None) for estimates in more)
-        assumes += (note for estimates, _ in some for note in estimates.assumes)
+            some.append(half_batch_estimates(workload, run, analysis, queued))
+        some += work_estimates(workload, scenario, run, analysis, queued)
+        assumes += (note for estimates in some for note in estimates.assumes)
+        assumes += multiplied(some)
         if scenario.steps is not None:
             assumes += share_of_steps(workload)
         graphs = _graphs(basis) if scenario.cuda_graph else {}
         assumes += _graph_notes(basis, graphs) if scenario.cuda_graph else ()
-        bounds = [r for estimates, _ in some for r in estimates.ratios.values()]
+        bounds = [ratio for estimates in some for ratio in estimates.ratios.values()]
         return cls(
             calls=calls,
             paces={name: _paces(basis, some, name, graphs) for name in _VARIANTS},
             estimated=any(ratio.low < ratio.high for ratio in bounds),
             assumes=tuple(assumes),
-            unknown=tuple(note for estimates, _ in some for note in estimates.unknown),
+            unknown=tuple(note for estimates in some for note in estimates.unknown),
         )
 
 
 def _paces(
     basis: ReplayBasis,
-    some: Sequence[tuple[Estimates, str | None]],
+    some: Sequence[Estimates],
     variant: str,
     graphs: Mapping[int, tuple[int, int]],
 ) -> Paces:
     """The paces at the estimates' `value`, or at a bound of theirs."""
     work, host = np.ones(len(basis.names)), basis.host.copy()
-    for estimates, branch in some:
+    for estimates in some:
         for name, ratio in estimates.ratios.items():
             rows = basis.names == name
-            if branch is not None:
-                rows &= basis.branches == branch
+            if estimates.branch is not None:
+                rows &= basis.branches == estimates.branch
             factor = _at(ratio, variant)
             work[rows & basis.queued] *= factor
             host[rows & ~basis.queued] *= factor

@@ -12,6 +12,7 @@ from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.estimates import (
     Estimates,
     half_batch_estimates,
+    multiplied,
     share_of_steps,
     work_estimates,
 )
@@ -66,10 +67,15 @@ def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
     found = Changed(workload, {})
     if scenario.drop:
         found = _dropped(found, scenario.drop)
+    some: list[Estimates] = []
     if not scenario.guidance:
-        found = _unguided(found, run, analysis)
+        found = _unguided(found)
+        some.append(half_batch_estimates(found.workload, run, analysis))
+        found = _renamed(_estimated(found, some[0]))
     for estimates in work_estimates(found.workload, scenario, run, analysis):
         found = _estimated(found, estimates)
+        some.append(estimates)
+    found = replace(found, assumes=(*found.assumes, *multiplied(some)))
     if scenario.steps is not None:
         found = _with_steps(found, scenario.steps)
     return found
@@ -106,17 +112,14 @@ def _dropped(found: Changed, names: Sequence[str]) -> Changed:
     )
 
 
-def _unguided(found: Changed, run: Run, analysis: Analysis) -> Changed:
+def _unguided(found: Changed) -> Changed:
     workload = without(found.workload, lambda task: task.branch in OWN_CALLS)
     workload = workload.mapped(lambda tasks: tuple(t for t in tasks if t.name != APPLY_GUIDANCE))
     assumed = Note.of(Assumption.WITHOUT_GUIDANCE)
-    found = replace(found, workload=workload, assumes=(*found.assumes, assumed))
-    estimates = half_batch_estimates(workload, run, analysis)
-    found = _estimated(found, estimates, BATCHED)
-    return replace(found, workload=_renamed(found.workload))
+    return replace(found, workload=workload, assumes=(*found.assumes, assumed))
 
 
-def _renamed(workload: Workload) -> Workload:
+def _renamed(found: Changed) -> Changed:
     """Calls that were batched are of the prompt alone."""
 
     def of(task: Task) -> Task:
@@ -124,17 +127,18 @@ def _renamed(workload: Workload) -> Workload:
             return task
         return replace(task, branch="cond", name=f"{task.submodule}.cond")
 
-    return workload.mapped(lambda tasks: tuple(map(of, tasks)))
+    workload = found.workload.mapped(lambda tasks: tuple(map(of, tasks)))
+    return replace(found, workload=workload)
 
 
-def _estimated(found: Changed, estimates: Estimates, branch: str | None = None) -> Changed:
-    """With the times of submodules as they were estimated, of one branch alone where given."""
+def _estimated(found: Changed, estimates: Estimates) -> Changed:
+    """With the times of submodules as they were estimated."""
     ratios, spread = estimates.ratios, dict(found.spread)
     for name, ratio in ratios.items():
         _widen(spread, name, ratio.spread)
     factors = {name: ratio.value for name, ratio in ratios.items()}
     return Changed(
-        workload=scaled(found.workload, factors, branch),
+        workload=scaled(found.workload, factors, estimates.branch),
         spread=spread,
         assumes=(*found.assumes, *estimates.assumes),
         unknown=(*found.unknown, *estimates.unknown),

@@ -26,6 +26,9 @@ class Assumption(NoteCode):
     PRECISION_BY_RATES = "precision_by_rates"
     SHARE_OF_STEPS = "share_of_steps"  # submodules: notes STEPS_OF
     STEPS_OF = "steps_of"
+    SHARES_MULTIPLY = "shares_multiply"  # submodules: notes SHARE_OF_ALL, SHARE_OF_BATCHED
+    SHARE_OF_ALL = "share_of_all"
+    SHARE_OF_BATCHED = "share_of_batched"
     AS_MANY_LAUNCHES = "as_many_launches"
     HOST_AS_RECORDED = "host_as_recorded"
     HOST_UNTRACED = "host_untraced"

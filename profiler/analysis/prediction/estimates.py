@@ -6,8 +6,9 @@ much of that is gained a replay tells. Elsewhere it is the time of calls.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose, prod
 
 from profiler.analysis.denoise.batch import (
     BATCHED,
@@ -30,6 +31,7 @@ from profiler.table.run import Run
 __all__ = [
     "Estimates",
     "half_batch_estimates",
+    "multiplied",
     "share_of_steps",
     "work_estimates",
 ]
@@ -39,11 +41,13 @@ _WELL_KNOWN = 0.9  # of the time: less is said
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """New time over old by submodule, and notes on what that rests on."""
+    """New time over old by submodule, of its calls of one `branch` alone where that is given, and
+    notes on what that rests on."""
 
     ratios: Mapping[str, Ratio]
     assumes: tuple[Note, ...]
     unknown: tuple[Note, ...]
+    branch: str | None = None
 
 
 def half_batch_estimates(
@@ -71,7 +75,7 @@ def half_batch_estimates(
             unknown.append(Note.of(Unknown.HALF_BATCH_GUESSED, submodule=name))
         if half.from_operators and not half.measured:
             unknown += _unknown_work(name, ratio)
-    return Estimates(ratios, tuple(assumes), tuple(unknown))
+    return Estimates(ratios, tuple(assumes), tuple(unknown), BATCHED)
 
 
 def _half(half: HalfBatch, name: str, ratio: Ratio, *, queued: bool) -> Note:
@@ -212,6 +216,33 @@ def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None
             f"the trace does not tell the types of the operators of {longest}, so what {dtype} "
             "does cannot be predicted: record the run with shapes"
         )
+
+
+def multiplied(some: Sequence[Estimates]) -> Iterator[Note]:
+    """What the estimates of a submodule make together, where several change its time."""
+    names = dict.fromkeys(name for estimates in some for name in estimates.ratios)
+    found = [_product(name, [each for each in some if name in each.ratios]) for name in names]
+    notes = tuple(note for note in found if note is not None)
+    if notes:
+        yield Note.of(Assumption.SHARES_MULTIPLY, submodules=notes)
+
+
+def _product(name: str, some: Sequence[Estimates]) -> Note | None:
+    ratios = [estimates.ratios[name] for estimates in some]
+    if sum(map(_changes, ratios)) < 2:
+        return None
+    batched = any(estimates.branch == BATCHED for estimates in some)
+    whole = Ratio(
+        value=prod(ratio.value for ratio in ratios),
+        low=prod(ratio.low for ratio in ratios),
+        high=prod(ratio.high for ratio in ratios),
+    )
+    code = Assumption.SHARE_OF_BATCHED if batched else Assumption.SHARE_OF_ALL
+    return _estimated(code, name, whole)
+
+
+def _changes(ratio: Ratio) -> bool:
+    return not all(isclose(share, 1.0) for share in (ratio.value, ratio.low, ratio.high))
 
 
 def share_of_steps(workload: Workload) -> Iterator[Note]:

@@ -26,6 +26,10 @@ FACTORS: Sentences = {
             "the device works {share} times as long ({low_share} to {high_share}) for {submodule} "
             "at {dtype}, by the rates of {device}; kernels of that type may reach less"
         ),
+        Assumption.SHARE_OF_ALL: said("{submodule} {share} times ({low_share} to {high_share})"),
+        Assumption.SHARE_OF_BATCHED: said(
+            "batched calls of {submodule} {share} times ({low_share} to {high_share})"
+        ),
     },
 }
 
@@ -95,6 +99,11 @@ SENTENCES: Sentences = {
             "steps the same share has them"
         ),
         Assumption.STEPS_OF: said("{submodule} in {steps}"),
+        Assumption.SHARES_MULTIPLY: said("what is said of one submodule multiplies: {submodules}"),
+        Assumption.SHARE_OF_ALL: said("{submodule} {share} ({low_share} to {high_share})"),
+        Assumption.SHARE_OF_BATCHED: said(
+            "batched calls of {submodule} {share} ({low_share} to {high_share})"
+        ),
         Assumption.AS_MANY_LAUNCHES: said(
             "launches are replayed: calls launch as much as they did, and the host takes as long "
             "for it; unchanged, the replay has a device span of {replayed_ns}, and {recorded_ns} "

@@ -90,6 +90,22 @@ def test_sd35_unchanged_has_the_stages_of_the_analysis():
     assert {part.name: part.before_ns for part in parts} == stages
 
 
+def test_shares_of_one_submodule_multiply():
+    """The kernels of half a batch and of twice that work for the product of both shares, and the
+    prediction says so of calls that are replayed, too."""
+    made = pipeline(_DEVICE_BOUND)
+    found = answer(made.simulated().run, guidance=False, batch=2)
+    (note,) = noted(found.assumes, Assumption.SHARES_MULTIPLY).values()
+    (share,) = (of.values["share"] for of in note.values["submodules"])
+    codes = (Assumption.HALF_BATCH_ON_DEVICE, Assumption.TIMES_BATCH)
+    shares = [noted(found.assumes, code)["transformer"].values["share"] for code in codes]
+    assert share == pytest.approx(shares[0] * shares[1])
+    decoded = noted(found.assumes, Assumption.TIMES_BATCH)["vae"].values["share"]
+    truth = made.without("negative_prompt").with_lengths("transformer", share)
+    truth = truth.with_lengths("vae", decoded)
+    assert found.device.ns == pytest.approx(truth.simulated().device_span_ns, rel=0.01)
+
+
 def test_why_a_launch_bound_part_gains_nothing():
     """Half of its work goes and nothing is gained; one launch a call is what would help."""
     made = pipeline(_LAUNCH_BOUND).simulated()

@@ -186,6 +186,20 @@ def test_a_larger_batch_grows_operator_by_operator():
     assert same.request.ns == same.measured.ns
 
 
+def test_half_of_a_larger_batch():
+    """Without guidance three times the batch are 1.5 of what a batched call had: the shares of
+    half and of three times multiply, and the prediction says to what."""
+    found = _predict(_shaped(_batched(), _SHAPES), guidance=False, batch=3)
+    (note,) = [n for n in found.assumes if n.code == Assumption.SHARES_MULTIPLY]
+    before, after = _parts(found.submodules)["transformer"]
+    half, thrice = (200 + 10 + 1 + 789 * factor for factor in (0.5, 3))
+    share = half / 1000 * thrice / 1000
+    assert after / before == pytest.approx(share, rel=2e-3)
+    assert note.values["submodules"][0].values["share"] == pytest.approx(share, rel=2e-3)
+    told = worded(note).replace("\N{NO-BREAK SPACE}", " ")
+    assert told.endswith(": batched calls of transformer 156 % (91 % to 244 %)")
+
+
 def test_a_larger_batch_through_weights_reads_them_once():
     """[4, 8, 64] through weights of [64, 65536]: they are read as often with twice the batch."""
     shapes = "float[4,8,64] float[64,65536] -> float[4,8,65536]"

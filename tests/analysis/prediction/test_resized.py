@@ -22,6 +22,7 @@ from profiler.analysis.roofline.call_costs import CallCosts, KindCost, call_cost
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.errors import InputError
+from profiler.report.sentences.worded import worded
 from profiler.trace.manifest_settings import Generation
 from tests.analysis.prediction.told_shapes import told
 from tests.runs import tiny_run
@@ -267,6 +268,30 @@ def test_without_operators_time_goes_with_the_pixels():
     assert told.count(Unknown.SIZE_GUESSED) == 2
     assert Unknown.ACTIVATIONS_AS_RECORDED in told
     assert not [note for note in found.assumes if note.code == Assumption.ANOTHER_SIZE]
+
+
+def _together(run, **scenario):
+    """What the prediction says of shares that multiply, and by how much parts grow."""
+    found = predict(run, analyze(run), Scenario(**scenario))
+    told = [worded(note) for note in found.assumes if note.code == Assumption.SHARES_MULTIPLY]
+    grown = {part.name: part.after_ns / part.before_ns for part in found.submodules}
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in told], grown
+
+
+def test_shares_of_one_submodule_multiply():
+    """Twice the pixels and three times the batch: of the transformer's 250 ns 85 are of no batch,
+    so twice 1.34 times as long, which the prediction says; nothing where one of them is asked."""
+    run = tiny_run()
+    made = (Generation(width=64, height=64),)
+    run = dataclasses.replace(run, info=structs.replace(run.info, generations=made))
+    told, grown = _together(run, batch=3, size=ImageSize(128, 64))
+    (text,) = told
+    both = "transformer 2.68 times (1.00 to 16.5), vae 2.00 times (1.00 to 15.6)"
+    assert text == f"what is said of one submodule multiplies: {both}"
+    assert (grown["transformer"], grown["vae"], grown["text_encoder"]) == (2.68, 2, 1)
+    assert _together(run, batch=3)[0] == []
+    assert _together(run, batch=1, size=ImageSize(128, 64))[0] == []
+    assert _together(run, size=ImageSize(128, 64), steps=4)[0] == []
 
 
 def recorded_costs(pipeline, folder, side):

@@ -95,6 +95,13 @@ class CommandWriter:
         for row, call in zip(*(c.tolist() for c in self.launches.waits), strict=True):
             self._waits.setdefault(call, []).append(row)
 
+    def by_device(self) -> dict[str, Int64s]:
+        """The places among the launches of the work of each device, ascending."""
+        found: dict[str, list[int]] = {}
+        for place, name in enumerate(self.devices):
+            found.setdefault(name, []).append(place)
+        return {name: np.array(found[name], dtype=np.int64) for name in sorted(found)}
+
     @property
     def root(self) -> str:
         """The device of the host."""

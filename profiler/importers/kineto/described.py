@@ -3,11 +3,10 @@ missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 from msgspec import structs
 
 from profiler.drop_reasons import DropReason
@@ -21,6 +20,7 @@ from profiler.importers.kineto.stages import Staging
 from profiler.kineto.events import whole
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.notes import Note
+from profiler.trace.columns import Int64s
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_clocks import ClockName, Clocks
 from profiler.trace.manifest_fields import (
@@ -52,6 +52,7 @@ _SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
 def described(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
     """What the manifest says of a run whose calls were written."""
     trace, stagings, writer = run.trace, run.stagings, run.writer
+    by_device = writer.by_device()
     header = trace.header
     versions = {name: getattr(header, name) for name in _VERSIONS}
     recorded = {name: getattr(header, name) for name in _SETTINGS}
@@ -73,9 +74,9 @@ def described(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
         clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
         overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
         host_activities=host_activities(
-            trace, writer.launches, writer.devices, min(call.start_ns for call in calls)
+            trace, writer.launches, by_device, min(call.start_ns for call in calls)
         ),
-        attribution=_attribution(trace, writer.launches, writer.devices),
+        attribution=_attribution(trace, writer.launches, by_device),
         drops=tuple(_drops(run)),
         job=run.job,
     )
@@ -130,22 +131,21 @@ def _model(call: CallRange) -> str:
 
 
 def _attribution(
-    trace: KinetoTrace, launches: Launches, devices: Sequence[str]
+    trace: KinetoTrace, launches: Launches, by_device: Mapping[str, Int64s]
 ) -> dict[str, Attribution]:
     """By device: how much of its time belongs to calls, and what led there."""
     durations = trace.duration_ns[launches.row]
     found: dict[str, Attribution] = {}
-    for device in sorted(set(devices)):
-        here = np.array([name == device for name in devices], dtype=np.bool_)
-        in_calls = here & (launches.call >= 0)
+    for device, here in by_device.items():
+        in_calls = here[launches.call[here] >= 0]
         total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
         found[device] = Attribution(
             to=AttributedTo.CALLS,
             attributed_ns=quantity(attributed) or 0,
             total_ns=quantity(total) or 0,
             share=attributed / total if total else 1.0,
-            commands=int(here.sum()),
-            commands_outside_calls=int((here & ~in_calls).sum()),
-            launch_unknown=int((here & (launches.launch < 0)).sum()),
+            commands=len(here),
+            commands_outside_calls=len(here) - len(in_calls),
+            launch_unknown=int((launches.launch[here] < 0).sum()),
         )
     return found

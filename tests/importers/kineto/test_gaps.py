@@ -1,8 +1,40 @@
 """What an importer keeps of the host for the longest gaps of devices."""
 
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from profiler.analysis.analyze import analyze
+from profiler.importers.kineto import gaps
+from profiler.importers.kineto.launch import Launches, launched_work
+from profiler.kineto.trace_file import KinetoTrace, read_kineto_file
 from profiler.trace.manifest_fields import ActivityKind, HostActivity
+from tests.examples import examples
 from tests.importers.kineto.traces import BASE_NS, Trace
+
+_FEW = {"_GAPS": 3, "_GAPS_IN_ALL": 4, "_LEAST_NS": 2_000, "_REPEATED": 2, "_BLOCK": 2}
+_TIMES = st.integers(0, 40)
+_RANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["python_function", "cpu_op", "user_annotation"]),
+        st.sampled_from("abc"),
+        _TIMES,
+        st.integers(0, 30),
+        st.integers(1, 2),
+    ),
+    max_size=25,
+)
+_WORKS = st.lists(
+    st.tuples(_TIMES, st.integers(0, 5), st.none() | _TIMES, st.integers(0, 2), st.integers(1, 2)),
+    min_size=1,
+    max_size=12,
+)
 
 
 def _trace():
@@ -55,3 +87,79 @@ def test_short_gaps_have_none(tmp_path):
     trace.kernel("first", 20, 30, launched=10)
     trace.kernel("second", 90, 30, launched=85)
     assert trace.imported(tmp_path).info.host_activities == ()
+
+
+def _read(ranges, works):
+    """A trace, its launches, and the work of each device."""
+    made = Trace()
+    for category, name, start, length, thread in ranges:
+        made.event(category, name, start, length, tid=thread)
+    for start, length, launched, device, thread in works:
+        made.kernel("k", start, length, launched=launched, device=device, tid=thread)
+    file = io.BytesIO(json.dumps(made.document()).encode())
+    trace = read_kineto_file(Path("trace.json"), file)
+    row, launch = launched_work(trace)
+    none = np.full(len(row), -1)
+    devices = np.array([trace.events[one].args.device for one in row.tolist()])
+    by_device = {str(name): np.flatnonzero(devices == name) for name in sorted({*devices.tolist()})}
+    return trace, Launches(row, launch, none, none, none, trace.start_ns[row]), by_device
+
+
+def _plain_gaps(trace, launches, here):
+    """The longest gaps of a device: between all that ended and what begins next."""
+    works = sorted(
+        ((trace.start_ns.item(launches.row[one]), trace.end_ns.item(launches.row[one]), one))
+        for one in here.tolist()
+    )
+    works.sort(key=lambda work: (work[0], work[2]))
+    found, dry = [], BASE_NS
+    for number, (start, _, one) in enumerate(works):
+        dry = max(end for _, end, _ in works[:number]) if number else dry
+        if start - dry > _FEW["_LEAST_NS"] and launches.launch[one] >= 0:
+            found.append((dry, start, launches.launch.item(one)))
+    return sorted(found, key=lambda gap: gap[0] - gap[1])[: _FEW["_GAPS"]]
+
+
+def _plain_activity(trace: KinetoTrace, first, last, launch):
+    """Name, begin, length, and what was repeated, by looking at every event of the file."""
+    ranges = [
+        (trace.start_ns.item(row), trace.end_ns.item(row), row)
+        for row, event in enumerate(trace.events)
+        if event.cat in gaps._KINDS and trace.thread[row] == trace.thread[launch]
+    ]
+    there = [one for one in ranges if one[0] < last and one[1] > first]
+    if not there:
+        return None
+    covered = {row: min(end, last) - max(start, first) for start, end, row in there}
+    least = min((last - first) / 2, max(covered.values()))
+    start, _, row = max(
+        (one for one in there if covered[one[2]] >= least),
+        key=lambda one: (one[0], -one[1], one[2]),
+    )
+    begin = max(start, first)
+    inside = Counter(
+        trace.events[other].name
+        for start, end, other in there
+        if other != row and start >= begin and end <= begin + covered[row]
+    )
+    name, times = max(inside.items(), key=lambda one: (one[1], one[0]), default=("", 0))
+    many = (name, times) if times >= _FEW["_REPEATED"] else ("", 0)
+    return trace.events[row].name, begin, covered[row], *many
+
+
+@given(_RANGES, _WORKS)
+@settings(max_examples=examples(200), deadline=None)
+def test_activities_are_those_of_the_definition(ranges, works):
+    """Whatever ranges overlap, and however blocks of them are passed over: the same as by looking
+    at every event for every gap, of the longest gaps of each device the longest of all."""
+    trace, launches, by_device = _read(ranges, works)
+    longest = [gap for here in by_device.values() for gap in _plain_gaps(trace, launches, here)]
+    longest.sort(key=lambda gap: gap[0] - gap[1])
+    told = [_plain_activity(trace, *gap) for gap in longest[: _FEW["_GAPS_IN_ALL"]]]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _FEW.items():
+            patch.setattr(gaps, name, value)
+        found = gaps.host_activities(trace, launches, by_device, BASE_NS)
+    got = [(one.name, one.start_ns, one.duration_ns, one.repeated, one.times) for one in found]
+    assert sorted(got) == sorted(one for one in told if one is not None)
+    assert got == sorted(got, key=lambda one: one[1:3])

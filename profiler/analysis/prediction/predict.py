@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import polars as pl
 
 from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.by_replay import changed_by_replay
 from profiler.analysis.prediction.changes import Changed, changed
-from profiler.analysis.prediction.codes import Assumption, PlacementNote, Unknown
+from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.killed import with_spans_of_calls
-from profiler.analysis.prediction.memory_limits import TooLarge, too_large, unknown_memory
-from profiler.analysis.prediction.placement import BestPlacement, best_placement
+from profiler.analysis.prediction.on_devices import OnDevices
 from profiler.analysis.prediction.recorded_requests import predict_requests, recorded_by_server
 from profiler.analysis.prediction.replay_basis import ReplayBasis, replay_basis
 from profiler.analysis.prediction.request import (
@@ -24,17 +23,8 @@ from profiler.analysis.prediction.request import (
     moved,
     request_time,
 )
-from profiler.analysis.prediction.request_graph import DEFAULT_ORDER
 from profiler.analysis.prediction.result import Measured, Part, Prediction
 from profiler.analysis.prediction.scenario import Scenario, check
-from profiler.analysis.prediction.simulation import Simulation, simulate
-from profiler.analysis.prediction.targets import (
-    TargetDevice,
-    equal_hardware,
-    placed,
-    placement_of,
-    target_devices,
-)
 from profiler.analysis.prediction.untraced_host import at_untraced_pace
 from profiler.analysis.prediction.workload import Workload, with_pieces, workload_of
 from profiler.analysis.result import Analysis
@@ -67,35 +57,23 @@ def predict(
     basis = _basis(workload, scenario, run) if scenario.changes_calls else None
     workload = _untraced(workload, basis)
     changes = _changed(workload, basis, scenario, run, analysis)
-    devices = _Devices.of(run, analysis, scenario, changes.workload)
-    alone = changes.workload
-    if devices is not None:
-        alone = devices.placed
-    request = request_time(changes.scatter or alone, changes.spread)
-    if changes.scatter is not None:
-        request = moved(request, sum(mean_time(task, alone) for task in alone.tasks))
-    before, after = (by_stage(w) for w in (workload, alone))
-    before_of, after_of = (by_submodule(w) for w in (workload, alone))
+    devices = OnDevices.of(run, analysis, scenario, changes.workload)
+    request = _request(changes, devices.placed)
+    assumes = _assumed(analysis, workload, basis, changes, devices)
+    spans = () if run is given else (Note.of(Assumption.SPANS_OF_CALLS),)
+    unknown = (*changes.unknown, *_scatter(request), *_missing(run, analysis, scenario))
     return Prediction(
         run_id=run.run_id,
         scenario=scenario,
         measured=_measured(workload),
         request=request,
-        stages=_parts(before, after),
-        submodules=_parts(before_of, after_of),
-        simulation=devices.simulation if devices else None,
-        best=devices.best if devices else None,
-        too_large=devices.too_large.note if devices and devices.too_large else None,
-        assumes=_each_once(
-            (
-                *([Note.of(Assumption.SPANS_OF_CALLS)] if run is not given else ()),
-                *(() if basis and basis.pace is not None else _traced(analysis, workload, basis)),
-                *_assumed(analysis, changes, devices),
-            )
-        ),
-        unknown=_each_once(
-            (*changes.unknown, *_scatter(request), *_missing(run, analysis, scenario))
-        ),
+        stages=_parts(by_stage(workload), by_stage(devices.placed)),
+        submodules=_parts(by_submodule(workload), by_submodule(devices.placed)),
+        simulation=devices.simulation,
+        best=devices.best,
+        too_large=devices.too_large,
+        assumes=_each_once((*spans, *assumes)),
+        unknown=_each_once(unknown),
         device=changes.device,
         reasons=changes.reasons,
     )
@@ -142,6 +120,14 @@ def _changed(
     return changed_by_replay(basis, workload, scenario, run, analysis)
 
 
+def _request(changes: Changed, placed: Workload) -> RequestTime:
+    """The time of a request as `placed`, with the scatter of the recorded steps."""
+    if changes.scatter is None:
+        return request_time(placed, changes.spread)
+    request = request_time(changes.scatter, changes.spread)
+    return moved(request, sum(mean_time(task, placed) for task in placed.tasks))
+
+
 def _measured(workload: Workload) -> Measured:
     recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
     return Measured(
@@ -182,12 +168,19 @@ def _traced(analysis: Analysis, workload: Workload, basis: ReplayBasis | None) -
             yield Note.of(Assumption.AS_TRACED_ELSEWHERE)
 
 
-def _assumed(analysis: Analysis, changes: Changed, devices: _Devices | None) -> Iterator[Note]:
+def _assumed(
+    analysis: Analysis,
+    workload: Workload,
+    basis: ReplayBasis | None,
+    changes: Changed,
+    devices: OnDevices,
+) -> Iterator[Note]:
+    if basis is None or basis.pace is None:
+        yield from _traced(analysis, workload, basis)
     if analysis.accounting.overlapping:
         yield Note.of(Assumption.OVERLAPPING_CALLS)
     yield from changes.assumes
-    if devices is not None:
-        yield from devices.notes
+    yield from devices.notes
 
 
 def _missing(run: Run, analysis: Analysis, scenario: Scenario) -> Iterator[Note]:
@@ -230,71 +223,3 @@ def _scatter(request: RequestTime) -> Iterator[Note]:
     yield Note.of(Unknown.SCATTER_OF_CALLS)
     if request.once_ns > _MUCH * request.ns:
         yield Note.of(Unknown.SCATTER_OF_SINGLE, share=request.once_ns / request.ns)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Devices:
-    """Requests on devices: the workload as it is placed, and what came of it; `too_large` says why
-    it does not fit, and then there is no simulation of it; None where it fits."""
-
-    placed: Workload
-    simulation: Simulation | None
-    best: BestPlacement | None
-    too_large: TooLarge | None
-    notes: tuple[Note, ...]
-
-    @classmethod
-    def of(
-        cls, run: Run, analysis: Analysis, scenario: Scenario, workload: Workload
-    ) -> _Devices | None:
-        """None where the scenario is about one request where it was."""
-        if not scenario.simulates:
-            return None
-        now = placement_of(workload)
-        names = list(dict.fromkeys((*now.values(), *scenario.place.values(), *scenario.devices)))
-        memory = scenario.memory
-        _check_named(memory, names)
-        sizes = {name: memory.get(name, memory.get("")) for name in names}
-        targets = target_devices(
-            names,
-            workload,
-            run.info.devices,
-            memory={name: size for name, size in sizes.items() if size is not None},
-            profiles=analysis.device_profiles,
-            roofline=analysis.roofline,
-        )
-        if launches_of(run.commands, run.flows) is not None:  # no rate tells what launches cost
-            targets = [equal_hardware(target, now) for target in targets]
-        there = placed(workload, scenario.place, targets)
-        where = placement_of(there)
-        reason = too_large(there, where, targets)
-        concurrency, order = scenario.concurrency or 1, scenario.order or DEFAULT_ORDER
-        best = None
-        searched = [t for t in targets if not scenario.devices or t.name in scenario.devices]
-        if scenario.devices or len(searched) > 1:
-            best = best_placement(workload, searched, concurrency, order, start=where)
-        elif reason:
-            raise InputError(f"{reason.error}; name more devices with --devices, or more memory")
-        simulation = None if reason else simulate(there, concurrency, order)
-        return cls(there, simulation, best, reason, tuple(_notes(there, targets, best)))
-
-
-def _check_named(memory: Mapping[str, int], names: Sequence[str]) -> None:
-    """Raise InputError for memory of a device on which nothing is or could be placed."""
-    for device in memory:
-        if device and device not in names:
-            raise InputError(
-                f"--device-memory names {device!r}, on which nothing runs: give one of "
-                f"{', '.join(names)}, or name it with --devices or --place too"
-            )
-
-
-def _notes(
-    workload: Workload, targets: list[TargetDevice], best: BestPlacement | None
-) -> Iterator[Note]:
-    yield Note.of(PlacementNote.NO_TRANSFER_TIME)
-    yield Note.of(PlacementNote.NO_INTERFERENCE)
-    used = {*placement_of(workload).values()}
-    yield from (note for target in targets if target.name in used for note in target.notes)
-    yield from unknown_memory(workload, workload.submodules, targets)
-    yield from best.notes if best is not None else ()

@@ -27,6 +27,7 @@ for half the batch on one core, its Softmax and attention matmuls 0.42
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import polars as pl
 from msgspec import Struct
@@ -137,33 +138,22 @@ class CallCosts(Struct, frozen=True):
         `overhead_ratio` is untraced over traced time: what tracing costs is in the fixed parts.
         `outside` is the least that the time outside of commands may become.
         """
-        fixed = self.fixed_ns
-        bandwidth, peak = self._bandwidth(), self._peak_time()
-        new = low = high = self.outside_ns
-        low *= outside
-        fixed_total, known = self.outside_ns, 0.0
-        for kind in self.kinds:
-            stays = min(fixed * kind.commands, kind.total_ns)
-            moves = kind.total_ns - stays
-            scaled = scale(kind)
-            compute = kind.flops * peak(kind)
-            memory = kind.nbytes * bandwidth
-            most = max(compute, memory)
-            both = (scaled.flops, scaled.nbytes)
-            if not scaled.known or most <= 0:
-                factor = sum(both) / 2
-            else:
-                factor = max(compute * scaled.flops, memory * scaled.nbytes) / most
-            new += stays + moves * factor
-            reached = kind.commands * max(compute * scaled.flops, memory * scaled.nbytes)
-            least, largest = _bounds(kind, scaled, stays, reached)
-            low, high = low + least, high + largest
-            fixed_total += stays
-            known += kind.total_ns if scaled.known else 0.0
+        fixed, bandwidth, peak = self.fixed_ns, self._bandwidth(), self._peak_time()
+        scales = [scale(kind) for kind in self.kinds]
+        then = [
+            _then(kind, scaled, fixed, kind.flops * peak(kind), kind.nbytes * bandwidth)
+            for kind, scaled in zip(self.kinds, scales, strict=True)
+        ]
+        fixed_total = self.outside_ns + sum(one.stays for one in then)
         tracing = min(max(1.0 - overhead_ratio, 0.0) * self.duration_ns, 0.9 * fixed_total)
         total = max(self.duration_ns - tracing, 1.0)
+        new = self.outside_ns + sum(one.value for one in then)
+        low = self.outside_ns * outside + sum(one.low for one in then)
+        high = self.outside_ns + sum(one.high for one in then)
         value, least, largest = ((time - tracing) / total for time in (new, low, high))
         value = max(value, 0.0)
+        pairs = zip(self.kinds, scales, strict=True)
+        known = sum(kind.total_ns for kind, scaled in pairs if scaled.known)
         busy = sum(kind.total_ns for kind in self.kinds)
         return Ratio(
             value=value,
@@ -196,6 +186,30 @@ class CallCosts(Struct, frozen=True):
             return 1e9 / peak if peak else own
 
         return of
+
+
+class _Then(NamedTuple):
+    """What the commands of a kind take with other work, in ns, its bounds, and what of it is their
+    fixed part."""
+
+    value: float
+    low: float
+    high: float
+    stays: float
+
+
+def _then(
+    kind: KindCost, scaled: Scaled, fixed_ns: float, compute_ns: float, memory_ns: float
+) -> _Then:
+    """A command's fixed part takes `fixed_ns`, its FLOPs and its bytes `compute_ns` and `memory_ns`
+    at their roofline."""
+    stays = min(fixed_ns * kind.commands, kind.total_ns)
+    before = max(compute_ns, memory_ns)
+    after = max(compute_ns * scaled.flops, memory_ns * scaled.nbytes)
+    told = scaled.known and before > 0
+    factor = after / before if told else (scaled.flops + scaled.nbytes) / 2
+    low, high = _bounds(kind, scaled, stays, kind.commands * after)
+    return _Then(stays + (kind.total_ns - stays) * factor, low, high, stays)
 
 
 def _bounds(kind: KindCost, scaled: Scaled, stays: float, reached: float) -> tuple[float, float]:

@@ -152,7 +152,9 @@ class Call:
     pipeline call that it belongs to: pipeline calls of a run count from 0 in the order in which
     they began, those that run in another have its number; `NO_PIPELINE` outside of any.
     `iteration` is the pass, from 0, of a loop that is not denoising (a token, a training or
-    profiler step); `NO_ITERATION` where there is none.
+    profiler step); `NO_ITERATION` where there is none. `device_lag_ns` and `device_duration_ns` are
+    its time on the queue of its device, as the device itself noted it ahead of the call and behind
+    it: from `start_ns` to its begin, and its length; `UNKNOWN` where it was not asked.
     """
 
     index: int
@@ -167,6 +169,8 @@ class Call:
     input_shapes: Mapping[str, str] = field(default_factory=dict)
     pipeline: int = NO_PIPELINE
     iteration: int = NO_ITERATION
+    device_lag_ns: int = UNKNOWN
+    device_duration_ns: int = UNKNOWN
 
     @property
     def end_ns(self) -> int:

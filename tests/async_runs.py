@@ -29,17 +29,19 @@ __all__ = ["TICK_NS", "Invocation", "Launch", "Machine", "Piece", "Place", "Wait
 TICK_NS = 100_000
 _LATENCY = 1
 _KINDS = ("compute", "copy", "other", "collective")
-_START = [column.name for column in COMMANDS].index("start_ns")
+_START = [each.name for each in COMMANDS if each.name != "rank"].index("start_ns")
 
 
 @dataclass
 class Invocation:
-    """A call of thread `thread`, in ticks; `returned` is -1 where the host's return is missing."""
+    """A call of thread `thread`, in ticks; `returned` is -1 where the host's return is missing.
+    `noted` is when its device was on it, as it noted itself, where its work was not recorded."""
 
     thread: int
     device: str
     begin: int
     returned: int = -1
+    noted: tuple[int, int] | None = None
 
 
 @dataclass
@@ -163,7 +165,12 @@ def _length(call: Invocation) -> int:
 
 
 def _of_call(call: Invocation) -> tuple[object, ...]:
-    return (call.device, _ns(call.begin), _length(call), True, "")
+    lag, length = None, None
+    if call.noted is not None:
+        lag = (call.noted[0] - call.begin) * TICK_NS
+        length = (call.noted[1] - call.noted[0]) * TICK_NS
+    traced = call.noted is None
+    return (call.device, _ns(call.begin), _length(call), lag, length, traced, "")
 
 
 def _row(
@@ -222,6 +229,25 @@ class _Simulation:
         self.made.waits.append(Wait(thread, call, at, end))
         return end
 
+    def note_some(self) -> None:
+        """Trace about half of the calls alone."""
+        for call in range(len(self.made.calls)):
+            if self.chance.random() < 0.5:
+                self.note(call)
+
+    def note(self, call: int) -> None:
+        """Record no work of a call, but when the device that had most of it was on it."""
+        made, invocation = self.made, self.made.calls[call]
+        own = [piece for piece in made.pieces if piece.call == call]
+        made.pieces = [piece for piece in made.pieces if piece.call != call]
+        devices = [piece.device for piece in own]
+        if devices:
+            invocation.device = max(sorted(set(devices)), key=devices.count)
+        own = [piece for piece in own if piece.device == invocation.device]
+        first = min((piece.start for piece in own), default=invocation.begin)
+        last = max([first, invocation.returned, *(piece.end for piece in own)])
+        invocation.noted = (self.chance.randint(min(invocation.begin, first), first), last)
+
     def leave_over(self) -> None:
         """Work that was launched before the recording began."""
         for device in self.devices:
@@ -238,7 +264,7 @@ class _Simulation:
 
 def _simulated(
     chance: random.Random, threads: int, devices: tuple[str, ...], streams: int, depth: int
-) -> Machine:
+) -> _Simulation:
     """Threads take turns, the one whose time is earliest first."""
     sim = _Simulation(chance, devices, streams, depth)
     if chance.random() < 0.4:
@@ -270,16 +296,22 @@ def _simulated(
                 graph = kind > 0.9
                 at = sim.launch(thread, call, at, blocking=kind < 0.4, graph=graph)
             heapq.heappush(turns, (at, thread, call, left))
-    return sim.made
+    return sim
 
 
 @st.composite
-def machines(draw: st.DrawFn, threads: int = 3, devices: int = 2) -> Machine:
-    """A machine with at most so many threads and devices."""
-    return _simulated(
+def machines(
+    draw: st.DrawFn, threads: int = 3, devices: int = 2, *, noted: bool = False
+) -> Machine:
+    """A machine with at most so many threads and devices; `noted` are perhaps some of its calls, in
+    place of their work."""
+    sim = _simulated(
         random.Random(draw(st.integers(0, 1 << 40))),
         draw(st.integers(1, threads)),
         ("cuda:0", "cuda:1")[: draw(st.integers(1, devices))],
         draw(st.integers(1, 2)),
         draw(st.sampled_from((1, 3, 100))),
     )
+    if noted and draw(st.booleans()):
+        sim.note_some()
+    return sim.made

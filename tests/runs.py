@@ -230,6 +230,7 @@ def _call_row(call: Call) -> tuple:
         call.device,
         call.start_ns,
         call.duration_ns,
+        *(None if each < 0 else each for each in (call.device_lag_ns, call.device_duration_ns)),
         call.ops_traced,
         "",
     )

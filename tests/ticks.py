@@ -103,7 +103,13 @@ class _Truth:
         for start, end in self.blocked():
             if end - start > LONG:
                 pending |= set(range(start, end))
-        return {t for t in pending & set(empty) if _stretch(t, pending & set(empty)) > LONG}
+        stretches = {t for t in pending & set(empty) if _stretch(t, pending & set(empty)) > LONG}
+        return stretches - self.noted()
+
+    def noted(self) -> set[int]:
+        """Ticks at which devices were on calls whose work was not recorded, as they noted it."""
+        ranges = [call.noted for call in self.machine.calls if call.noted is not None]
+        return {tick for first, last in ranges for tick in range(first, last)}
 
     def blocked(self) -> list[tuple[int, int]]:
         """When the host waited: synchronizations, and launches of copies that returned behind."""
@@ -132,7 +138,8 @@ def _device(truth: _Truth, call: int) -> str:
     for piece in truth.machine.pieces:
         counts[piece.device] += piece.call == call
     working = [name for name in counts if truth.on(name)]
-    if not any(counts.values()) and len(working) == 1:
+    noted = truth.machine.calls[call].noted is not None
+    if not any(counts.values()) and len(working) == 1 and not noted:
         return working[0]
     return max(sorted(counts), key=lambda name: (counts[name], name == placed))
 
@@ -163,6 +170,7 @@ def unrecorded(machine: Machine, device: str) -> set[int]:
 def counted(machine: Machine) -> list[Counted]:
     """The tile of each call."""
     ends = [p.end for p in machine.pieces] + [c.returned for c in machine.calls]
+    ends += [c.noted[1] for c in machine.calls if c.noted is not None]
     ends += [w.end for w in machine.waits] + [c.begin + 1 for c in machine.calls]
     truth = _Truth(machine, max(ends, default=0) + 2)
     order = sorted(range(len(machine.calls)), key=lambda n: machine.calls[n].begin)
@@ -182,8 +190,11 @@ def _tile(truth: _Truth, number: int, device: str, taken: int) -> tuple[int, int
     own = [piece for piece in truth.on(device) if piece.call == number]
     before = [p.end for p in truth.on(device) if truth.launched(p) < call.begin]
     free = max([call.begin, *before])
-    begin = max(free, taken)
     last = max((piece.end for piece in own), default=free)
+    if call.noted is not None:
+        free = max(free, call.noted[0])
+        last = max(free, call.noted[1])
+    begin = max(free, taken)
     end = max(last, call.returned)
     for piece in truth.on(device):
         if piece.start >= last and piece.call != number:

@@ -143,6 +143,23 @@ CALLS: tuple[Column, ...] = (
     Column("device", TEXT, "", "where the submodule is placed"),
     Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
     Column("duration_ns", _INT64, "ns", "wall time of the invocation, as its caller saw it"),
+    Column(
+        "device_lag_ns",
+        _INT64,
+        "ns",
+        "from its begin to when its device began on it, as the device noted it in its queue; null "
+        "where it was not asked to",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "device_duration_ns",
+        _INT64,
+        "ns",
+        "from there to when the device was done with it, noted likewise",
+        True,
+        importance=DATA_ONLY,
+    ),
     Column("ops_traced", pl.Boolean(), "", "whether commands were recorded for this call"),
     Column("input_shapes", pl.String(), "", 'inputs, as "name: dtype[d0,d1]; …"'),
 )

@@ -40,6 +40,7 @@ from profiler.trace.reader import read_trace
 
 __all__ = ["load_bundle", "load_trace"]
 
+_LONGEST_NS = 1 << 60  # of what a file may tell: sums of three stay in int64
 _TOGETHER = 1 << 21  # bytes of small files that become one trace
 
 
@@ -222,12 +223,19 @@ def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
             call.device,
             call.start_ns,
             call.duration_ns,
+            *_on_device(call),
             call.ops_traced,
             "; ".join(f"{name}: {shape}" for name, shape in call.input_shapes.items()),
         )
         for call in calls
     ]
     return pl.DataFrame(rows, schema=schema(CALLS), orient="row").sort("call")
+
+
+def _on_device(call: Call) -> tuple[int | None, int | None]:
+    """`device_lag_ns` and `device_duration_ns`; both or none."""
+    noted = (call.device_lag_ns, call.device_duration_ns)
+    return noted if all(0 <= each < _LONGEST_NS for each in noted) else (None, None)
 
 
 def _spans_frame(spans: Sequence[Span]) -> pl.DataFrame:

@@ -14,7 +14,9 @@ from profiler.table.command_times import CommandTimes
 from profiler.table.drawing import shown_as_html
 from profiler.table.pandas_frames import to_pandas
 from profiler.table.tiles.axes import Axes, axes_of
+from profiler.table.tiles.calls import Ranges
 from profiler.table.tiles.of_run import RunTiles, tiles_of
+from profiler.table.tiles.stretches import Stretches
 from profiler.trace.manifest import RunInfo
 
 if TYPE_CHECKING:
@@ -89,7 +91,9 @@ class Run(_Derived):
     def axes_of(self, times: CommandTimes) -> Axes:
         """When each device worked; `times` are those of the commands. They are not kept, for their
         size, but the tiles are made of them."""
-        axes = axes_of(self.commands, self.flows, times)
+        ranges = Ranges.of(self.calls)
+        noted = Stretches.union(ranges.asked, ranges.done)
+        axes = axes_of(self.commands, self.flows, times, noted)
         if not hasattr(self, "_tiles"):
             object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
         return axes

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, field
 
 from profiler.errors import InputError
-from profiler.events import NO_ITERATION, NO_PIPELINE, Call, Drop
+from profiler.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
 from profiler.trace.manifest_caches import CachedCall
 from profiler.trace.manifest_clocks import Clocks
 from profiler.trace.manifest_compilations import Compilation
@@ -143,6 +143,8 @@ class _CallRow(Fields, frozen=True, kw_only=True):
     input_shapes: dict[str, str] = field(default_factory=dict)
     pipeline: _Int32OrNone = NO_PIPELINE
     iteration: _Int32OrNone = NO_ITERATION
+    device_lag_ns: _Int64OrNone = UNKNOWN
+    device_duration_ns: _Int64OrNone = UNKNOWN
 
     @classmethod
     def of(cls, entry: CallEntry) -> _CallRow:
@@ -163,6 +165,8 @@ class _CallRow(Fields, frozen=True, kw_only=True):
             self.input_shapes,
             self.pipeline,
             self.iteration,
+            self.device_lag_ns,
+            self.device_duration_ns,
         )
         return CallEntry(call, self.file, self.bytes, self.commands)
 

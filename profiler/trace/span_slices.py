@@ -12,6 +12,7 @@ from profiler.events import (
     NO_PIPELINE,
     PIPELINE_TRACK,
     PROFILER_TRACK,
+    UNKNOWN,
     Call,
     Span,
     Track,
@@ -68,6 +69,9 @@ def call_slice(call: Call) -> SpanSlice:
     }
     if call.iteration != NO_ITERATION:
         fields["iteration"] = call.iteration
+    if call.device_duration_ns != UNKNOWN:
+        fields["device_lag_ns"] = call.device_lag_ns
+        fields["device_duration_ns"] = call.device_duration_ns
     track = Track(call.device, CALLS_TRACK, "other")
     return SpanSlice(
         track,

@@ -58,6 +58,12 @@ def _start() -> st.SearchStrategy[int]:
     return st.integers(0, 300)
 
 
+def _noted() -> st.SearchStrategy[tuple[int | None, int | None]]:
+    """Lag and duration on the device: mostly nobody noted these."""
+    told = st.tuples(st.integers(0, 60), st.integers(0, 80))
+    return st.just((None, None)) | st.just((None, None)) | told
+
+
 @st.composite
 def _calls(draw: st.DrawFn, numbered: bool) -> list[tuple[object, ...]]:
     count = draw(st.integers(0, 8))
@@ -74,6 +80,7 @@ def _calls(draw: st.DrawFn, numbered: bool) -> list[tuple[object, ...]]:
             draw(st.sampled_from(_DEVICES)),
             draw(_start()),
             draw(_duration()),
+            *draw(_noted()),
             draw(st.booleans() | st.just(True)),
             "",
         )
@@ -207,7 +214,10 @@ def pipeline_runs(draw: st.DrawFn) -> Run:
             at = max(at, *_launched(chance, in_calls, index, labels, device, at))
             own = (index, number, stage, submodule, branch, step, -1, device)
             traced = chance.random() > 0.1
-            tables["calls"].append((*own, start, at - start, traced, ""))
+            noted = (None, None)
+            if not traced and chance.random() < 0.5:
+                noted = (chance.randint(0, 9), chance.randint(0, 99))
+            tables["calls"].append((*own, start, at - start, *noted, traced, ""))
             if not traced:
                 in_calls[:] = [row for row in in_calls if row[0] != index]
             free = (-1, number, stage, step, "cpu:0", "Host", "host", "scheduler.step", 0)

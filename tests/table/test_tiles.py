@@ -27,7 +27,7 @@ def _of_tables(machine: Machine) -> list[Counted]:
 
 
 @settings(max_examples=examples(750), deadline=None)
-@given(machines())
+@given(machines(noted=True))
 def test_tiles_are_what_counting_ticks_gives(machine):
     """Tiles of simulated devices, streams, queues, waits and threads are those of a slow count."""
     assert _of_tables(machine) == counted(machine)
@@ -131,3 +131,37 @@ def test_a_launch_of_work_that_took_no_time_leaves_the_host_s_range():
     flows = pl.DataFrame({"source": [0], "target": [1]}, schema=run.flows.schema)
     found = replace(run, flows=flows).tiles.calls
     assert found.select("elapsed_ns", "busy_ns", "unrecorded_ns").rows() == [(100, 0, 0)]
+
+
+def test_a_call_without_work_has_the_time_that_its_device_noted():
+    """The host asks for three calls in 3 ticks, whose kernels nobody recorded; the device noted 8,
+    5 and 4 ticks. Each is that long, and none is idle or busy as far as anyone knows."""
+    calls = [
+        Invocation(1, "cuda:0", 0, 1, noted=(0, 8)),
+        Invocation(1, "cuda:0", 1, 2, noted=(8, 13)),
+        Invocation(1, "cuda:0", 2, 3, noted=(15, 19)),
+    ]
+    assert _table(Machine(calls=calls), "elapsed", "busy", "idle_inside", "lead") == [
+        (8, 0, 0, None),
+        (5, 0, 0, None),
+        (4, 0, 0, None),
+    ]
+
+
+def test_noted_calls_between_traced_ones_are_no_unrecorded_time():
+    """Of three calls the second was not traced: its device was on it for 20 ticks while the third
+    one's kernel had been launched. Without that note these would count for nothing."""
+    calls = [
+        Invocation(1, "cuda:0", 0, 1),
+        Invocation(1, "cuda:0", 1, 2, noted=(5, 25)),
+        Invocation(1, "cuda:0", 2, 3),
+    ]
+    machine = Machine(
+        calls=calls,
+        launches=[_launch(0, 0, 1), _launch(2, 2, 3)],
+        pieces=[_kernel(0, 1, 5, 0), _kernel(2, 25, 30, 1)],
+    )
+    assert _table(machine, "elapsed", "unrecorded") == [(5, 0), (20, 0), (5, 0)]
+    assert machine.run().tiles.devices["unrecorded_ns"].to_list() == [0]
+    calls[1].noted = None
+    assert machine.run().tiles.devices["unrecorded_ns"].to_list() == [20 * TICK_NS]

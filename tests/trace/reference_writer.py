@@ -187,6 +187,9 @@ def _call_slice(call: Call) -> Slice:
         fields["pipeline"] = call.pipeline
     if call.iteration != NO_ITERATION:
         fields["iteration"] = call.iteration
+    if call.device_duration_ns != UNKNOWN:
+        fields["device_lag_ns"] = call.device_lag_ns
+        fields["device_duration_ns"] = call.device_duration_ns
     track = Track(call.device, CALLS_TRACK, "other")
     return Slice(track, call.submodule, call.start_ns, call.end_ns, (schema.CALL, fields))
 

@@ -65,22 +65,25 @@ def counters(draw: st.DrawFn) -> Counter:
     return Counter(draw(_NAMES), draw(_NAMES), unit, times, values)
 
 
-def calls(index: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[Call]:
+@st.composite
+def calls(draw: st.DrawFn, index: st.SearchStrategy[int] | None = None) -> Call:
     """Calls with any field at all."""
-    return st.builds(
-        Call,
-        index=st.integers(0, (1 << 31) - 1) if index is None else index,
-        submodule=_TEXTS,
-        stage=_TEXTS,
-        branch=_TEXTS,
-        step=_STEPS,
-        device=_NAMES,
-        start_ns=_STARTS,
-        duration_ns=_DURATIONS,
-        ops_traced=st.booleans(),
-        input_shapes=st.dictionaries(_TEXTS, _TEXTS, max_size=3),
-        pipeline=_PIPELINES,
-        iteration=_PIPELINES,
+    noted = draw(st.just((UNKNOWN, UNKNOWN)) | st.tuples(_DURATIONS, _DURATIONS))
+    return Call(
+        index=draw(st.integers(0, (1 << 31) - 1) if index is None else index),
+        submodule=draw(_TEXTS),
+        stage=draw(_TEXTS),
+        branch=draw(_TEXTS),
+        step=draw(_STEPS),
+        device=draw(_NAMES),
+        start_ns=draw(_STARTS),
+        duration_ns=draw(_DURATIONS),
+        ops_traced=draw(st.booleans()),
+        input_shapes=draw(st.dictionaries(_TEXTS, _TEXTS, max_size=3)),
+        pipeline=draw(_PIPELINES),
+        iteration=draw(_PIPELINES),
+        device_lag_ns=noted[0],
+        device_duration_ns=noted[1],
     )
 
 

@@ -48,8 +48,14 @@ class Axes(Struct, frozen=True, eq=False):
         return Stretches.union(launches.blocked_start, launches.blocked_end)
 
 
-def axes_of(commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes) -> Axes:
-    """The axes of all devices that worked; `times` are those of the `commands`."""
+def axes_of(
+    commands: pl.DataFrame,
+    flows: pl.DataFrame,
+    times: CommandTimes,
+    noted: Stretches | None = None,
+) -> Axes:
+    """The axes of all devices that worked; `times` are those of the `commands`. When devices were
+    `noted` to work on calls without commands, work is known."""
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
     if launches is None or not axes:  # nothing waited for a device that did nothing
@@ -65,6 +71,8 @@ def axes_of(commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes) ->
         own = [Stretches.union(a.start[a.own], a.end[a.own]) for a in axes.values()]
         alone = alone.minus(Stretches.of_all(own))
     unrecorded = _unrecorded(axes, launches, times)
+    if noted is not None and len(noted):
+        unrecorded = {name: each.minus(noted) for name, each in unrecorded.items()}
     lost = Stretches.of_all(unrecorded.values())
     if len(set(map(rank_of_device, axes))) > 1:
         worked = [Stretches.union(axis.start, axis.end) for axis in axes.values()]

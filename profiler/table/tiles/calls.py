@@ -5,7 +5,8 @@
             its last work
 
 Calls go in the order of their host begins. A call without work takes what no earlier work covers
-of its host range, up to the next work of another owner.
+of its host range, up to the next work of another owner. Where the device has noted the time ahead
+of such a call and behind it, that stands for the begin and the end of its work.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from msgspec import Struct
 
+from profiler.events import UNKNOWN
 from profiler.table.intervals import union_by
 from profiler.table.tiles.device_axis import DeviceAxis, value_at
 from profiler.table.tiles.launches import Codes, Flags, Launches, Times
 from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["NO_LEAD", "Tiles", "tiles_on"]
+__all__ = ["NO_LEAD", "Ranges", "Tiles", "tiles_on"]
 
 NO_LEAD = -1
 
@@ -43,6 +46,32 @@ class Tiles:
     def elapsed(self) -> Times:
         """Length of each tile less what was not recorded in it."""
         found: Times = self.end - self.begin - self.unrecorded
+        return found
+
+
+class Ranges(Struct, frozen=True, eq=False):
+    """Of all n calls, int64 [n] each: host `begin`, when the host had `returned`, and when the
+    device was `asked` to begin and `done`, as it has noted that; both UNKNOWN where it has not."""
+
+    begin: Times
+    returned: Times
+    asked: Times
+    done: Times
+
+    @classmethod
+    def of(cls, calls: pl.DataFrame) -> Ranges:
+        """Those of a run's calls (`CALLS`)."""
+        begin = calls["start_ns"].to_numpy()
+        returned = begin + np.maximum(calls["duration_ns"].to_numpy(), 0)
+        asked = pl.col("start_ns") + pl.col("device_lag_ns")
+        done = asked + pl.col("device_duration_ns")
+        noted = calls.select(asked=asked, done=done).fill_null(UNKNOWN)
+        return cls(begin, returned, noted["asked"].to_numpy(), noted["done"].to_numpy())
+
+    @property
+    def noted(self) -> Flags:
+        """Whether the device has noted when it worked on each, bool [n]."""
+        found: Flags = self.done != UNKNOWN
         return found
 
 
@@ -99,15 +128,17 @@ def tiles_on(
     launches: Launches | None,
     unrecorded: Stretches,
     rows: Times,
-    ranges: tuple[Times, Times],
+    ranges: Ranges,
 ) -> Tiles:
-    """The tiles of some calls, in their order: `rows` of all calls, whose host ranges begin and
-    return at `ranges`. `unrecorded` is of the device."""
-    begin, returned = ranges[0][rows], ranges[1][rows]
-    own = _Own.of(axis, rows, begin, len(ranges[0]))
-    free = np.maximum(begin, axis.free_at(begin))
+    """The tiles of some calls, in their order: `rows` of all calls, which have these `ranges`.
+    `unrecorded` is of the device."""
+    begin, returned = ranges.begin[rows], ranges.returned[rows]
+    own = _Own.of(axis, rows, begin, len(ranges.begin))
     worked = own.count > 0
-    last = np.where(worked, own.last, free)
+    noted = ranges.noted[rows] & ~worked
+    free = np.maximum(begin, axis.free_at(begin))
+    free = np.where(noted, np.maximum(free, ranges.asked[rows]), free)
+    last = np.where(worked, own.last, np.where(noted, np.maximum(free, ranges.done[rows]), free))
     wanted = np.minimum(np.maximum(last, returned), np.maximum(axis.next_begin(last), last))
     order = np.argsort(begin, kind="stable")
     until = np.empty_like(free)

@@ -19,10 +19,10 @@ from msgspec import Struct
 from profiler.table.columns import schema
 from profiler.table.intervals import union_by
 from profiler.table.tiles.axes import Axes
-from profiler.table.tiles.calls import NO_LEAD, Tiles, tiles_on
+from profiler.table.tiles.calls import NO_LEAD, Ranges, Tiles, tiles_on
 from profiler.table.tiles.columns import DEVICE_AXES, TILES
 from profiler.table.tiles.device_axis import DeviceAxis
-from profiler.table.tiles.launches import Times
+from profiler.table.tiles.launches import Flags, Times
 from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["EndToEnd", "RunTiles", "tiles_of"]
@@ -71,15 +71,14 @@ class RunTiles(Struct, frozen=True, eq=False):
 def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
     """The tiles of a run's calls (`CALLS`) on the axes of its devices."""
     worked = _counts(axes, len(calls))
-    names, place = _places(calls, axes, worked)
-    begin = calls["start_ns"].to_numpy()
-    returned = begin + np.maximum(calls["duration_ns"].to_numpy(), 0)
+    ranges = Ranges.of(calls)
+    names, place = _places(calls, axes, worked, ranges.noted)
     found = {each.name: np.zeros(len(calls), dtype=np.int64) for each in fields(Tiles)}
     for code in np.unique(place).tolist():
         rows = np.flatnonzero(place == code)
         axis = axes.axes.get(names[code], DeviceAxis.empty())
         lost = axes.unrecorded.get(names[code], Stretches.none())
-        tiles = tiles_on(axis, axes.launches, lost, rows, (begin, returned))
+        tiles = tiles_on(axis, axes.launches, lost, rows, ranges)
         for name, column in found.items():
             column[rows] = getattr(tiles, name)
     on_several = _with_other_devices(found["busy"], axes, worked)
@@ -104,15 +103,16 @@ def _counts(axes: Axes, total: int) -> npt.NDArray[np.int64]:
 
 
 def _places(
-    calls: pl.DataFrame, axes: Axes, counts: npt.NDArray[np.int64]
+    calls: pl.DataFrame, axes: Axes, counts: npt.NDArray[np.int64], noted: Flags
 ) -> tuple[list[str], npt.NDArray[Any]]:
     """Names of devices, and for each call the one of its tile: where most of its work ran; if it
-    has none, where it is placed, but the only device where that one did nothing."""
+    has none, where it is placed, but the only device where that one did nothing and has `noted`
+    nothing of it."""
     placed = calls["device"].cast(pl.String).to_list()
     names = [*axes.axes, *sorted(set(placed) - axes.axes.keys())]
     own = np.array([names.index(name) for name in placed], dtype=np.int64)
     if len(axes.axes) == 1:
-        own[own > 0] = 0
+        own[(own > 0) & ~noted] = 0
     if not len(counts):
         return names, own
     most = counts.argmax(axis=0)

@@ -62,7 +62,8 @@ nb::list calls(const Output& output) {
     result.append(nb::make_tuple(call.index, text(output, call.submodule), text(output, call.stage),
                                  text(output, call.branch), call.step, text(output, call.device),
                                  call.start_ns, call.duration_ns, call.ops_traced, inputs,
-                                 call.pipeline, call.iteration));
+                                 call.pipeline, call.iteration, call.device_lag_ns,
+                                 call.device_duration_ns));
   }
   return result;
 }

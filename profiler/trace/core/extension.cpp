@@ -145,6 +145,8 @@ SliceRef Importer::begin_call(Current& now, int32_t row) {
       }
       case 9: call.pipeline = static_cast<int32_t>(field.value); break;
       case 10: call.iteration = static_cast<int32_t>(field.value); break;
+      case 11: call.device_lag_ns = static_cast<int64_t>(field.value); break;
+      case 12: call.device_duration_ns = static_cast<int64_t>(field.value); break;
       default: break;
     }
   }

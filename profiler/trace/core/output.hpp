@@ -177,6 +177,7 @@ struct CallRow {
   int32_t step = -1;
   int32_t pipeline = -1;
   int32_t iteration = -1;
+  int64_t device_lag_ns = -1, device_duration_ns = -1;  // -1: nobody noted these
   StringId submodule = kEmpty, stage = kEmpty, branch = kEmpty, device = kEmpty;
   bool ops_traced = false;
   std::vector<std::pair<StringId, StringId>> inputs;

@@ -30,6 +30,7 @@ from profiler.events import ROOT_DEVICE
 from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:  # numpy, in every process that is on
+    from profiler.capture.device_times import DeviceMarks
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.trace.manifest_compilations import Compilation
@@ -214,6 +215,11 @@ class Backend:
         """The device that a part runs on now, as `kind:index`. Asked in every call."""
         device = getattr(part, "device", None)
         return device_name(device) if device else ROOT_DEVICE
+
+    def device_marks(self) -> DeviceMarks | None:
+        """What puts marks into the queues of devices that work through such; None where there are
+        none, or nobody can."""
+        return None
 
     def device_facts(self, device: str) -> Device | None:  # noqa: ARG002
         """What the runtime tells of the hardware of a device of that name; None where it is none of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from profiler.capture.timeline import PipelineCall, number_of
-from profiler.events import NO_ITERATION, NO_STEP, Call
+from profiler.events import NO_ITERATION, NO_STEP, UNKNOWN, Call
 
 if TYPE_CHECKING:
     from profiler.capture.backend import Skipped
@@ -28,7 +28,8 @@ class Invocation:
     trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
     not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
     kept its operators from being traced, `skipped` is what a step cache did in it. `hooks_ns` is
-    time in our own code around a call of no pipeline call, which else has it.
+    time in our own code around a call of no pipeline call, which else has it. `device_lag_ns` and
+    `device_duration_ns` are as the `Call` has them; `noting` tells that they are still to come.
     """
 
     submodule: str
@@ -53,6 +54,9 @@ class Invocation:
     provisional: bool = False
     beyond_size: bool = False
     skipped: Skipped | None = None
+    device_lag_ns: int = UNKNOWN
+    device_duration_ns: int = UNKNOWN
+    noting: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""
@@ -69,6 +73,8 @@ class Invocation:
             input_shapes=self.input_shapes,
             pipeline=number_of(self.pipeline),
             iteration=self.iteration,
+            device_lag_ns=self.device_lag_ns,
+            device_duration_ns=self.device_duration_ns,
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from profiler.capture.clock import Clock
 from profiler.capture.coverage import CoverageTally
+from profiler.capture.device_times import DeviceTimes
 from profiler.capture.invocations import HostCommands, HostWork, Invocation
 from profiler.capture.notices import notice
 from profiler.capture.own_work import OwnWork
@@ -60,6 +61,7 @@ class Recorder:
         self.on_converted: Callable[[], None] | None = None
         self.opening_ns = 0  # that profiled sessions of bare ones took to open
         self.coverage = CoverageTally()
+        self.device_times = DeviceTimes(clock)
         self.loops = ScriptLoops()  # outside every pipeline call
         self.invocations: list[Invocation] = []
         self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them
@@ -173,6 +175,7 @@ class Recorder:
             self.attempt(pipeline.name, pipeline.before_end)
             pipeline.before_end = nothing
             pipeline.end_ns = self.clock.now_ns()
+            self.attempt(pipeline.name, self.device_times.collect)
         if pipeline.outer is not None:
             if pipeline not in pipeline.outer.inner:
                 pipeline.outer.inner.append(pipeline)

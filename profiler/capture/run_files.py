@@ -85,6 +85,7 @@ class RunFiles:
             self._recorder.on_call_placed = self._call_placed
             self._recorder.on_pipeline_end = self._take_complete
             self._recorder.on_converted = self._take_complete
+            self._recorder.device_times.on_noted = self._call_noted
         return self.directory
 
     def remove(self) -> None:
@@ -179,6 +180,12 @@ class RunFiles:
         writer.note(invocation, awaits_operators=invocation.awaits_operators)
         if not invocation.awaits_operators:
             writer.put_call(invocation)
+
+    def _call_noted(self, invocation: Invocation) -> None:
+        """The device has told when it worked on a call that has returned."""
+        writer = self._writer
+        if writer is not None and not self.closed:
+            writer.note(invocation, awaits_operators=invocation.awaits_operators)
 
     def _take_complete(self) -> None:
         """A pipeline call has ended, or a source has converted: write what is complete. Files of

@@ -242,6 +242,7 @@ class Session:
     def _end_capture(self) -> None:
         self._attached.close()
         self.recorder.end_open_pipelines()
+        self.recorder.attempt("devices' time", self.recorder.device_times.finish)
 
     def abandon(self) -> None:
         """In a forked child: take the hooks off, and record nothing more. The run is the parent's,

@@ -223,6 +223,9 @@ class CallWriter:
         except Empty:
             self._trickling = False
             return None if self._bare.empty() else _LONG_S
+        if invocation.noting:  # its device has not come to its end
+            self._bare.put(invocation)
+            return _LONG_S
         self._write(OperatorTrace(invocation, self._nothing, ()))
         return (time.perf_counter_ns() - begin) / _DUTY * 1e-9
 

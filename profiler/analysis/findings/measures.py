@@ -96,11 +96,13 @@ def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object
 
 
 def works_behind(analysis: Analysis) -> str:
-    """A GPU with a queue on which calls were captured without their operators, "" without one: a
-    call returns once its work is launched, and what the host waits for it lies between calls."""
+    """A GPU with a queue on which calls were captured without their operators, and that has not
+    noted when it worked on them, "" without one: a call returns once its work is launched, and what
+    the host waits for it lies between calls."""
     if analysis.run.producer != "capture":
         return ""
-    calls = analysis.inputs.run.calls.select(pl.col("device").cast(pl.String), "ops_traced")
-    traced = set(calls.filter("ops_traced")["device"])
-    untraced = sorted(set(calls["device"].drop_nulls()) - traced)
+    told = pl.col("ops_traced") | pl.col("device_duration_ns").is_not_null()
+    calls = analysis.inputs.run.calls.select(pl.col("device").cast(pl.String), told=told)
+    known = set(calls.filter("told")["device"])
+    untraced = sorted(set(calls["device"].drop_nulls()) - known)
     return next((name for name in untraced if device_kind(name) in _QUEUES), "")

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from profiler.capture.arrays import described
 from profiler.capture.backend import Skipped
+from profiler.capture.device_times import Noting
 from profiler.capture.devices import output_device
 from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import OperatorSource
@@ -65,6 +66,7 @@ class _OpenCall:
     thread: int
     depth: int = 0
     skipped: Callable[[], Skipped | None] | None = None
+    noting: Noting | None = None
 
     def interrupted(self) -> bool:
         """Whether it has ended without being told: by a KeyboardInterrupt in a module whose hooks
@@ -102,7 +104,9 @@ class CallHook:
         self._owner = owner
         self._names = names
         self._device = device_reader(owner(), entry)
-        self._cache = backend_of(owner()).step_cache() if entry.stage in ("denoise", "") else None
+        backend = backend_of(owner())
+        self._cache = backend.step_cache() if entry.stage in ("denoise", "") else None
+        self._marks = backend.device_marks()
 
     @property
     def detached(self) -> bool:
@@ -224,6 +228,10 @@ class CallHook:
             of = (self._owner(), number)
             opened.skipped = recorder.attempt(self._entry.submodule, self._cache.begin, *of)
         enter(replace(opened.before, call=opened))
+        bare = opened.source is None or invocation.left_out
+        if bare and invocation.recorded and self._marks is not None:
+            begin = recorder.device_times.begin
+            opened.noting = recorder.attempt(self._entry.submodule, begin, self._marks, invocation)
         recorder.begin_call(invocation)
 
     def _invocation(self, arguments: Mapping[str, Any], before: Scope) -> Invocation:
@@ -269,6 +277,9 @@ class CallHook:
 
     def _ended(self, opened: _OpenCall, output: Any, failed: bool) -> None:
         invocation, before, recorder = opened.invocation, opened.before, self._hooks.recorder
+        noting, opened.noting = opened.noting, None
+        if noting is not None and not failed:
+            recorder.attempt(self._entry.submodule, recorder.device_times.end, noting)
         device = recorder.attempt(self._entry.submodule, output_device, output)
         if device and not device.startswith("cpu"):
             invocation.device = device  # offload moved it there after it was invoked
@@ -279,6 +290,8 @@ class CallHook:
             recorder.loops.returned(invocation, output)
         if opened.source is not None:
             opened.source.after(invocation)
+        if noting is not None:
+            recorder.attempt(self._entry.submodule, recorder.device_times.collect)
         if not failed:
             recorder.spent(invocation, invocation.end_ns)
         if before.host is not None:

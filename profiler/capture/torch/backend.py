@@ -24,6 +24,7 @@ from profiler.capture.torch.hooks import (
 from profiler.capture.wraps import Around, Wraps
 
 if TYPE_CHECKING:
+    from profiler.capture.device_times import DeviceMarks
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.trace.manifest_fields import Device
@@ -77,6 +78,11 @@ class Torch(Backend):
 
     def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
         return execution_device(part)
+
+    def device_marks(self) -> DeviceMarks:
+        from profiler.capture.torch.device_marks import StreamMarks
+
+        return StreamMarks()
 
     def device_facts(self, device: str) -> Device | None:
         from profiler.capture.torch.hardware import gpu

@@ -1,0 +1,77 @@
+"""Marks in the streams of GPUs: CUDA events, of AMD's by that name too.
+
+`torch.cuda.Event`: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html; times lie
+0.5 µs apart (`cudaEventElapsedTime`), and are told in ms as a float of seven digits.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from profiler.capture.device_times import Mark
+
+__all__ = ["EventMark", "StreamMarks"]
+
+_KIND = "cuda"
+
+
+@dataclass(frozen=True, slots=True)
+class EventMark:
+    """A `torch.cuda.Event` that was recorded in a stream."""
+
+    event: Any
+
+    def passed(self) -> bool:
+        """Whether all ahead of it is done."""
+        return bool(self.event.query())
+
+    def wait(self) -> None:
+        """Wait until it is."""
+        self.event.synchronize()
+
+    def since_ns(self, earlier: Mark) -> int:
+        """How long after another event of its device."""
+        if not isinstance(earlier, EventMark):
+            raise TypeError("a mark of another kind")
+        return round(float(earlier.event.elapsed_time(self.event)) * 1e6)
+
+
+class StreamMarks:
+    """Puts marks into this thread's current stream of a GPU, `cuda` being `torch.cuda`; none where
+    CUDA has not been started, and none while the stream is being captured as a graph, whose part
+    they would become."""
+
+    def __init__(self, cuda: Any = None) -> None:
+        self._cuda = cuda
+
+    def mark(self, device: str) -> EventMark | None:
+        """An event behind all that has been launched on the stream."""
+        index = self._index(device)
+        if index is None:
+            return None
+        with self._cuda.device(index):
+            if self._cuda.is_current_stream_capturing():
+                return None
+            event = self._cuda.Event(enable_timing=True)
+            event.record()
+        return EventMark(event)
+
+    def empty(self, device: str) -> bool:
+        """Whether the stream has nothing to do."""
+        index = self._index(device)
+        if index is None:
+            return False
+        with self._cuda.device(index):
+            if self._cuda.is_current_stream_capturing():
+                return False
+            return bool(self._cuda.current_stream().query())
+
+    def _index(self, device: str) -> int | None:
+        kind, _, index = device.partition(":")
+        if kind != _KIND or not index.isdecimal():
+            return None
+        if self._cuda is None:
+            self._cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        return int(index) if self._cuda is not None and self._cuda.is_initialized() else None

@@ -25,9 +25,9 @@ from msgspec.structs import replace
 from profiler.analysis.accounting.codes import NoAccount
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.accounting.identity import Accounting, StageAccount, SubmoduleTime
-from profiler.analysis.accounting.stage_rows import StageRows, stage_starts
 from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.stage_rows import StageRows, stage_starts
 from profiler.events import DropKind
 from profiler.notes import Note
 from profiler.table.batches import Codes, Times

@@ -11,6 +11,7 @@ from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.requests.codes import RequestPart
 from profiler.analysis.requests.columns import REQUEST_PERCENTILES, REQUESTS
+from profiler.analysis.stage_rows import stage_parts
 from profiler.analysis.table import Table
 from profiler.analysis.timelines import are_apart
 from profiler.events import STAGES
@@ -18,7 +19,6 @@ from profiler.table.batches import Codes, Times
 from profiler.table.columns import empty, schema
 from profiler.table.command_times import ends, positions
 from profiler.table.intervals import union_by
-from profiler.table.run import Run
 
 __all__ = ["QUEUE", "TABLES", "call_parts"]
 
@@ -72,7 +72,8 @@ def _requests(of: Inputs) -> pl.DataFrame:
         return empty(REQUESTS)
     begin, end, names = _extents(pipelines)
     queue, compute = _unions(run.commands, pipelines.code_of(run.commands), len(numbers))
-    stages = {f"{name}_ns": _stage(run, pipelines, name) for name in STAGES}
+    in_flight = _in_flight(begin, end)
+    lasted = _stages(of, together=bool((in_flight > 1).any()))
     frame = pl.DataFrame(
         {
             "pipeline": numbers,
@@ -81,8 +82,8 @@ def _requests(of: Inputs) -> pl.DataFrame:
             "latency_ns": end - begin,
             "queue_ns": queue,
             "compute_ns": compute,
-            **stages,
-            "in_flight": _in_flight(begin, end),
+            **{f"{name}_ns": _of_stage(lasted, numbers, name) for name in STAGES},
+            "in_flight": in_flight,
         }
     )
     return frame.select(pl.col(n).cast(t) for n, t in schema(REQUESTS).items())
@@ -103,17 +104,29 @@ def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
     return found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), names
 
 
-def _stage(run: Run, pipelines: PipelineCalls, name: str) -> pl.Series:
-    """How long each pipeline call was in a stage, null where it has no such span."""
-    told = (pl.col("kind") == "stage") & (pl.col("name").cast(pl.String) == name)
-    spans = run.spans.filter(told)
-    found = np.zeros(len(pipelines.numbers), dtype=np.int64)
-    codes = pipelines.code_of(spans)
-    length = (ends(spans) - spans["start_ns"].to_numpy())[codes >= 0]
-    np.add.at(found, codes[codes >= 0], length)
-    there = np.zeros(len(found), dtype=np.bool_)
-    there[codes[codes >= 0]] = True
-    return pl.select(pl.when(pl.Series(there)).then(pl.Series(found))).to_series()
+def _stages(of: Inputs, *, together: bool) -> pl.DataFrame:
+    """How long each pipeline call was in each stage: columns `pipeline`, `stage`, `elapsed_ns`. On
+    the devices' axis; by the spans of stages where pipeline calls run `together`, for on that axis
+    one waits for another, or where it is not told which work is whose."""
+    if of.pipelines.apart and not together:
+        parts = stage_parts(of.run, of.pipelines, of.axis)
+        begin, end = (parts[name].to_numpy() for name in ("start_ns", "end_ns"))
+        told = parts.with_columns(elapsed_ns=pl.Series(of.axis.counted.within(begin, end)))
+        return told.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
+    spans = of.run.spans.filter(pl.col("kind") == "stage")
+    told = spans.select(
+        pipeline=pl.Series(of.pipelines.number_of(spans)),
+        stage=pl.col("name").cast(pl.String),
+        elapsed_ns=pl.Series(ends(spans)) - pl.col("start_ns"),
+    )
+    return told.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
+
+
+def _of_stage(lasted: pl.DataFrame, numbers: Codes, name: str) -> pl.Series:
+    """What `_stages` has of one stage, for each pipeline call; null where it has no such stage."""
+    own = lasted.filter(pl.col("stage") == name).select("pipeline", "elapsed_ns")
+    asked = pl.DataFrame({"pipeline": pl.Series(numbers, dtype=own.schema["pipeline"])})
+    return asked.join(own, on="pipeline", how="left", maintain_order="left")["elapsed_ns"]
 
 
 def _in_flight(begin: Times, end: Times) -> Codes:

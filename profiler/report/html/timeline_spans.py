@@ -10,9 +10,9 @@ from enum import IntEnum
 
 import polars as pl
 
-from profiler.analysis.accounting.stage_rows import stage_parts
 from profiler.analysis.axis import Axis
 from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.stage_rows import stage_parts
 from profiler.analysis.steps.step_table import step_parts
 from profiler.events import NO_STEP
 from profiler.messages import said

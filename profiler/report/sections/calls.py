@@ -10,6 +10,7 @@ from profiler.analysis.compilation.columns import COMPILATIONS
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.submodules.columns import CALLS
 from profiler.messages import said
+from profiler.report.known_work import with_known_work
 from profiler.report.model import Opens, Part, ReportInput, SectionKind, Selected
 from profiler.report.patterns import by_pattern
 from profiler.report.views import renamed, table
@@ -89,7 +90,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             "calls",
             shown,
             CALLS,
-            calls,
+            with_known_work(calls, calls, "call"),
             shown=15,
             search=True,
             selected=Selected("calls"),

@@ -33,6 +33,7 @@ from profiler.report.facts import (
     residual_fact,
     unrecorded_facts,
 )
+from profiler.report.known_work import with_known_work
 from profiler.report.model import Advice, Fact, Opening, ReportInput, Summary, TableView
 from profiler.report.peaks import OF_PEAK, with_of_peak
 from profiler.report.sections.device_use import device_facts
@@ -177,6 +178,7 @@ def _dropped(analysis: Analysis) -> Fact:
 def _submodules(of: ReportInput) -> TableView | None:
     """The largest submodules by elapsed time."""
     rows = of.analysis.submodules.filter(pl.col("calls") > 0)
+    rows = with_known_work(rows, of.analysis.calls, "submodule")
     shown = min(of.most(_LARGEST), len(rows))
     title = said("Submodules by elapsed time")
     if shown < len(rows):

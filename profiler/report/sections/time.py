@@ -12,6 +12,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.submodules.columns import BRANCHES, SUBMODULES
 from profiler.messages import said
 from profiler.report.charts.stages import stages
+from profiler.report.known_work import with_known_work
 from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected, TableView
 from profiler.report.sections.steps import step_parts
 from profiler.report.views import table
@@ -89,7 +90,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
                 "branches",
                 _BRANCHES,
                 BRANCHES,
-                branches,
+                with_known_work(branches, analysis.calls, "submodule", "branch"),
                 shown=20,
                 selected=Selected("branches", shown_rows=True),
             ),
@@ -111,7 +112,7 @@ def submodules_part(analysis: Analysis) -> Part:
         "submodules",
         _SUBMODULES,
         SUBMODULES,
-        analysis.submodules,
+        with_known_work(analysis.submodules, analysis.calls, "submodule"),
         shown=20,
         selected=Selected("submodules"),
     )

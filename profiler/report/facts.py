@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import polars as pl
+
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.measures import has_queues, works_behind
 from profiler.analysis.result import Analysis
@@ -35,6 +37,7 @@ __all__ = [
     "key_facts",
     "missing_lines",
     "missing_rows",
+    "noted_times_facts",
     "residual_fact",
     "uncaptured_text",
     "unrecorded_facts",
@@ -52,6 +55,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         end_to_end_fact(analysis, span_ns),
         *calls_from_facts(analysis),
         *host_times_facts(analysis),
+        *noted_times_facts(analysis),
         *replay_facts(analysis),
         *unrecorded_facts(analysis),
         *_carried_over(analysis),
@@ -117,6 +121,22 @@ def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
             device=behind,
         )
         yield Fact(said("Calls"), said("the host's times"), note, alert=True)
+
+
+def noted_times_facts(analysis: Analysis) -> Iterator[Fact]:
+    """That devices themselves told when they were on calls whose operators were not traced."""
+    calls = analysis.inputs.run.calls
+    noted = calls.filter(pl.col("device_duration_ns").is_not_null())
+    if len(noted):
+        names = joined(", ", sorted(set(noted["device"].cast(pl.String))))
+        note = said(
+            "{number} of {calls}, by events ahead of each and behind it on {device}; what it did "
+            "in them was not recorded",
+            number=count(len(noted)),
+            calls=count(len(calls)),
+            device=names,
+        )
+        yield Fact(said("Timed"), said("on the device"), note)
 
 
 def coverage_facts(coverage: Coverage | None) -> Iterator[Fact]:

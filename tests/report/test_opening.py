@@ -1,5 +1,7 @@
 """What a reader with thirty seconds needs: the values of the 40 lines and of the first screen."""
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 
@@ -11,6 +13,7 @@ from profiler.analysis.waiting.codes import WaitCause
 from profiler.drop_reasons import DropReason
 from profiler.events import Drop, DropKind
 from profiler.notes import Note
+from profiler.report.facts import noted_times_facts
 from profiler.report.sentences.findings.changes import BY_CAUSE, CHANGES, OTHERWISE, change
 from profiler.report.units import duration, percent
 from profiler.sources.load import load
@@ -303,3 +306,18 @@ def test_times_of_calls_alone_are_the_hosts_where_a_gpu_works_behind_them(device
     facts = [fact for fact in _opening(run).checks if fact.label == "Calls"]
     assert [fact.value for fact in facts] == (["the host's times"] if said else [])
     assert all(f"{device} works behind them" in fact.note and fact.alert for fact in facts)
+
+
+def test_calls_that_their_device_has_timed_have_its_times():
+    """One call of two was timed on a GPU: no warning, and the report says how many were."""
+    noted = replace(
+        make_call(0, "vae", 0, 90, device="cuda:0", traced=False),
+        device_lag_ns=5,
+        device_duration_ns=500,
+    )
+    run = make_run([noted, make_call(1, "vae", 90, 99, device="cuda:0")], info=make_info("capture"))
+    assert [fact for fact in _opening(run).checks if fact.label == "Calls"] == []
+    (fact,) = noted_times_facts(analyze(run))
+    assert "1 of 2, by events" in fact.note
+    submodules = _opening(run).submodules
+    assert submodules.frame.select("elapsed_ns", "busy_ns").rows() == [(500, None)]

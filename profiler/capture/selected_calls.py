@@ -91,7 +91,7 @@ class SelectedCalls:
         """The source's own, with the calls by which the cost of tracing is measured. Calls that
         were selected but not recorded are of neither kind."""
         timed = tuple(
-            TimedCall(call.end_ns - call.start_ns, call.ops_traced, call.input_shapes)
+            TimedCall(_took_ns(call), call.ops_traced, call.input_shapes)
             for call, chosen in self._chosen.items()
             if call.end_ns >= 0 and chosen == call.ops_traced
         )
@@ -102,3 +102,9 @@ def _position(invocation: Invocation, progress: _Progress) -> Position:
     if invocation.step != NO_STEP and progress.first_step == NO_STEP:
         progress.first_step = invocation.step
     return Position(progress.calls, invocation.step, progress.first_step, invocation.last_step)
+
+
+def _took_ns(call: Invocation) -> int:
+    """How long a call took: its device, where that noted to have been on it for longer than the
+    host. Where calls are traced, the host is the slower one, or tracing costs nothing."""
+    return max(call.end_ns - call.start_ns, call.device_duration_ns)

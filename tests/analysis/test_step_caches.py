@@ -40,7 +40,7 @@ def test_each_call():
     assert frame["skipped_blocks"].to_list() == [0, 0, 2, 0, 2]
     assert frame["residual_ratio"].to_list() == [None, 0.25, None, None, None]
     assert frame["skipped"].to_list() == [None, None, "b.0, b.1", None, "b.0, b.1"]
-    assert frame["duration_ns"].to_list() == list(DURATIONS)
+    assert frame["elapsed_ns"].to_list() == list(DURATIONS)
     assert frame["branch"].to_list() == ["cond"] * 5
 
 

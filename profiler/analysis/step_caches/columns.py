@@ -34,7 +34,7 @@ CACHED_CALLS: tuple[Column, ...] = (
         "threshold; null for other caches, and where there was nothing to compare it with",
         True,
     ),
-    Column("duration_ns", _INT64, "ns", "how long the call took"),
+    Column("elapsed_ns", _INT64, "ns", "how long the call took: its tile"),
     Column("skipped", _TEXT, "", "paths of the parts that were skipped", True, importance=3),
 )
 

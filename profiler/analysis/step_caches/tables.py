@@ -37,8 +37,8 @@ def _cached_calls(of: Inputs) -> pl.DataFrame:
         pl.col("call").cast(pl.Int32),
         pl.col("submodule", "branch").cast(pl.String),
         pl.col("step").cast(pl.Int32),
-        "duration_ns",
     )
+    calls = calls.join(of.run.tiles.calls.select("call", "elapsed_ns"), on="call")
     return known.join(calls, on="call", maintain_order="left").select(names).cast(types)
 
 
@@ -52,8 +52,8 @@ def _cache_use(of: Inputs) -> pl.DataFrame:
         .agg(
             pl.len().alias("calls"),
             steady.sum().alias("steady_calls"),
-            pl.col("duration_ns").filter(steady).median().round().alias("median_ns"),
-            pl.col("duration_ns").sum().alias("total_ns"),
+            pl.col("elapsed_ns").filter(steady).median().round().alias("median_ns"),
+            pl.col("elapsed_ns").sum().alias("total_ns"),
         )
         .sort(keys)
     )

@@ -10,8 +10,8 @@ __all__ = ["recorded_submodules"]
 def recorded_submodules(calls: pl.DataFrame) -> pl.DataFrame:
     """A row for each submodule and device of `calls` (those of a run), in order of first
     calls: `calls`, `duration_ns`, `first_ns` and `median_ns` (of all but the first where there are
-    several) as in `SUBMODULES`."""
-    duration = pl.col("duration_ns")
+    several) as in `SUBMODULES`, by what their device noted where it did."""
+    duration = pl.coalesce("device_duration_ns", "duration_ns")
     return (
         calls.group_by("submodule", "device", maintain_order=True)
         .agg(

@@ -211,14 +211,16 @@ def _with_counters(
 
 
 def _on_axis(run: Run) -> pl.DataFrame:
-    """The calls, on devices with recorded launches with begin and length of their tiles, so that
-    they lie above their kernels; `host_ns` is the length of the host's range."""
+    """The calls, on devices with recorded launches, and on those that noted calls, with begin and
+    length of their tiles, so that they lie above their kernels; `host_ns` is how long the host's
+    range is."""
     tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "lead_ns")
     calls = run.calls.with_columns(host_ns=pl.col("duration_ns")).join(
         tiles, on="call", how="left", maintain_order="left"
     )
     device = pl.col("device").cast(pl.String)
-    launched = pl.col("lead_ns").is_not_null().any().over("tile_device")
+    told = pl.col("lead_ns").is_not_null() | pl.col("device_duration_ns").is_not_null()
+    launched = told.any().over("tile_device")
     there = launched & (device == pl.col("tile_device"))
     return calls.with_columns(
         start_ns=pl.when(there).then("begin_ns").otherwise("start_ns"),

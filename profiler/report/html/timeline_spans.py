@@ -46,7 +46,8 @@ def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
     `start_ns`, `duration_ns`. `axis` is the run's."""
     pipelines = PipelineCalls.of(run) if axis is None else axis.pipelines
     axis = Axis.of(run, pipelines) if axis is None else axis
-    behind = bool(run.tiles.calls["lead_ns"].is_not_null().any())
+    noted = run.calls["device_duration_ns"].is_not_null()
+    behind = bool((run.tiles.calls["lead_ns"].is_not_null() | noted).any())
     found = []
     stages = _recorded(run, "stage", SpanLane.HOST_STAGES)
     parts = pl.DataFrame(schema=stages.schema)

@@ -170,6 +170,8 @@ def test_calls_alone_are_on_the_device_s_axis(tmp_path, gpus, pipeline):
     assert run.calls["duration_ns"].to_list() == [MS] * 22
     analysis = profiler.analyze(run)
     assert works_behind(analysis) == ""
+    stages = analysis.requests.select("encode_ns", "denoise_ns", "decode_ns").row(1)
+    assert stages == pytest.approx((30 * MS, 160 * MS, 20 * MS), rel=1e-3)
     assert analysis.accounting.end_to_end_ns == pytest.approx(2 * 210 * MS, rel=1e-3)
 
 

@@ -165,6 +165,14 @@ def test_the_source_hears_of_the_selected_calls_alone():
     ]
 
 
+def test_an_untraced_call_took_as_long_as_its_device():
+    """The host was in it for 101 ns, which launches and goes on; its device noted 250."""
+    _, source = selected("every:2")
+    calls = called(source, None, range(3))
+    calls[1].device_lag_ns, calls[1].device_duration_ns = 40, 250
+    assert [each.duration_ns for each in source.summary().timed] == [100, 250, 102]
+
+
 def test_every_pipeline_call_begins_anew():
     """`first` is the first step of each pipeline call, not of the run."""
     listening, source = selected("first")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -79,6 +80,22 @@ def test_stages_and_steps_are_drawn_as_the_tables_have_them():
     stages = analyze(tiny_run()).stages["elapsed_ns"].to_list()
     assert [*alone] == ["Stages", "Steps"]
     assert [length for _, length in alone["Stages"]] == stages
+
+
+def test_calls_that_their_device_noted_are_drawn_where_it_was_on_them():
+    """Two calls whose host ranges are 10 ns; the device noted 60 and 70 ns, one after the other."""
+    calls = [
+        replace(
+            make_call(n, "vae", 10 * n, 10 * n + 10, device="cuda:0", traced=False),
+            device_lag_ns=lag,
+            device_duration_ns=length,
+        )
+        for n, (lag, length) in enumerate([(5, 60), (55, 70)])
+    ]
+    drawn_calls = timeline_of(make_run(calls)).tables["calls"]
+    assert drawn_calls["start"].tolist() == [5, 65]
+    assert drawn_calls["duration"].tolist() == [60, 70]
+    assert drawn_calls["host"].tolist() == [10, 10]
 
 
 def test_tracks_sort_by_number():

@@ -6,8 +6,9 @@ one run, measure what tracing costs (`overhead`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import (
@@ -18,7 +19,7 @@ from profiler.capture.operator_source import (
 )
 from profiler.capture.selection import CallSelection, Position
 from profiler.capture.timeline import PipelineCall
-from profiler.events import NO_STEP
+from profiler.events import NO_STEP, UNKNOWN
 
 __all__ = ["SelectedCalls"]
 
@@ -90,12 +91,12 @@ class SelectedCalls:
     def summary(self) -> SourceSummary:
         """The source's own, with the calls by which the cost of tracing is measured. Calls that
         were selected but not recorded are of neither kind."""
-        timed = tuple(
-            TimedCall(_took_ns(call), call.ops_traced, call.input_shapes)
+        kept = [
+            call
             for call, chosen in self._chosen.items()
             if call.end_ns >= 0 and chosen == call.ops_traced
-        )
-        return replace(self._source.summary(), timed=timed)
+        ]
+        return replace(self._source.summary(), timed=_timed(kept))
 
 
 def _position(invocation: Invocation, progress: _Progress) -> Position:
@@ -104,7 +105,22 @@ def _position(invocation: Invocation, progress: _Progress) -> Position:
     return Position(progress.calls, invocation.step, progress.first_step, invocation.last_step)
 
 
-def _took_ns(call: Invocation) -> int:
-    """How long a call took: its device, where that noted to have been on it for longer than the
-    host. Where calls are traced, the host is the slower one, or tracing costs nothing."""
-    return max(call.end_ns - call.start_ns, call.device_duration_ns)
+def _timed(calls: Sequence[Invocation]) -> tuple[TimedCall, ...]:
+    """How long calls took: their device, where it noted to have been on them for longer than the
+    host. A traced one is not noted; it took its device no less than others of its shapes, half of
+    which took no longer."""
+    noted: dict[tuple[str, ...], list[int]] = {}
+    for call in calls:
+        if call.device_duration_ns != UNKNOWN:
+            noted.setdefault(_shapes(call), []).append(call.device_duration_ns)
+    least = {shapes: int(median(found)) for shapes, found in noted.items()}
+    timed = []
+    for call in calls:
+        on_device = least.get(_shapes(call), 0) if call.ops_traced else call.device_duration_ns
+        took = max(call.end_ns - call.start_ns, on_device)
+        timed.append(TimedCall(took, call.ops_traced, call.input_shapes))
+    return tuple(timed)
+
+
+def _shapes(call: Invocation) -> tuple[str, ...]:
+    return tuple(call.input_shapes.values())

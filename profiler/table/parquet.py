@@ -11,7 +11,7 @@ import polars as pl
 from msgspec import structs
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_PIPELINE, NO_RANK
+from profiler.events import NO_ITERATION, NO_PIPELINE, NO_RANK
 from profiler.files import appearing, not_writable, write_atomically
 from profiler.json_text import json_text
 from profiler.table.columns import ARGS, TABLES, Column, schema
@@ -28,6 +28,9 @@ _LATER = {  # columns, by what is unknown
     "kernel": None,
     "module": None,
     "rank": NO_RANK,
+    "iteration": NO_ITERATION,
+    "device_lag_ns": None,
+    "device_duration_ns": None,
 }
 _WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
 _UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)

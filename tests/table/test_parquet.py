@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_PIPELINE
+from profiler.events import NO_ITERATION, NO_PIPELINE
 from profiler.sources.load import load
 from profiler.table.columns import TABLES
 from profiler.table.parquet import is_parquet_run, read_parquet, write_parquet
@@ -38,19 +38,24 @@ def test_round_trip(run: Run, tmp_path: Path) -> None:
     assert is_parquet_run(folder)
 
 
-def test_folders_from_before_pipeline_calls_had_numbers(run: Run, tmp_path: Path) -> None:
+_LATER = ("pipeline", "kernel", "module", "iteration", "device_lag_ns", "device_duration_ns")
+
+
+def test_folders_from_before_some_columns(run: Run, tmp_path: Path) -> None:
     """Frames without a column are read: what they hold belongs to no known pipeline call, ran no
-    known kernel in no known module."""
+    known kernel in no known module, is no pass of a loop, and no device noted it."""
     folder = tmp_path / "parquet"
     write_parquet(run, folder)
     for name in ("calls", "commands", "spans"):
         path = folder / f"{name}.parquet"
-        pl.read_parquet(path).drop("pipeline", "kernel", "module", strict=False).write_parquet(path)
+        pl.read_parquet(path).drop(_LATER, strict=False).write_parquet(path)
     again = read_parquet(folder)
     for name in ("calls", "commands", "spans"):
         assert set(getattr(again, name)["pipeline"]) == {NO_PIPELINE}
     unknown = again.commands.select(pl.col("kernel", "module").is_null().all()).row(0)
     assert unknown == (True, True)
+    assert set(again.calls["iteration"]) == {NO_ITERATION}
+    assert again.calls["device_duration_ns"].is_null().all()
 
 
 def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from profiler.events import CATEGORIES, CPU_DEVICE, NO_CALL
 from profiler.table.batches import Codes, Times
 from profiler.table.command_times import ends
 from profiler.table.run import Run
+from profiler.table.tiles.calls import Ranges
 from profiler.table.tiles.launches import device_work
 from profiler.table.tiles.of_run import EndToEnd
 from profiler.table.tiles.stretches import Stretches
@@ -218,7 +219,7 @@ def _free_work(run: Run) -> pl.DataFrame:
 def _done(run: Run) -> Times:
     """When the last of each call was done, int64 [n]: the end of its tile, or of what it did on
     another device. One that ran beneath the tile of another has an empty tile where that one ends,
-    but was done when it returned, or when its last command ended."""
+    but was done when it returned, when its last command ended, or when its device noted that."""
     tiles = run.tiles.calls
     done = tiles["end_ns"].to_numpy().copy()
     empty = np.flatnonzero((tiles["end_ns"] <= tiles["begin_ns"]).to_numpy())
@@ -228,7 +229,9 @@ def _done(run: Run) -> Times:
         last = work.group_by("call").agg(last_ns=(pl.col("start_ns") + pl.col("duration_ns")).max())
         worked = beneath.lazy().join(last, on="call", how="left", maintain_order="left")
         until = worked.select(pl.col("last_ns").fill_null(np.iinfo(np.int64).min)).collect()
+        noted = Ranges.of(beneath)
         own = np.maximum(ends(beneath), until["last_ns"].to_numpy())
+        own = np.where(noted.noted, np.maximum(own, noted.done), own)
         done[empty] = np.minimum(done[empty], own)
     rows, reached = run.tiles.on_several
     done[rows] = np.maximum(done[rows], reached)

@@ -212,12 +212,14 @@ class Recorder:
         if invocation.recorded:
             self.invocations.append(invocation)
 
-    def end_call(self, invocation: Invocation, *, failed: bool = False) -> None:
-        """The invocation has returned, or failed: then it gets no index and no file. Again without
-        effect."""
+    def end_call(
+        self, invocation: Invocation, end_ns: int | None = None, *, failed: bool = False
+    ) -> None:
+        """The invocation has returned, at `end_ns` or now, or failed: then it gets no index and no
+        file. Again without effect."""
         if invocation.index >= 0:
             return
-        end_ns = self.clock.now_ns()
+        end_ns = self.clock.now_ns() if end_ns is None else end_ns
         invocation.failed = failed
         if failed:
             return

@@ -186,6 +186,8 @@ class RunFiles:
         writer = self._writer
         if writer is not None and not self.closed:
             writer.note(invocation, awaits_operators=invocation.awaits_operators)
+            if invocation.pipeline is None:  # else it is written when that has ended
+                writer.flush()
 
     def _take_complete(self) -> None:
         """A pipeline call has ended, or a source has converted: write what is complete. Files of

@@ -213,21 +213,19 @@ class CallWriter:
 
     def _trickle(self) -> float | None:
         """Write one call without operators, while no pipeline call runs; returns when the next one
-        is due, in s, None where there is none."""
+        is due, in s, None where there is none, or devices still have to tell of all of them."""
         if not self._resting():
             return _LONG_S
         begin = time.perf_counter_ns()
-        try:
-            self._trickling = True
-            invocation = self._bare.get_nowait()
-        except Empty:
-            self._trickling = False
-            return None if self._bare.empty() else _LONG_S
-        if invocation.noting:  # its device has not come to its end
+        self._trickling, waiting = True, self._bare.qsize()
+        for _ in range(waiting):
+            invocation = self._bare.get_nowait()  # no other thread takes any
+            if not invocation.noting:
+                self._write(OperatorTrace(invocation, self._nothing, ()))
+                return (time.perf_counter_ns() - begin) / _DUTY * 1e-9
             self._bare.put(invocation)
-            return _LONG_S
-        self._write(OperatorTrace(invocation, self._nothing, ()))
-        return (time.perf_counter_ns() - begin) / _DUTY * 1e-9
+        self._trickling = False
+        return None if self._bare.qsize() == waiting else _LONG_S
 
     def _drain(self) -> None:
         while True:

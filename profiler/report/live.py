@@ -48,7 +48,10 @@ class LiveRun:
     last_end_ns: int = 0
     _pipeline: int = -1
     _stage: str = ""
-    _durations: dict[str, list[int]] = field(default_factory=dict)  # of each submodule's calls
+    _newest: int = -1
+    _durations: dict[str, dict[int, int]] = field(
+        default_factory=dict
+    )  # submodule → call → duration
     _begins: dict[int, dict[int, int]] = field(
         default_factory=dict
     )  # pipeline → step → first begin
@@ -56,19 +59,26 @@ class LiveRun:
     def add(self, calls: Iterable[Call]) -> None:
         """Take further calls."""
         for call in calls:
-            if call.index in self._indices:  # its labels have changed
-                self._stage = call.stage
+            if call.index in self._indices:  # its labels have changed, or its device has noted it
+                self._stage = call.stage if call.index == self._newest else self._stage
                 self._add_step(call)
+                self._took(call)
                 continue
             self._indices.add(call.index)
+            self._newest = call.index
             if not self._calls:
                 self._first_ns = call.start_ns
             self._calls += 1
             self._first_ns = min(self._first_ns, call.start_ns)
             self.last_end_ns = max(self.last_end_ns, call.start_ns + max(call.duration_ns, 0))
             self._pipeline, self._stage = max(self._pipeline, call.pipeline), call.stage
-            self._durations.setdefault(call.submodule, []).append(max(call.duration_ns, 0))
+            self._took(call)
             self._add_step(call)
+
+    def _took(self, call: Call) -> None:
+        """How long it took: its device, where that noted it to be longer than the host."""
+        lasted = max(call.duration_ns, call.device_duration_ns, 0)
+        self._durations.setdefault(call.submodule, {})[call.index] = lasted
 
     def _add_step(self, call: Call) -> None:
         if call.step != NO_STEP:
@@ -118,7 +128,8 @@ class LiveRun:
             yield Part(lead=lead, figure=Figure("steps", lambda _: {}, (Bars("steps", steps),)))
 
     def _table(self) -> TableView | None:
-        rows = sorted(self._durations.items(), key=lambda item: -sum(item[1]))
+        lasted = [(name, [*of_calls.values()]) for name, of_calls in self._durations.items()]
+        rows = sorted(lasted, key=lambda item: -sum(item[1]))
         total = sum(sum(durations) for _, durations in rows)
         frame = pl.DataFrame(
             [

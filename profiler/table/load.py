@@ -235,7 +235,8 @@ def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
 def _on_device(call: Call) -> tuple[int | None, int | None]:
     """`device_lag_ns` and `device_duration_ns`; both or none."""
     noted = (call.device_lag_ns, call.device_duration_ns)
-    return noted if all(0 <= each < _LONGEST_NS for each in noted) else (None, None)
+    sound = all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
+    return noted if sound else (None, None)
 
 
 def _spans_frame(spans: Sequence[Span]) -> pl.DataFrame:

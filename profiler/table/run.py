@@ -14,9 +14,8 @@ from profiler.table.command_times import CommandTimes
 from profiler.table.drawing import shown_as_html
 from profiler.table.pandas_frames import to_pandas
 from profiler.table.tiles.axes import Axes, axes_of
-from profiler.table.tiles.calls import Ranges
+from profiler.table.tiles.calls import noted_by_rank
 from profiler.table.tiles.of_run import RunTiles, tiles_of
-from profiler.table.tiles.stretches import Stretches
 from profiler.trace.manifest import RunInfo
 
 if TYPE_CHECKING:
@@ -91,9 +90,7 @@ class Run(_Derived):
     def axes_of(self, times: CommandTimes) -> Axes:
         """When each device worked; `times` are those of the commands. They are not kept, for their
         size, but the tiles are made of them."""
-        ranges = Ranges.of(self.calls)
-        noted = Stretches.union(ranges.asked, ranges.done)
-        axes = axes_of(self.commands, self.flows, times, noted)
+        axes = axes_of(self.commands, self.flows, times, noted_by_rank(self.calls))
         if not hasattr(self, "_tiles"):
             object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
         return axes

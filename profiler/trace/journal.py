@@ -170,5 +170,6 @@ def _sound(call: Call) -> bool:
     numbers = 0 <= call.index < 1 << 31 and -1 <= call.step < 1 << 31
     numbers = numbers and -1 <= call.pipeline < 1 << 31 and -1 <= call.iteration < 1 << 31
     times = 0 <= call.start_ns < 1 << 62 and -1 <= call.duration_ns < 1 << 62
-    times = times and max(call.device_lag_ns, call.device_duration_ns) < 1 << 62
+    noted = (call.device_lag_ns, call.device_duration_ns)
+    times = times and all(-1 <= each < 1 << 60 for each in noted)
     return numbers and times and len(call.file_name) < 200

@@ -22,6 +22,7 @@ from profiler.trace.bundle import BundleWriter, call_files
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.journal import JOURNAL_NAME, Journal, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace.reader import read_trace
 from tests.runs import told
 
 from .toy import ToyPipeline
@@ -153,6 +154,25 @@ def test_calls_of_no_pipeline_are_written_while_the_run_lasts(tmp_path: Path) ->
     assert len(call_files(tmp_path)) == 3
     writer.finish()
     assert writer.written == {0, 1, 2}
+
+
+def test_a_call_waits_until_its_device_has_noted_it(tmp_path: Path) -> None:
+    """Those behind it do not; what its device has not told when the run is closed stays unknown."""
+    bundle = CountedBundle(tmp_path)
+    writer = CallWriter(bundle)
+    first = trace(0).invocation
+    first.noting = True
+    writer.put_call(first)
+    writer.put_call(trace(1).invocation)
+    assert bundle.files.acquire(timeout=60)
+    assert writer.written == {1}
+    first.noting, first.device_lag_ns, first.device_duration_ns = False, 5, 70
+    writer.flush()
+    assert bundle.files.acquire(timeout=60)
+    writer.finish()
+    (file,) = [path for path in call_files(tmp_path) if path.name.startswith("000")]
+    (call,) = read_trace(file).calls
+    assert (call.device_lag_ns, call.device_duration_ns) == (5, 70)
 
 
 def test_no_file_is_written_beside_a_pipeline_call(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from profiler.report.facts import key_facts
 from profiler.report.patterns import by_pattern, pattern
 from profiler.report.sections.headline import asynchronous, headline
 from profiler.report.units import count, counted, duration, percent, size
+from tests.async_runs import Invocation, Launch, Machine, Piece, Place
 from tests.report.hostile import hostile_run
 from tests.report.rendered import report_of
 from tests.runs import TINY_SPANS, Command, make_call, make_info, make_run, make_span, tiny_run, why
@@ -147,6 +148,24 @@ def untraced_in_part(*devices, traced):
         ]
         commands.append(Command(2 * number, device, "q", "compute", "attn", 0, 10))
     return make_run(calls, commands, [make_span("pipeline", "P", 0, 100)])
+
+
+def test_headline_tells_how_launch_bound_the_traced_calls_are():
+    """The device is idle for 5 of 10 ticks of the first call, for its second kernel is launched
+    late. Of the second call, of 90 ticks, nobody knows: it is no part of that share."""
+    machine = Machine(
+        calls=[
+            Invocation(1, "cuda:0", 0, 10),
+            Invocation(1, "cuda:0", 10, 11, noted=(10, 100)),
+        ],
+        launches=[Launch(1, 0, "cudaLaunchKernel", at, at + 1) for at in (0, 7)],
+        pieces=[
+            Piece(0, "cuda:0", 7, "compute", 1, 3, 0),
+            Piece(0, "cuda:0", 7, "compute", 8, 10, 1),
+        ],
+    )
+    text = plain(headline(analyze(machine.run([Place("run", "model")] * 2, 100)), 100))
+    assert "60 % of it launch-bound" in text
 
 
 def test_headline_of_calls_that_were_not_traced():

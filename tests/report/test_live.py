@@ -62,6 +62,16 @@ def test_a_call_whose_labels_change_counts_once():
     assert shown(run, 12)[0] == "run a: 1 call in 12.0 ms, denoise, 1 step done"
 
 
+def test_a_call_that_its_device_has_noted_takes_that_long():
+    """The journal has a second line for it, perhaps after the next call's first one."""
+    run = LiveRun("a")
+    noted, last = call("transformer", 0, 1, step=0), call("vae", 1, 2, stage="decode")
+    run.add([noted, last, replace(noted, device_lag_ns=0, device_duration_ns=30 * MS)])
+    lines = shown(run, 40)
+    assert lines[0].startswith("run a: 2 calls in 40.0 ms, decode")
+    assert lines[-2:] == ["transformer 1 30.0 30.0 30.0 93.8", "vae 1 2.00 2.00 2.00 6.25"]
+
+
 def test_steps_of_an_earlier_pipeline_call_tell_how_many():
     """The second pipeline call of a run knows how many steps the first had."""
     run = LiveRun("a")

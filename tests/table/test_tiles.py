@@ -9,6 +9,8 @@ import polars as pl
 from hypothesis import given, settings
 
 from profiler.sources.load import load
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.writer import encode_call
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, machines
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run
@@ -165,3 +167,32 @@ def test_noted_calls_between_traced_ones_are_no_unrecorded_time():
     assert machine.run().tiles.devices["unrecorded_ns"].to_list() == [0]
     calls[1].noted = None
     assert machine.run().tiles.devices["unrecorded_ns"].to_list() == [20 * TICK_NS]
+
+
+def test_what_one_rank_noted_is_not_recorded_of_another():
+    """Rank 1's device was on its call while rank 0's recording lacks 20 ticks: these stay lost."""
+    calls = [
+        Invocation(1, "rank0/cuda:0", 0, 1),
+        Invocation(2, "rank1/cuda:0", 0, 1, noted=(0, 30)),
+    ]
+    machine = Machine(
+        calls=calls,
+        launches=[_launch(0, 0, 1), _launch(0, 1, 2)],
+        pieces=[
+            Piece(0, "rank0/cuda:0", 7, "compute", 1, 5, 0),
+            Piece(0, "rank0/cuda:0", 7, "compute", 25, 30, 1),
+        ],
+    )
+    devices = machine.run().tiles.devices
+    assert devices["unrecorded_ns"].to_list() == [20 * TICK_NS]
+
+
+def test_times_that_no_clock_has_are_none(tmp_path):
+    """A file may hold any number: sums of these stay in 64 bits, or they count as not noted."""
+    for number, start in enumerate((EPOCH, 1 << 61, 1 << 62)):
+        call = replace(make_call(0, "vae", 0, 9), device_lag_ns=5, device_duration_ns=1 << 59)
+        (tmp_path / f"{number}").mkdir()
+        file = tmp_path / f"{number}" / "call.pb"
+        file.write_bytes(encode_call(replace(call, start_ns=start), CommandBuilder().build(), ()))
+        (found,) = load(file).calls["device_duration_ns"].to_list()
+        assert found == (1 << 59 if start < 1 << 62 else None)

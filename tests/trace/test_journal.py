@@ -17,6 +17,8 @@ from profiler.trace.merge import merge_bundle
 
 _CALL = Call(0, "vae", "decode", "", -1, "cpu:0", 10, 20, ops_traced=False, pipeline=3, iteration=5)
 
+_ON_DEVICE = ("device_lag_ns", "device_duration_ns")
+
 
 def _written(directory: Path, *calls: Call) -> Path:
     journal = Journal.create(directory)
@@ -43,8 +45,10 @@ def test_lines_from_before_pipeline_calls_had_numbers(tmp_path: Path) -> None:
 
 
 def test_numbers_that_tables_cannot_hold_are_no_calls(tmp_path: Path) -> None:
-    """A line with a pipeline call below -1, or too large, is left out."""
-    _written(tmp_path, replace(_CALL, pipeline=-2), replace(_CALL, pipeline=1 << 31))
+    """A line with a pipeline call, or a time on a device, below -1 or too large is left out."""
+    wrong = [{"pipeline": -2}, {"pipeline": 1 << 31}]
+    wrong += [{name: value} for name in _ON_DEVICE for value in (-2, 1 << 60, -(10**20))]
+    _written(tmp_path, *(replace(_CALL, **each) for each in wrong))
     assert read_journal(tmp_path) == {}
 
 

@@ -102,7 +102,7 @@ def works_behind(analysis: Analysis) -> str:
     if analysis.run.producer != "capture":
         return ""
     told = pl.col("ops_traced") | pl.col("device_duration_ns").is_not_null()
-    calls = analysis.inputs.run.calls.select(pl.col("device").cast(pl.String), told=told)
-    known = set(calls.filter("told")["device"])
-    untraced = sorted(set(calls["device"].drop_nulls()) - known)
-    return next((name for name in untraced if device_kind(name) in _QUEUES), "")
+    calls = analysis.inputs.run.calls.with_columns(pl.col("device").cast(pl.String))
+    each = calls.group_by("submodule", "device").agg(told=told.any()).drop_nulls("device")
+    untold = sorted(each.filter(~pl.col("told"))["device"])
+    return next((name for name in untold if device_kind(name) in _QUEUES), "")

@@ -17,7 +17,12 @@ REQUESTS: tuple[Column, ...] = (
     Column(
         "begin_ns", _INT64, "ns", "its begin, relative to the first request's begin", importance=2
     ),
-    Column("latency_ns", _INT64, "ns", "from its begin to its end"),
+    Column(
+        "latency_ns",
+        _INT64,
+        "ns",
+        "from its begin to its end, or to that of its last work on a device",
+    ),
     Column(
         "queue_ns",
         _INT64,

@@ -73,13 +73,15 @@ def _requests(of: Inputs) -> pl.DataFrame:
     begin, end, names = _extents(pipelines)
     queue, compute = _unions(run.commands, pipelines.code_of(run.commands), len(numbers))
     in_flight = _in_flight(begin, end)
-    lasted = _stages(of, together=bool((in_flight > 1).any()))
+    on_axis = pipelines.apart and not bool((in_flight > 1).any())
+    done = np.maximum(end, of.axis.last) if on_axis else end
+    lasted = _stages(of, on_axis=on_axis)
     frame = pl.DataFrame(
         {
             "pipeline": numbers,
             "name": names,
             "begin_ns": begin - begin.min(),
-            "latency_ns": end - begin,
+            "latency_ns": done - begin,
             "queue_ns": queue,
             "compute_ns": compute,
             **{f"{name}_ns": _of_stage(lasted, numbers, name) for name in STAGES},
@@ -104,11 +106,11 @@ def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
     return found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), names
 
 
-def _stages(of: Inputs, *, together: bool) -> pl.DataFrame:
+def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:
     """How long each pipeline call was in each stage: columns `pipeline`, `stage`, `elapsed_ns`. On
-    the devices' axis; by the spans of stages where pipeline calls run `together`, for on that axis
-    one waits for another, or where it is not told which work is whose."""
-    if of.pipelines.apart and not together:
+    the devices' axis; else by the spans of stages: where pipeline calls run together one waits for
+    another on that axis, and elsewhere it is not told which work is whose."""
+    if on_axis:
         parts = stage_parts(of.run, of.pipelines, of.axis)
         begin, end = (parts[name].to_numpy() for name in ("start_ns", "end_ns"))
         told = parts.with_columns(elapsed_ns=pl.Series(of.axis.counted.within(begin, end)))

@@ -161,14 +161,17 @@ def _durations() -> dict[str, pl.Expr]:
 
 
 def _overhead_ratio() -> pl.Expr:
-    """Untraced over traced time by the medians of steady calls; null where these are too few, or a
-    duration of 0 (it is not known) would decide."""
+    """Untraced over traced time by the medians of steady calls; null where these are too few, a
+    duration of 0 (it is not known) would decide, or their device told of some that it was on them
+    for longer than the host: the traced ones' device is not known to have been."""
+    behind = pl.col("elapsed_ns") > pl.col("duration_ns")
+    told = (behind & ~pl.col("ops_traced")).any()
     duration, steady = pl.col("duration_ns"), ~pl.col("first")
     untraced = duration.filter(steady & ~pl.col("ops_traced"))
     traced = duration.filter(steady & pl.col("ops_traced"))
     enough = pl.min_horizontal(untraced.len(), traced.len()) >= MEASURING_CALLS
     known = (untraced.median() > 0) & (traced.median() > 0)
-    return pl.when(enough & known).then(untraced.median() / traced.median())
+    return pl.when(enough & known & ~told).then(untraced.median() / traced.median())
 
 
 def overhead_ratios(submodules: Mapping[str, Submodule]) -> dict[str, float]:

@@ -33,6 +33,7 @@ __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
 _ENCODER = "get_encoder"  # of a model that generates: what it calls by itself, ahead of its loop
 _NO_PASSES = ("encode", "decode", _ENCODER)  # whose calls are no passes of a loop
 _FED = "input_feed"
+_OFFLOADED = ("cpu", "meta")  # where weights wait for their call
 SourceOf = Callable[[Entry], OperatorSource | None]
 
 
@@ -107,6 +108,7 @@ class CallHook:
         backend = backend_of(owner())
         self._cache = backend.step_cache() if entry.stage in ("denoise", "") else None
         self._marks = backend.device_marks()
+        self._onloaded = ""  # where its last call ran
 
     @property
     def detached(self) -> bool:
@@ -230,8 +232,11 @@ class CallHook:
         enter(replace(opened.before, call=opened))
         bare = opened.source is None or invocation.left_out
         if bare and invocation.recorded and self._marks is not None:
-            begin = recorder.device_times.begin
-            opened.noting = recorder.attempt(self._entry.submodule, begin, self._marks, invocation)
+            begin, device = recorder.device_times.begin, invocation.device
+            if device.startswith(_OFFLOADED):
+                device = self._onloaded or device
+            told = (self._marks, invocation, device)
+            opened.noting = recorder.attempt(self._entry.submodule, begin, *told)
         recorder.begin_call(invocation)
 
     def _invocation(self, arguments: Mapping[str, Any], before: Scope) -> Invocation:
@@ -277,20 +282,22 @@ class CallHook:
 
     def _ended(self, opened: _OpenCall, output: Any, failed: bool) -> None:
         invocation, before, recorder = opened.invocation, opened.before, self._hooks.recorder
-        noting, opened.noting = opened.noting, None
-        if noting is not None and not failed:
-            recorder.attempt(self._entry.submodule, recorder.device_times.end, noting)
+        end_ns = recorder.clock.now_ns()
         device = recorder.attempt(self._entry.submodule, output_device, output)
         if device and not device.startswith("cpu"):
-            invocation.device = device  # offload moved it there after it was invoked
+            self._onloaded = invocation.device = device  # moved there after it was invoked, perhaps
+        noting, opened.noting = opened.noting, None
+        noted = noting is not None and not failed and noting.device == invocation.device
+        if noting is not None and noted:
+            recorder.attempt(self._entry.submodule, recorder.device_times.end, noting)
         if opened.skipped is not None and not failed:
             invocation.skipped = recorder.attempt(self._entry.submodule, opened.skipped)
-        recorder.end_call(invocation, failed=failed)
+        recorder.end_call(invocation, end_ns, failed=failed)
         if invocation.pipeline is None and invocation.recorded and not failed:
             recorder.loops.returned(invocation, output)
         if opened.source is not None:
             opened.source.after(invocation)
-        if noting is not None:
+        if noted:
             recorder.attempt(self._entry.submodule, recorder.device_times.collect)
         if not failed:
             recorder.spent(invocation, invocation.end_ns)

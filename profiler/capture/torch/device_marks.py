@@ -27,10 +27,6 @@ class EventMark:
         """Whether all ahead of it is done."""
         return bool(self.event.query())
 
-    def wait(self) -> None:
-        """Wait until it is."""
-        self.event.synchronize()
-
     def since_ns(self, earlier: Mark) -> int:
         """How long after another event of its device."""
         if not isinstance(earlier, EventMark):
@@ -39,39 +35,37 @@ class EventMark:
 
 
 class StreamMarks:
-    """Puts marks into this thread's current stream of a GPU, `cuda` being `torch.cuda`; none where
-    CUDA has not been started, and none while the stream is being captured as a graph, whose part
-    they would become."""
+    """Puts marks into this thread's current stream of a GPU, `cuda` being `torch.cuda`. It is not
+    used before CUDA has been started, and not while it is captured as a graph: an event would
+    become a part of that, and asking for one would spoil it."""
 
     def __init__(self, cuda: Any = None) -> None:
         self._cuda = cuda
 
-    def mark(self, device: str) -> EventMark | None:
+    def ready(self, device: str) -> bool:
+        """Whether the device is a GPU whose stream is not being captured."""
+        kind, _, index = device.partition(":")
+        if kind != _KIND or not index.isdecimal():
+            return False
+        if self._cuda is None:
+            self._cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if self._cuda is None or not self._cuda.is_initialized():
+            return False
+        with self._cuda.device(int(index)):
+            return not self._cuda.is_current_stream_capturing()
+
+    def mark(self, device: str) -> EventMark:
         """An event behind all that has been launched on the stream."""
-        index = self._index(device)
-        if index is None:
-            return None
-        with self._cuda.device(index):
-            if self._cuda.is_current_stream_capturing():
-                return None
-            event = self._cuda.Event(enable_timing=True)
+        event = self._cuda.Event(enable_timing=True)
+        with self._cuda.device(_index(device)):
             event.record()
         return EventMark(event)
 
     def empty(self, device: str) -> bool:
         """Whether the stream has nothing to do."""
-        index = self._index(device)
-        if index is None:
-            return False
-        with self._cuda.device(index):
-            if self._cuda.is_current_stream_capturing():
-                return False
+        with self._cuda.device(_index(device)):
             return bool(self._cuda.current_stream().query())
 
-    def _index(self, device: str) -> int | None:
-        kind, _, index = device.partition(":")
-        if kind != _KIND or not index.isdecimal():
-            return None
-        if self._cuda is None:
-            self._cuda = getattr(sys.modules.get("torch"), "cuda", None)
-        return int(index) if self._cuda is not None and self._cuda.is_initialized() else None
+
+def _index(device: str) -> int:
+    return int(device.partition(":")[2])

@@ -116,8 +116,16 @@ def execution_device(module: Any) -> str:
     for candidate in (hook, *getattr(hook, "hooks", ())):
         device = getattr(candidate, "execution_device", None)
         if device is not None:
-            return device_name(f"cuda:{device}" if isinstance(device, int) else device)
+            return _indexed(f"cuda:{device}" if isinstance(device, int) else device)
     tensor = next(module.parameters(), None)
     if tensor is None:
         tensor = next(module.buffers(), None)
     return ROOT_DEVICE if tensor is None else device_name(tensor.device)
+
+
+def _indexed(device: Any) -> str:
+    """A device by its name; `cuda` is this process's current one."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if str(device) == "cuda" and cuda is not None and cuda.is_initialized():
+        return device_name(f"cuda:{cuda.current_device()}")
+    return device_name(device)

@@ -123,19 +123,28 @@ def _with_notes(part: str, bound: str, role: str, *, among: bool) -> str:
 
 
 def _is_busy(analysis: Analysis, submodules: tuple[str, ...]) -> bool:
-    """Whether devices worked for most of the submodules' time."""
-    rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
-    elapsed, busy = (int(rows[name].sum()) for name in ("elapsed_ns", "busy_ns"))
+    """Whether devices worked for most of the submodules' time, as far as calls were traced."""
+    elapsed, busy = _traced(analysis, submodules, "busy_ns")
     return busy >= _BUSY * elapsed
 
 
 def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:
     """`"37 % of it launch-bound"`; "" where that is little."""
-    rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
-    elapsed, bound = (int(rows[name].sum()) for name in ("elapsed_ns", "launch_bound_ns"))
+    elapsed, bound = _traced(analysis, submodules, "launch_bound_ns")
     if not elapsed or bound < _WORTH * elapsed:
         return ""
     return said("{share} of it launch-bound", share=percent(bound / elapsed))
+
+
+def _traced(analysis: Analysis, submodules: tuple[str, ...], column: str) -> tuple[int, int]:
+    """How long the submodules' calls took, and a column of theirs: of calls that were traced alone,
+    for of others nobody knows it. Without any of these, of all."""
+    rows = analysis.calls.filter(pl.col("submodule").is_in(submodules))
+    traced = rows.filter(pl.col("ops_traced") | (pl.col("commands") > 0))
+    if len(traced) in (0, len(rows)):
+        rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
+        return int(rows["elapsed_ns"].sum()), int(rows[column].sum())
+    return int(traced["elapsed_ns"].sum()), int(traced[column].sum())
 
 
 def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[tuple[str, ...], str, float]]:

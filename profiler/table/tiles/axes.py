@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,10 +53,10 @@ def axes_of(
     commands: pl.DataFrame,
     flows: pl.DataFrame,
     times: CommandTimes,
-    noted: Stretches | None = None,
+    noted: Mapping[int, Stretches] = MappingProxyType({}),
 ) -> Axes:
-    """The axes of all devices that worked; `times` are those of the `commands`. When devices were
-    `noted` to work on calls without commands, work is known."""
+    """The axes of all devices that worked; `times` are those of the `commands`. By rank, when
+    devices were `noted` to be on calls without commands: that is no time that nobody recorded."""
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
     if launches is None or not axes:  # nothing waited for a device that did nothing
@@ -71,8 +72,9 @@ def axes_of(
         own = [Stretches.union(a.start[a.own], a.end[a.own]) for a in axes.values()]
         alone = alone.minus(Stretches.of_all(own))
     unrecorded = _unrecorded(axes, launches, times)
-    if noted is not None and len(noted):
-        unrecorded = {name: each.minus(noted) for name, each in unrecorded.items()}
+    for name, each in unrecorded.items():
+        if rank_of_device(name) in noted:
+            unrecorded[name] = each.minus(noted[rank_of_device(name)])
     lost = Stretches.of_all(unrecorded.values())
     if len(set(map(rank_of_device, axes))) > 1:
         worked = [Stretches.union(axis.start, axis.end) for axis in axes.values()]

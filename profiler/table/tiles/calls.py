@@ -17,13 +17,12 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from profiler.events import UNKNOWN
 from profiler.table.intervals import union_by
 from profiler.table.tiles.device_axis import DeviceAxis, value_at
 from profiler.table.tiles.launches import Codes, Flags, Launches, Times
 from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["NO_LEAD", "Ranges", "Tiles", "tiles_on"]
+__all__ = ["NO_LEAD", "Ranges", "Tiles", "noted_by_rank", "tiles_on"]
 
 NO_LEAD = -1
 
@@ -50,11 +49,12 @@ class Tiles:
 
 
 class Ranges(Struct, frozen=True, eq=False):
-    """Of all n calls, int64 [n] each: host `begin`, when the host had `returned`, and when the
-    device was `asked` to begin and `done`, as it has noted that; both UNKNOWN where it has not."""
+    """Of all n calls, int64 [n] each: host `begin`, when the host had `returned`, and where the
+    device has `noted` (bool [n]) it, when it was `asked` to begin and `done`."""
 
     begin: Times
     returned: Times
+    noted: Flags
     asked: Times
     done: Times
 
@@ -63,16 +63,19 @@ class Ranges(Struct, frozen=True, eq=False):
         """Those of a run's calls (`CALLS`)."""
         begin = calls["start_ns"].to_numpy()
         returned = begin + np.maximum(calls["duration_ns"].to_numpy(), 0)
-        asked = pl.col("start_ns") + pl.col("device_lag_ns")
-        done = asked + pl.col("device_duration_ns")
-        noted = calls.select(asked=asked, done=done).fill_null(UNKNOWN)
-        return cls(begin, returned, noted["asked"].to_numpy(), noted["done"].to_numpy())
+        lag, length = calls["device_lag_ns"], calls["device_duration_ns"]
+        noted = (lag.is_not_null() & length.is_not_null()).to_numpy()
+        asked = begin + lag.fill_null(0).to_numpy()
+        return cls(begin, returned, noted, asked, asked + length.fill_null(0).to_numpy())
 
-    @property
-    def noted(self) -> Flags:
-        """Whether the device has noted when it worked on each, bool [n]."""
-        found: Flags = self.done != UNKNOWN
-        return found
+
+def noted_by_rank(calls: pl.DataFrame) -> dict[int, Stretches]:
+    """When devices noted to be on a run's calls, by the rank of these."""
+    ranges, found = Ranges.of(calls), {}
+    for rank in calls["rank"].unique().to_list() if ranges.noted.any() else ():
+        own = ranges.noted & (calls["rank"] == rank).to_numpy()
+        found[rank] = Stretches.union(ranges.asked[own], ranges.done[own])
+    return found
 
 
 class _Own(Struct, frozen=True, eq=False):

@@ -121,6 +121,13 @@ void Importer::command_numbers(size_t row, const Bytes& bytes) {
   }
 }
 
+namespace {
+
+// What a device noted, in ns; -1 for what no device can have.
+int64_t noted(uint64_t value) { return value < 1ull << 60 ? static_cast<int64_t>(value) : -1; }
+
+}  // namespace
+
 SliceRef Importer::begin_call(Current& now, int32_t row) {
   CallRow call;
   call.start_ns = now.context->time;
@@ -145,8 +152,8 @@ SliceRef Importer::begin_call(Current& now, int32_t row) {
       }
       case 9: call.pipeline = static_cast<int32_t>(field.value); break;
       case 10: call.iteration = static_cast<int32_t>(field.value); break;
-      case 11: call.device_lag_ns = static_cast<int64_t>(field.value); break;
-      case 12: call.device_duration_ns = static_cast<int64_t>(field.value); break;
+      case 11: call.device_lag_ns = noted(field.value); break;
+      case 12: call.device_duration_ns = noted(field.value); break;
       default: break;
     }
   }

@@ -26,12 +26,18 @@ def gpus():
     return Gpus(FakeClock(MS))
 
 
-def _call(times: DeviceTimes, gpus: Gpus, host_ns: int, device_ns: int) -> Invocation:
-    """A call that takes the host and the device so long."""
-    invocation = Invocation("transformer", "denoise", "", 0, "cuda:0", {})
-    noting = times.begin(StreamMarks(gpus), invocation)
+@pytest.fixture
+def times(gpus):
+    """Naps let a millisecond pass."""
+    return DeviceTimes(gpus.clock, nap=lambda _: gpus.clock.advance(MS))
+
+
+def _call(times, gpus, host_ns, device_ns, index=0):
+    """A call that takes the host and a device so long."""
+    invocation = Invocation("transformer", "denoise", "", 0, f"cuda:{index}", {})
+    noting = times.begin(StreamMarks(gpus), invocation, invocation.device)
     invocation.start_ns = gpus.clock.now_ns()
-    gpus.launch(device_ns)
+    gpus.launch(device_ns, index)
     gpus.clock.advance(host_ns)
     if noting is not None:
         times.end(noting)
@@ -40,39 +46,62 @@ def _call(times: DeviceTimes, gpus: Gpus, host_ns: int, device_ns: int) -> Invoc
     return invocation
 
 
-def _noted(invocation: Invocation) -> tuple[int, int]:
+def _noted(invocation):
     return invocation.device_lag_ns, invocation.device_duration_ns
 
 
-def test_calls_that_return_early_have_the_time_of_their_device(gpus):
+_THREE = [(0, 10 * MS), (9 * MS, 10 * MS), (18 * MS, 10 * MS)]
+
+
+def test_calls_that_return_early_have_the_time_of_their_device(gpus, times):
     """Three calls of 1 ms of host and 10 ms of device: the second waits 9 ms for its turn, the
-    third 18. Until the device has come to their ends nothing is known, and nobody waited."""
-    times = DeviceTimes(gpus.clock)
+    third 18. Until the device has come to their ends nothing is known."""
     calls = [_call(times, gpus, 1 * MS, 10 * MS) for _ in range(3)]
     assert [_noted(call) for call in calls] == [(-1, -1)] * 3
     assert all(call.noting for call in calls)
     gpus.synchronize()
     times.collect()
-    assert [_noted(call) for call in calls] == [(0, 10 * MS), (9 * MS, 10 * MS), (18 * MS, 10 * MS)]
-    assert (any(call.noting for call in calls), gpus.waits) == (False, 0)
+    assert [_noted(call) for call in calls] == _THREE
+    assert not any(call.noting for call in calls)
 
 
-def test_the_first_call_behind_other_work_waits_once(gpus):
-    """A queue that is not empty tells nothing of the device's clock: the first call's mark is
-    waited for, and never another one."""
+def test_calls_behind_other_work_are_told_by_a_later_mark(gpus, times):
+    """A queue that is not empty tells nothing of its clock. Nobody waits for it: once it is empty,
+    calls that it has noted meanwhile are placed."""
     gpus.launch(7 * MS)
-    times = DeviceTimes(gpus.clock)
     calls = [_call(times, gpus, 1 * MS, 10 * MS) for _ in range(3)]
+    assert gpus.clock.now_ns() == 4 * MS
+    gpus.synchronize()
+    times.collect()
+    behind = [(7 * MS + lag, length) for lag, length in _THREE]
+    assert [_noted(call) for call in calls] == behind
+
+
+def test_a_run_that_is_closed_waits_for_its_devices(gpus, times):
+    """`finish` naps until they have come to the ends of their calls; later calls are not noted."""
+    calls = [_call(times, gpus, 1 * MS, 10 * MS, index) for index in (0, 1, 0)]
     times.finish()
-    assert [_noted(call) for call in calls] == [(0, 10 * MS), (9 * MS, 10 * MS), (18 * MS, 10 * MS)]
-    assert gpus.waits == 1 + 3  # the calls that `finish` waited for
+    assert [_noted(call) for call in calls] == [(0, 10 * MS), (0, 10 * MS), (8 * MS, 10 * MS)]
+    assert _noted(_call(times, gpus, 1 * MS, 10 * MS)) == (-1, -1)
 
 
-def test_no_rounding_or_drift_adds_up(gpus):
+def test_a_device_that_is_stuck_holds_up_nothing(gpus, times):
+    """One device waits for ever, as in a collective whose other side has died: `finish` ends after
+    five seconds, with what the other one noted."""
+    stuck = _call(times, gpus, 1 * MS, 10**15)
+    other = _call(times, gpus, 1 * MS, 10 * MS, index=1)
+    begin = gpus.clock.now_ns()
+    times.finish()
+    assert (_noted(stuck), stuck.noting) == ((-1, -1), False)
+    assert _noted(other) == (0, 10 * MS)
+    assert gpus.clock.now_ns() - begin < 6000 * MS
+
+
+def test_no_rounding_or_drift_adds_up(gpus, times):
     """An hour of steps of 1 s on a device whose clock runs 20 ppm fast: with floats of seven
     digits and one reading of both clocks the last would lie 72 ms off."""
     gpus.rate = 1.00002
-    times, off = DeviceTimes(gpus.clock), []
+    off = []
     for number in range(3600):
         truth = gpus.clock.now_ns()
         call = _call(times, gpus, 1 * MS, 1000 * MS)
@@ -83,41 +112,70 @@ def test_no_rounding_or_drift_adds_up(gpus):
     assert max(off) < 3 * MS
 
 
-def test_a_queue_that_is_never_empty_keeps_seven_digits(gpus):
+def test_a_queue_that_is_never_empty_keeps_seven_digits(gpus, times):
     """Ten minutes without one moment of rest: each begin is told by an end near it, within 50 µs
     after 600 calls; by the first mark alone rounding would be 61 µs of each by itself."""
-    gpus.launch(MS)
-    times = DeviceTimes(gpus.clock)
     calls = [_call(times, gpus, 1000 * MS, 1000 * MS + 333) for _ in range(600)]
     times.finish()
-    ends = [call.start_ns + call.device_lag_ns + call.device_duration_ns for call in calls]
-    assert abs(ends[-1] - gpus.busy_until_ns) < 50_000
+    last = calls[-1]
+    end_ns = last.start_ns + last.device_lag_ns + last.device_duration_ns
+    assert abs(end_ns - gpus.busy_until_ns[0]) < 50_000
 
 
-def test_a_graph_that_is_captured_gets_no_marks(gpus):
-    """An event would become a part of the graph, or spoil it."""
-    times = DeviceTimes(gpus.clock)
+def test_a_mark_that_took_the_host_long_is_no_anchor(gpus, times):
+    """The thread lost its core between mark and clock: when the mark was passed is not known by
+    that, and the call waits for one that is."""
+    gpus.record_ns = 5 * MS
+    call = _call(times, gpus, 1 * MS, 10 * MS)
+    gpus.synchronize()
+    times.collect()
+    assert (_noted(call), call.noting) == ((-1, -1), True)
+    gpus.record_ns = 0
+    times.collect()
+    assert sum(_noted(call)) == 10 * MS
+
+
+def test_what_passed_before_the_call_is_no_part_of_it(gpus, times):
+    """Of 5 ms between the mark and the call's begin the device was not on the call."""
+    invocation = Invocation("vae", "decode", "", -1, "cuda:0", {})
+    noting = times.begin(StreamMarks(gpus), invocation, "cuda:0")
+    gpus.clock.advance(5 * MS)
+    invocation.start_ns = gpus.clock.now_ns()
+    gpus.launch(2 * MS)
+    times.end(noting)
+    times.finish()
+    assert _noted(invocation) == (0, 2 * MS)
+
+
+def test_a_graph_that_is_captured_is_left_alone(gpus, times):
+    """An event would become a part of the graph, and asking for one would spoil it: also of calls
+    that were made before."""
+    before = _call(times, gpus, MS, MS)
+    recorded = len(gpus.recorded)
     gpus.capturing = True
     assert _noted(_call(times, gpus, MS, MS)) == (-1, -1)
-    assert gpus.recorded == []
+    times.collect()
+    assert len(gpus.recorded) == recorded
+    gpus.capturing = False
+    times.finish()
+    assert _noted(before) == (0, MS)
 
 
 @pytest.mark.parametrize("device", ["cpu:0", "mps:0", "cuda", "meta:0"])
 def test_other_devices_note_nothing(gpus, device):
     """Nor does a GPU before CUDA has been started, which is not done for this."""
-    assert StreamMarks(gpus).mark(device) is None
-    assert not StreamMarks(gpus).empty(device)
+    assert not StreamMarks(gpus).ready(device)
     gpus.started = False
-    assert StreamMarks(gpus).mark("cuda:0") is None
+    assert not StreamMarks(gpus).ready("cuda:0")
 
 
-def test_a_device_that_has_failed_leaves_the_host_s_times(gpus):
-    """What waits for it is told the error once, and no call waits for its file any more."""
-    times = DeviceTimes(gpus.clock)
+def test_a_device_that_has_failed_leaves_the_host_s_times(gpus, times):
+    """It says so once, and no call waits for its file any more."""
     calls = [_call(times, gpus, MS, 10 * MS) for _ in range(2)]
     gpus.failed = True
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        times.finish()
+        times.collect()
+    times.finish()
     assert [(call.noting, _noted(call)) for call in calls] == [(False, (-1, -1))] * 2
 
 
@@ -202,3 +260,37 @@ def test_a_device_that_fails_costs_no_call(tmp_path, gpus, pipeline, capsys):
     assert "illegal memory access" in capsys.readouterr().err
     (drop,) = run.drops
     assert "illegal memory access" in told(drop)
+
+
+@pytest.mark.torch
+def test_what_is_onloaded_for_a_call_is_timed_from_its_second_call_on(
+    tmp_path, gpus, pipeline, monkeypatch
+):
+    """Offloaded weights are on `meta` when a call begins, and its result is on the GPU: from the
+    second call on it is known where to put the marks. A report does not warn of the submodule."""
+
+    from profiler.capture import pipelines
+    from profiler.capture.torch.backend import Torch
+
+    monkeypatch.setattr(Torch, "device", lambda *_: "meta:0")
+    monkeypatch.setattr(pipelines.call_hooks, "output_device", lambda _: "cuda:0")
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=gpus.clock) as recorded:
+        pipeline(num_inference_steps=3)
+    run = profiler.load(recorded.path)
+    steps = run.calls.filter(run.calls["stage"] == "denoise")
+    assert steps["device_duration_ns"].is_null().to_list() == [True, False, False]
+    assert steps["device"].cast(str).to_list() == ["cuda:0"] * 3
+    assert works_behind(profiler.analyze(run)) == "cuda:0"  # the decoder has but one call
+
+
+@pytest.mark.torch
+def test_a_call_that_ends_on_another_device_is_not_timed(tmp_path, gpus, pipeline, monkeypatch):
+    """What a model that lies on two devices does on the second is not between the first's marks."""
+    from profiler.capture import pipelines
+
+    monkeypatch.setattr(pipelines.call_hooks, "output_device", lambda _: "cuda:1")
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=gpus.clock) as recorded:
+        pipeline(num_inference_steps=3)
+    run = profiler.load(recorded.path)
+    assert run.calls["device_duration_ns"].null_count() == len(run.calls)
+    assert works_behind(profiler.analyze(run)) == "cuda:1"

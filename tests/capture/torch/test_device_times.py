@@ -268,7 +268,6 @@ def test_what_is_onloaded_for_a_call_is_timed_from_its_second_call_on(
 ):
     """Offloaded weights are on `meta` when a call begins, and its result is on the GPU: from the
     second call on it is known where to put the marks. A report does not warn of the submodule."""
-
     from profiler.capture import pipelines
     from profiler.capture.torch.backend import Torch
 

@@ -76,6 +76,7 @@ class Axis(Struct, frozen=True, eq=False):
     waits: Stretches
     whole: EndToEnd | None
     _made: dict[int | None, Stretches] = field(default_factory=dict)
+    _groups: dict[int, GroupAxis] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, pipelines: PipelineCalls) -> Axis:
@@ -119,7 +120,9 @@ class Axis(Struct, frozen=True, eq=False):
 
     def of_pipeline(self, code: int) -> GroupAxis:
         """What belongs to one pipeline call, by its place in `pipelines.numbers`."""
-        return self._group(code, self._windows(code))
+        if code not in self._groups:  # several tables ask for each
+            self._groups[code] = self._group(code, self._windows(code))
+        return self._groups[code]
 
     def of_all(self) -> GroupAxis:
         """What belongs to the run, as if all of its pipeline calls were one. Without any it lasts

@@ -146,7 +146,9 @@ def page_of(run: Run, folder: Path, **changes: Any) -> Path:
 
 
 def chips(report: ReportPage) -> list[str]:
-    """The choice as its chips tell it."""
+    """The choice as its chips tell it, once the tables show it, too: until then rows above what is
+    clicked next may come and go."""
+    combined(report)
     return [
         text.replace("\N{MULTIPLICATION SIGN}", "").strip()
         for text in report.page.locator(".chip").all_inner_texts()

@@ -21,7 +21,7 @@ REQUESTS: tuple[Column, ...] = (
         "latency_ns",
         _INT64,
         "ns",
-        "from its begin to its end, or to that of its last work on a device",
+        "from its begin to the later of its end and that of its last work on a device",
     ),
     Column(
         "queue_ns",

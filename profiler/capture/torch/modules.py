@@ -13,12 +13,12 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from profiler.capture.torch.hooks import is_compiled
 from profiler.capture.torch.moved_weights import Move, moves
+from profiler.capture.torch.profiler import leave, running_session
 from profiler.capture.torch.ranges import MODULE, WEIGHTS
 from profiler.capture.torch.stored_weights import packed_shapes
 from profiler.capture.wraps import Wraps, is_function
@@ -29,13 +29,13 @@ __all__ = [
     "class_name",
     "close_range",
     "is_one_piece",
-    "leave",
     "leave_modules",
     "open_range",
 ]
 
 _ATTACHED: weakref.WeakSet[ModuleRanges] = weakref.WeakSet()
-_OPEN = threading.local()  # .ranges: [(name, range)] open on this thread, the invocation's first
+_OPEN = threading.local()  # .ranges: those open on this thread, the invocation's first: name,
+# torch's range, and the session that it was entered in
 
 
 def open_range(name: str) -> None:
@@ -48,7 +48,7 @@ def open_range(name: str) -> None:
         stack = _OPEN.ranges = []
     opened = _RecordFunctionFast(name)
     opened.__enter__()
-    stack.append((name, opened))
+    stack.append((name, opened, running_session()))
 
 
 def close_range(name: str) -> None:
@@ -58,17 +58,10 @@ def close_range(name: str) -> None:
     if not any(entry[0] == name for entry in stack):
         return
     while stack:
-        last, opened = stack.pop()
-        leave(opened)
+        last, opened, session = stack.pop()
+        leave(opened, session)
         if last == name:
             return
-
-
-def leave(opened: Any) -> None:
-    """Leave a range of torch. Where it was entered while nothing was recorded, and something is
-    now, torch raises (2.13)."""
-    with suppress(RuntimeError):
-        opened.__exit__(None, None, None)
 
 
 def leave_modules() -> None:
@@ -77,7 +70,7 @@ def leave_modules() -> None:
         ranges.detach()
     stack = getattr(_OPEN, "ranges", [])
     while stack:
-        leave(stack.pop()[1])
+        leave(*stack.pop()[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +168,11 @@ def _calls(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
             return
         stack = getattr(_OPEN, "ranges", None)
         if stack:
-            opened = _RecordFunctionFast(name)
-            opened.__enter__()
-            stack.append((name, opened))
+            session = running_session()
+            if session:  # a profiler of the script's may have been started in this call
+                opened = _RecordFunctionFast(name)
+                opened.__enter__()
+                stack.append((name, opened, session))
 
     def after(_module: Any, _args: Any, _output: Any) -> None:
         if compiling():
@@ -186,7 +181,7 @@ def _calls(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
         if not stack:
             return
         if stack[-1][0] is name:
-            leave(stack.pop()[1])
+            leave(*stack.pop()[1:])
         else:
             close_range(name)
 

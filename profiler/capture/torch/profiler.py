@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
@@ -12,12 +14,24 @@ __all__ = [
     "allocated",
     "is_ours",
     "is_profiling",
+    "leave",
     "new_profiler",
     "quiet",
+    "running_session",
     "say_running",
     "started",
+    "strand",
 ]
 
+
+@dataclass(slots=True)
+class _Running:
+    """Which of our sessions was started last, counted from 1."""
+
+    session: int = 0
+
+
+_RUNNING = _Running()
 _OURS = 1  # torch's flag while our session runs; a profiler of the script's sets it to True
 _LOG_LEVEL, _QUIET = "KINETO_LOG_LEVEL", "6"
 
@@ -30,10 +44,37 @@ def is_ours() -> bool:
 
 
 def say_running(*, ours: bool) -> None:
-    """Have torch's flag say that our session is running, or that no profiler is."""
+    """Have torch's flag say that our session is running, a new one, or that no profiler is."""
     import torch.autograd.profiler as torch_profiler
 
+    if ours:
+        _RUNNING.session += 1
     torch_profiler._is_profiler_enabled = _OURS if ours else False  # noqa: SLF001
+
+
+def running_session() -> int:
+    """The number of our session, where it is what torch is recording now; else 0."""
+    return _RUNNING.session if is_ours() else 0
+
+
+def leave(opened: Any, session: int) -> None:
+    """Leave a range of torch that was entered in our `session`. Where it was entered while nothing
+    was recorded, and something is now, torch raises (2.13).
+
+    Where another profiler has been started since, torch has freed that session, and what it notes
+    at the end of a range, with no question asked, would be written into memory of something else:
+    such a range is never left, nor destroyed, which would leave it.
+    """
+    if is_profiling() and running_session() != session:
+        strand(opened)
+        return
+    with suppress(RuntimeError):
+        opened.__exit__(None, None, None)
+
+
+def strand(opened: Any) -> None:
+    """Keep a range for ever."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
 
 
 def is_profiling() -> bool:

@@ -28,15 +28,18 @@ from profiler.capture.conversions import Conversions
 from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.notices import notice
 from profiler.capture.torch.cut import StoppedSession, TracedCall, pair_clocks, written
-from profiler.capture.torch.modules import close_range, leave, leave_modules, open_range
+from profiler.capture.torch.modules import close_range, leave_modules, open_range
 from profiler.capture.torch.profiler import (
     accelerator,
     allocated,
     is_ours,
     is_profiling,
+    leave,
     new_profiler,
+    running_session,
     say_running,
     started,
+    strand,
 )
 from profiler.capture.torch.ranges import CALL
 from profiler.drop_reasons import DropReason
@@ -55,10 +58,12 @@ LONGEST_S = 4.0  # of one, up to the end of a call: with the wait for its conver
 
 @dataclass(slots=True)
 class _HostRange:
-    """The range around the invocations of one thread's pipeline call, and torch's own object."""
+    """The range around the invocations of one thread's pipeline call, torch's own object, and the
+    number of the session that it was entered in."""
 
     call: TracedCall
     opened: Any
+    session: int
 
 
 @dataclass(slots=True)
@@ -239,6 +244,8 @@ class Tracing:
     def _drop(self, session: _Session) -> None:
         """The thread that a session records has ended, and with it what torch had recorded."""
         self._session = None
+        for host in session.hosts.values():
+            strand(host.opened)
         say_running(ours=False)
         for call in session.calls:
             call.deliver(Note.of(DropReason.THREAD_ENDED))
@@ -268,7 +275,7 @@ class Tracing:
         session.calls.insert(0, call)
         opened = _RecordFunctionFast(f"{CALL}{call.number}")
         opened.__enter__()
-        return _HostRange(call, opened)
+        return _HostRange(call, opened, running_session())
 
     def _end(self, thread: int) -> None:
         """Close the host work of a thread; stop the session where nobody uses it any more, and no
@@ -278,7 +285,7 @@ class Tracing:
             return
         host = session.hosts.pop(thread, None)
         if host is not None:
-            leave(host.opened)
+            leave(host.opened, host.session)
             host.call.end_ns = session.clock.now_ns()
         used = session.in_use() or self._elsewhere(session, thread)
         if not session.all_threads or not used:
@@ -321,6 +328,8 @@ class Tracing:
         end = pair_clocks(session.clock)
         for host in session.hosts.values():  # of other threads, which are interrupted
             host.call.end_ns = session.clock.now_ns()
+            if not is_ours():
+                strand(host.opened)
         if is_ours():
             try:
                 session.profiler.__exit__(None, None, None)

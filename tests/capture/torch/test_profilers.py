@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import polars as pl
@@ -14,6 +15,7 @@ from profiler.capture.session import Session
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
+from profiler.capture.torch.profiler import leave, running_session, say_running  # noqa: E402
 from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch
@@ -167,3 +169,66 @@ def test_pipelines_in_threads_have_their_own_operators(tmp_path, alone):
     for call, submodule, step, traced in calls:
         found = operators_of(run, call)
         assert found in alone[submodule, step] if traced else found == []
+
+
+class Range:
+    """A range of torch that counts how often it is left."""
+
+    def __init__(self):
+        self.left = 0
+
+    def __exit__(self, *_):
+        self.left += 1
+
+
+@pytest.mark.parametrize(
+    ("then", "left"),
+    [
+        ("the same session", 1),
+        ("no profiler", 1),
+        ("the script's profiler", 0),
+        ("a later session of ours", 0),
+    ],
+)
+def test_a_range_is_left_in_its_own_session_alone(monkeypatch, then, left):
+    """torch has freed a session once another profiler has been started, and would write the end of
+    the range into that memory, also when the range is destroyed: it stays for ever."""
+    flag = "_is_profiler_enabled"
+    monkeypatch.setattr(torch.autograd.profiler, flag, False)
+    say_running(ours=True)
+    opened, session = Range(), running_session()
+    if then == "a later session of ours":
+        say_running(ours=True)
+    elif then != "the same session":
+        monkeypatch.setattr(torch.autograd.profiler, flag, then == "the script's profiler")
+    before = sys.getrefcount(opened)
+    leave(opened, session)
+    assert (opened.left, sys.getrefcount(opened) - before) == (left, 1 - left)
+
+
+def test_a_profiler_that_the_script_starts_within_a_call(tmp_path):
+    """Calls, modules and host work are open in our session when torch drops it: nothing of that is
+    left in theirs, which has no range of ours; once it is stopped ours goes on."""
+    pipeline, theirs = tiny.flux(), own_profiler()
+    seen = []
+
+    def start(*_):
+        if not seen:
+            theirs.__enter__()
+        seen.append(running_session())
+
+    pipeline.transformer.transformer_blocks[0].register_forward_pre_hook(start)
+
+    def on_step(_, step, *others):
+        if step == 0:
+            theirs.__exit__(None, None, None)
+        return others[-1]
+
+    with profiler.profile(pipeline, out=tmp_path) as run:
+        generate(pipeline, on_step)
+    names = {event.name for event in theirs.events()}
+    assert "aten::addmm" in names
+    assert not any(name.startswith("profile-sd3") for name in names)
+    loaded = profiler.load(run.path)
+    assert loaded.calls["submodule"].cast(str).to_list() == CALLS
+    assert loaded.calls.filter("ops_traced")["call"].to_list() == [3, 4, 5]

@@ -1,7 +1,7 @@
 """Numbers as people read them: three significant digits and a unit. Only reports use these.
 
-`templates/format.js` does the same in the page; `tests/report/test_units.py` and the browser
-tests hold the two together.
+`templates/format.js` does the same in the page; `tests/browser/test_report.py` holds the two
+together.
 """
 
 from __future__ import annotations

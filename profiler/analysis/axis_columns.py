@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import Column
+from profiler.table.columns import INT64, Column
 
 __all__ = ["ON_AXIS"]
 
-_INT64 = pl.Int64()
 
 ON_AXIS: tuple[Column, ...] = (
     Column(
@@ -20,13 +19,13 @@ ON_AXIS: tuple[Column, ...] = (
         label="pipeline call",
     ),
     Column("step", pl.Int32(), "", "denoising step from the scheduler", kind="step"),
-    Column("calls_ns", _INT64, "ns", "union of the tiles inside", label="in calls"),
+    Column("calls_ns", INT64, "ns", "union of the tiles inside", label="in calls"),
     Column(
         "host_ns",
-        _INT64,
+        INT64,
         "ns",
         "time outside of tiles in which the host worked, without its waits for devices",
         label="host work",
     ),
-    Column("idle_ns", _INT64, "ns", "elapsed_ns - calls_ns - host_ns"),
+    Column("idle_ns", INT64, "ns", "elapsed_ns - calls_ns - host_ns"),
 )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import polars as pl
-
-from profiler.table.columns import Column
+from profiler.table.columns import STRING, Column
 from profiler.table.combining import Key, Names
 
 __all__ = ["LAYER", "OP_TYPES", "SUBMODULE"]
 
-_TEXT = pl.String()
 
 SUBMODULE = Column(
     "submodule",
-    _TEXT,
+    STRING,
     "",
     "submodule of its calls; null for work in no call",
     True,
@@ -21,7 +18,7 @@ SUBMODULE = Column(
 )
 LAYER = Column(
     "layer",
-    _TEXT,
+    STRING,
     "",
     "tensor-level operation: module path or node name",
     kind="layer",
@@ -29,7 +26,7 @@ LAYER = Column(
 )
 OP_TYPES = Column(
     "op_types",
-    _TEXT,
+    STRING,
     "",
     "op types, longest time first, joined with commas",
     kind="list",

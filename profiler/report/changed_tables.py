@@ -15,7 +15,7 @@ from profiler.report.sentences.changes import change_text, difference_text
 from profiler.report.sentences.worded import label
 from profiler.report.units import counted, duration
 from profiler.report.views import table
-from profiler.table.columns import Column
+from profiler.table.columns import STRING, Column
 
 __all__ = [
     "Difference",
@@ -34,28 +34,27 @@ Line = tuple[str, str, str, str]
 Difference = tuple[str, int, int, int]
 """What, its time on both sides and the difference, ns."""
 
-_TEXT = pl.String()
 _TIMES = ("base_ns", "new_ns", "difference_ns")
 _PARTS = (Step.ROLE.value, Step.IDLE.value)
 _FIGURES = (
-    Column("base", _TEXT, "", "its time in the baseline", kind="figure"),
-    Column("new", _TEXT, "", "its time in the new runs", kind="figure"),
-    Column("change", _TEXT, "", "how much that differs", kind="figure"),
+    Column("base", STRING, "", "its time in the baseline", kind="figure"),
+    Column("new", STRING, "", "its time in the new runs", kind="figure"),
+    Column("change", STRING, "", "how much that differs", kind="figure"),
 )
-_RATES = Column("rates", _TEXT, "", "FLOPs / time of both", label="TFLOP/s", kind="figure")
-_KERNELS = Column("kernels", _TEXT, "", "how often it ran where that differs, and its kernels")
+_RATES = Column("rates", STRING, "", "FLOPs / time of both", label="TFLOP/s", kind="figure")
+_KERNELS = Column("kernels", STRING, "", "how often it ran where that differs, and its kernels")
 _INDENT = "  "
 
 
 def what(name: str) -> Column:
     """The column that says what a row is of, under that name."""
-    return Column(name, _TEXT, "", "what the times are of", kind="layer")
+    return Column(name, STRING, "", "what the times are of", kind="layer")
 
 
 def lines_view(key: str, lines: Sequence[Line], *, totals: Sequence[Line] = ()) -> TableView | None:
     """These lines as a table; what they add up to below them."""
     names = ("what", "base", "new", "change")
-    schema = dict.fromkeys(names, _TEXT)
+    schema = dict.fromkeys(names, STRING)
     frame, below = (pl.DataFrame(some, schema=schema, orient="row") for some in (lines, totals))
     return table(
         key,
@@ -180,7 +179,7 @@ def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | Non
     if shapes:
         both = [*rows.iter_rows(named=True)]
         texts |= {"rates": [*map(rates, both)], "kernels": [*map(why, both)]}
-    frame = pl.DataFrame(texts, schema=dict.fromkeys(texts, _TEXT))
+    frame = pl.DataFrame(texts, schema=dict.fromkeys(texts, STRING))
     columns = (what("what"), *_FIGURES, *((_RATES,) if shapes else ()))
     below = _KERNELS if shapes else None
     return table(key, "operations", columns, columns, frame, shown=shown, below=below)

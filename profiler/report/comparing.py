@@ -37,24 +37,23 @@ from profiler.report.sentences.changes import (
 from profiler.report.sentences.worded import label, worded
 from profiler.report.views import renamed, table
 from profiler.resampling import CONFIDENCE
-from profiler.table.columns import Column
+from profiler.table.columns import STRING, Column
 
 __all__ = ["TITLES", "comparison_report", "side_facts", "verdicts"]
 
-_TEXT = pl.String()
 _CHANGES = (
     renamed(METRICS, "base_ns", kind="figure"),
     renamed(METRICS, "new_ns", kind="figure"),
     renamed(METRICS, "change", kind="figure"),
-    Column("interval", _TEXT, "", "the interval of the change", kind="figure", importance=2),
+    Column("interval", STRING, "", "the interval of the change", kind="figure", importance=2),
     "verdict",
     renamed(METRICS, "resampled", kind="text", codes=None, importance=3),
     renamed(METRICS, "calls", importance=4),
 )
 _ALONE = (
-    Column("what", _TEXT, "", "submodule, role and module, or the metric", kind="layer"),
-    Column("blocks", _TEXT, "", "which blocks it stands for, and which the other side has"),
-    Column("ns", _TEXT, "", "its time", label="time", kind="figure"),
+    Column("what", STRING, "", "submodule, role and module, or the metric", kind="layer"),
+    Column("blocks", STRING, "", "which blocks it stands for, and which the other side has"),
+    Column("ns", STRING, "", "its time", label="time", kind="figure"),
 )
 
 
@@ -145,7 +144,7 @@ def _part(title: str, rows: pl.DataFrame, names: Sequence[str], name: str, shown
         name,
         (what(name), *_CHANGES),
         METRICS,
-        _written(rows).with_columns(pl.Series(name, names, dtype=_TEXT)),
+        _written(rows).with_columns(pl.Series(name, names, dtype=STRING)),
         shown=shown,
         strong="called",
     )
@@ -172,7 +171,7 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
         "resampled": counts,
     }
     return rows.with_columns(
-        *(pl.Series(name, values, dtype=_TEXT) for name, values in texts.items()),
+        *(pl.Series(name, values, dtype=STRING) for name, values in texts.items()),
         called=pl.col("verdict").is_in(CALLED),
     )
 
@@ -181,6 +180,6 @@ def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
     """What only one side has."""
     for side in Side:
         rows = only_in(metrics, side)
-        frame = rows.with_columns(ns=pl.Series(durations(rows["ns"]), dtype=_TEXT))
+        frame = rows.with_columns(ns=pl.Series(durations(rows["ns"]), dtype=STRING))
         made = table(f"only_in_{side}", "parts", _ALONE, _ALONE, frame, shown=top)
         yield Part(f"{label(side.alone)}, by time".capitalize(), table=made)

@@ -16,22 +16,21 @@ from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
 from profiler.report.patterns import pattern
 from profiler.report.units import size
 from profiler.report.views import table
-from profiler.table.columns import Column
+from profiler.table.columns import FLOAT64, INT64, STRING, Column
 
 __all__ = ["graphs_report"]
 
 _FLOPS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 _ITSELF = "(the model itself)"
-_TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 _COLUMNS = (
-    Column("type", _TEXT, "", "what the nodes are", kind="layer"),
-    Column("role", _TEXT, "", "what they are for", kind="layer"),
-    Column("module", _TEXT, "", "their layer, that of equal blocks once", label="layer"),
-    Column("base_nodes", _INT64, "", "nodes of base", label="base"),
-    Column("new_nodes", _INT64, "", "nodes of new", label="new"),
-    Column("base_mflops", _REAL, "", "FLOPs of base", label="base MFLOPs", importance=2),
-    Column("new_mflops", _REAL, "", "FLOPs of new", label="new MFLOPs", importance=2),
-    Column("changed", pl.List(_TEXT), "", "types whose number differs", label="nodes"),
+    Column("type", STRING, "", "what the nodes are", kind="layer"),
+    Column("role", STRING, "", "what they are for", kind="layer"),
+    Column("module", STRING, "", "their layer, that of equal blocks once", label="layer"),
+    Column("base_nodes", INT64, "", "nodes of base", label="base"),
+    Column("new_nodes", INT64, "", "nodes of new", label="new"),
+    Column("base_mflops", FLOAT64, "", "FLOPs of base", label="base MFLOPs", importance=2),
+    Column("new_mflops", FLOAT64, "", "FLOPs of new", label="new MFLOPs", importance=2),
+    Column("changed", pl.List(STRING), "", "types whose number differs", label="nodes"),
 )
 _COUNTS = ("base_nodes", "new_nodes")
 
@@ -87,7 +86,7 @@ def _layers(base: pl.DataFrame, new: pl.DataFrame, top: int) -> Part:
     named = pl.when(pl.col("module") == "").then(pl.lit(_ITSELF)).otherwise(pl.col("module"))
     base, new = (side.with_columns(module=pattern(named)) for side in (base, new))
     layers = by_place(base, new, "module")
-    changed = pl.Series([_changed(row) for row in layers.to_dicts()], dtype=pl.List(_TEXT))
+    changed = pl.Series([_changed(row) for row in layers.to_dicts()], dtype=pl.List(STRING))
     rows = layers.with_columns(changed=changed).filter(pl.col("changed").list.len() > 0)
     title = f"Layers, {len(rows)} of {len(layers)} differ"
     return _part(title, _most_different(rows), ("module", *_COUNTS, "changed"), top)
@@ -101,7 +100,7 @@ def _part(title: str, rows: pl.DataFrame, columns: tuple[str, ...], shown: int) 
 def _with_flops(rows: pl.DataFrame) -> pl.DataFrame:
     sides = ("base", "new")
     return rows.with_columns(
-        **{f"{side}_mflops": pl.col(f"{side}_flops").cast(_REAL) / 1e6 for side in sides}
+        **{f"{side}_mflops": pl.col(f"{side}_flops").cast(FLOAT64) / 1e6 for side in sides}
     )
 
 

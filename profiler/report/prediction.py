@@ -23,11 +23,10 @@ from profiler.report.sentences.worded import label, worded
 from profiler.report.units import counted, duration, percent
 from profiler.report.views import table
 from profiler.resampling import PREDICTED_CONFIDENCE
-from profiler.table.columns import Column, schema
+from profiler.table.columns import FLOAT64, INT64, STRING, Column, schema
 
 __all__ = ["headline", "prediction_report"]
 
-_TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 _NO_STAGE = "outside"
 _RECORDED = "recorded"
 _AS_PLACED, _BEST = "as placed", "best placement"
@@ -46,31 +45,33 @@ _UTILIZED = (
 )
 
 _PARTS = (
-    Column("measured_ns", _INT64, "ns", "its mean time in a request of the run"),
-    Column("predicted_ns", _INT64, "ns", "its time in a request of the scenario"),
-    Column("change", _REAL, "ratio", "predicted / measured - 1", True, kind="change", importance=1),
-    Column("share", _REAL, "ratio", "of the predicted request", True, kind="share", importance=2),
+    Column("measured_ns", INT64, "ns", "its mean time in a request of the run"),
+    Column("predicted_ns", INT64, "ns", "its time in a request of the scenario"),
+    Column(
+        "change", FLOAT64, "ratio", "predicted / measured - 1", True, kind="change", importance=1
+    ),
+    Column("share", FLOAT64, "ratio", "of the predicted request", True, kind="share", importance=2),
 )
 _SIMULATIONS = (
-    Column("placement", _TEXT, "", "as the submodules are placed, or the best placement found"),
-    Column("throughput", _REAL, "1/s", "requests/s", label="requests/s", kind="number"),
-    Column("low", _REAL, "1/s", "lower end of its 90 % interval", True, kind="number"),
-    Column("high", _REAL, "1/s", "upper end of its 90 % interval", True, kind="number"),
+    Column("placement", STRING, "", "as the submodules are placed, or the best placement found"),
+    Column("throughput", FLOAT64, "1/s", "requests/s", label="requests/s", kind="number"),
+    Column("low", FLOAT64, "1/s", "lower end of its 90 % interval", True, kind="number"),
+    Column("high", FLOAT64, "1/s", "upper end of its 90 % interval", True, kind="number"),
     *(
-        Column(f"p{p}_ns", _INT64, "ns", f"latency that {p} % of the requests stay below")
+        Column(f"p{p}_ns", INT64, "ns", f"latency that {p} % of the requests stay below")
         for p in PERCENTILES
     ),
-    Column("busiest", _TEXT, "", "the busiest device, or the host", importance=1),
+    Column("busiest", STRING, "", "the busiest device, or the host", importance=1),
 )
 _DEVICES = (
-    Column("device", _TEXT, "", "a device, or the host"),
-    Column("utilized", _REAL, "ratio", "share of the time in which it is busy, as placed", True),
-    Column("queue_wait_ns", _INT64, "ns", "mean time for which a request waits for it", True),
-    Column("best_utilized", _REAL, "ratio", "its utilization in the best placement", True),
+    Column("device", STRING, "", "a device, or the host"),
+    Column("utilized", FLOAT64, "ratio", "share of the time in which it is busy, as placed", True),
+    Column("queue_wait_ns", INT64, "ns", "mean time for which a request waits for it", True),
+    Column("best_utilized", FLOAT64, "ratio", "its utilization in the best placement", True),
 )
 _PLACEMENT = (
-    Column("submodule", _TEXT, "", "a submodule"),
-    Column("device", _TEXT, "", "where the best placement has it"),
+    Column("submodule", STRING, "", "a submodule"),
+    Column("device", STRING, "", "where the best placement has it"),
 )
 
 
@@ -165,7 +166,7 @@ def _times(prediction: Prediction) -> Iterator[Part]:
     total = Share("end to end", prediction.measured.ns, prediction.request.ns)
     figure = Figure("prediction", lambda theme: before_and_after(prediction, theme))
     for noun, shares in (("stage", prediction.stages), ("submodule", prediction.submodules)):
-        columns = (Column(noun, _TEXT, "", f"a {noun}; `host` is work between calls"), *_PARTS)
+        columns = (Column(noun, STRING, "", f"a {noun}; `host` is work between calls"), *_PARTS)
         made = table(
             f"prediction_{noun}s",
             f"{noun}s",

@@ -33,13 +33,12 @@ from profiler.report.sentences.changes import (
 )
 from profiler.report.sentences.worded import worded
 from profiler.report.units import counted, duration
-from profiler.table.columns import Column, schema
+from profiler.table.columns import STRING, Column, schema
 
 __all__ = ["columns_report"]
 
-_TEXT = pl.String()
 _KEYS = {"Times": "times", **{title: key for key, title in TITLES.items()}}
-_KERNELS = Column("kernels", _TEXT, "", "the kernel of each run with most of its time")
+_KERNELS = Column("kernels", STRING, "", "the kernel of each run with most of its time")
 _PLACES = ("metric", "level", "submodule", "branch", "step", "role", "module")
 
 
@@ -118,7 +117,7 @@ def _operations(base: str, columns: Sequence[Compared], key: str, shown: int) ->
         row["kernels"] = kernels_text(row["kernels"])
     if not rows or not shown:
         return Part()
-    schema = dict.fromkeys(("what", *(f"run{at}" for at in range(len(names))), "kernels"), _TEXT)
+    schema = dict.fromkeys(("what", *(f"run{at}" for at in range(len(names))), "kernels"), STRING)
     frame = pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
     below = _KERNELS if frame["kernels"].null_count() < len(frame) else None
     view = TableView(
@@ -167,7 +166,7 @@ def _metrics(columns: Sequence[Compared]) -> pl.DataFrame:
     declared = schema(METRICS)
     dtypes: dict[str, Any] = {name: declared[name] for name in _PLACES}
     dtypes |= {"beyond": pl.Boolean(), "apart_ns": pl.Int64()}
-    dtypes |= {f"run{number}": _TEXT for number in range(len(columns) + 1)}
+    dtypes |= {f"run{number}": STRING for number in range(len(columns) + 1)}
     return pl.DataFrame(list(found.values()), schema=dtypes)
 
 
@@ -188,7 +187,7 @@ def _table(
     """A column a run, whether or not it has any of the rows."""
     if rows.is_empty() or not shown:
         return None
-    frame = rows.with_columns(pl.Series(name, named, dtype=_TEXT))
+    frame = rows.with_columns(pl.Series(name, named, dtype=STRING))
     return TableView(
         f"side_by_side_{name}",
         name,
@@ -202,4 +201,4 @@ def _table(
 
 def _runs(names: Sequence[str]) -> Iterator[Column]:
     for at, run in enumerate(names):
-        yield Column(f"run{at}", _TEXT, "", f"times of {run}", label=run, kind="figure")
+        yield Column(f"run{at}", STRING, "", f"times of {run}", label=run, kind="figure")

@@ -19,15 +19,20 @@ from profiler.table.combining import Rule
 
 __all__ = [
     "ARGS",
+    "BOOL",
     "CALLS",
     "CATEGORY",
     "COMMANDS",
     "COUNTERS",
     "DATA_ONLY",
+    "FLOAT64",
     "FLOWS",
+    "INT32",
+    "INT64",
     "MINOR",
     "ROLE",
     "SPANS",
+    "STRING",
     "TABLES",
     "TEXT",
     "Column",
@@ -40,6 +45,8 @@ __all__ = [
 ]
 
 TEXT = pl.Categorical()
+STRING, INT32, INT64 = pl.String(), pl.Int32(), pl.Int64()
+FLOAT64, BOOL = pl.Float64(), pl.Boolean()
 CATEGORY = pl.Enum(CATEGORIES)
 ROLE = pl.Enum(ROLES)
 
@@ -115,37 +122,36 @@ def _kind(dtype: pl.DataType, unit: str) -> str:
     return "count" if dtype.is_integer() else "number" if dtype.is_numeric() else "text"
 
 
-_INT32, _INT64 = pl.Int32(), pl.Int64()
 _PIPELINE = Column(
     "pipeline",
-    _INT32,
+    INT32,
     "",
     "number of the pipeline call to which it belongs, from 0; -1 outside every pipeline "
     "call, or where unknown",
 )
 
-_RANK = Column("rank", _INT32, "", "process of the job, from 0; -1 in a run of a single process")
+_RANK = Column("rank", INT32, "", "process of the job, from 0; -1 in a run of a single process")
 
 CALLS: tuple[Column, ...] = (
-    Column("call", _INT32, "", "number of the call in its run, from 0, in the order of returns"),
+    Column("call", INT32, "", "number of the call in its run, from 0, in the order of returns"),
     _PIPELINE,
     Column("stage", TEXT, "", "phase of the pipeline: encode, denoise, decode"),
     Column("submodule", TEXT, "", "named part of the pipeline that was invoked"),
     Column("branch", TEXT, "", ", ".join(BRANCHES), True),
-    Column("step", _INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
+    Column("step", INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
     Column(
         "iteration",
-        _INT32,
+        INT32,
         "",
         "pass of a loop other than denoising, from 0; -1 outside of such loops",
     ),
     _RANK,
     Column("device", TEXT, "", "where the submodule is placed"),
-    Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
-    Column("duration_ns", _INT64, "ns", "wall time of the invocation, as its caller saw it"),
+    Column("start_ns", INT64, "ns", "begin of the invocation, on the run's clock"),
+    Column("duration_ns", INT64, "ns", "wall time of the invocation, as its caller saw it"),
     Column(
         "device_lag_ns",
-        _INT64,
+        INT64,
         "ns",
         "from its begin to when its device began on it, as the device noted it in its queue; null "
         "where it was not asked to",
@@ -154,7 +160,7 @@ CALLS: tuple[Column, ...] = (
     ),
     Column(
         "device_duration_ns",
-        _INT64,
+        INT64,
         "ns",
         "from there to when the device was done with it, noted likewise",
         True,
@@ -165,46 +171,46 @@ CALLS: tuple[Column, ...] = (
 )
 
 COMMANDS: tuple[Column, ...] = (
-    Column("call", _INT32, "", "the call it belongs to; -1 for work of no call"),
+    Column("call", INT32, "", "the call it belongs to; -1 for work of no call"),
     _PIPELINE,
     Column("stage", TEXT, "", "stage of its call, or of the host work itself", True),
-    Column("step", _INT32, "", "denoising step; -1 outside denoise"),
+    Column("step", INT32, "", "denoising step; -1 outside denoise"),
     _RANK,
     Column("device", TEXT, "", "where it was executed", True),
     Column("track", TEXT, "", "queue of the device, under its producer's own name"),
     Column("category", CATEGORY, "", "what the track does"),
     Column("layer", TEXT, "", "tensor-level operation: path of a node, or of a module"),
     Column("module", TEXT, "", "path of the module to which it belongs, where known", True),
-    Column("command_index", _INT32, "", "position among its layer's commands in its call, from 0"),
+    Column("command_index", INT32, "", "position among its layer's commands in its call, from 0"),
     Column(
         "op_type", TEXT, "", "ONNX op type, or launching operator, or else the kernel's name", True
     ),
     Column("kernel", TEXT, "", "function or copy that the device ran, in its full name", True),
     Column("role", ROLE, "", "what the operator is for in a diffusion model", True),
-    Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
-    Column("duration_ns", _INT64, "ns", "wall time; 0 for an instant, -1 if it never ended"),
-    Column("bytes_read", _INT64, "bytes", "read by the command, where known", True),
-    Column("bytes_written", _INT64, "bytes", "written by the command, where known", True),
-    Column("flops", _INT64, "", "floating-point operations, where known", True),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", INT64, "ns", "wall time; 0 for an instant, -1 if it never ended"),
+    Column("bytes_read", INT64, "bytes", "read by the command, where known", True),
+    Column("bytes_written", INT64, "bytes", "written by the command, where known", True),
+    Column("flops", INT64, "", "floating-point operations, where known", True),
     Column("shapes", TEXT, "", "shapes and types of inputs and outputs, where known", True),
 )
 
 COUNTERS: tuple[Column, ...] = (
-    Column("call", _INT32, "", "the call whose file has the sample; -1 for none"),
+    Column("call", INT32, "", "the call whose file has the sample; -1 for none"),
     Column("device", TEXT, "", "the device that the counter belongs to", True),
     Column("name", TEXT, "", "what is counted"),
     Column("unit", TEXT, "", "unit of `value`: bytes, count", True),
-    Column("time_ns", _INT64, "ns", "time, on the run's clock"),
+    Column("time_ns", INT64, "ns", "time, on the run's clock"),
     Column("value", pl.Float64(), "unit", "the value from then on"),
 )
 
 FLOWS: tuple[Column, ...] = (
-    Column("source", _INT64, "row", "row in `commands` on which the target depends"),
-    Column("target", _INT64, "row", "row in `commands` that depends on the source"),
+    Column("source", INT64, "row", "row in `commands` on which the target depends"),
+    Column("target", INT64, "row", "row in `commands` that depends on the source"),
 )
 
 ARGS: tuple[Column, ...] = (
-    Column("command", _INT64, "row", "row in `commands` that it belongs to"),
+    Column("command", INT64, "row", "row in `commands` that it belongs to"),
     Column(
         "key", TEXT, "", "its name; for nested arguments, their path, such as debug.tensor.shape[0]"
     ),
@@ -216,9 +222,9 @@ SPANS: tuple[Column, ...] = (
     _PIPELINE,
     Column("name", TEXT, "", "name of the pipeline, stage, step or work"),
     Column("stage", TEXT, "", "the stage it is or lies in", True),
-    Column("step", _INT32, "", "denoising step; -1 for all other kinds"),
-    Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
-    Column("duration_ns", _INT64, "ns", "wall time"),
+    Column("step", INT32, "", "denoising step; -1 for all other kinds"),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", INT64, "ns", "wall time"),
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {

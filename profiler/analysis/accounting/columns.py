@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from profiler.analysis.axis_columns import ON_AXIS
-from profiler.table.columns import DATA_ONLY, Column, column_of
+from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column, column_of
 
 __all__ = ["PIPELINES", "STAGES"]
 
-_TEXT = pl.String()
-_FLAG = pl.Boolean()
-_INT32 = pl.Int32()
-_INT64 = pl.Int64()
-_REAL = pl.Float64()
 
 PIPELINES: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
-    Column("name", _TEXT, "", "class of the pipeline", label="pipeline"),
-    Column("start_ns", _INT64, "ns", "begin, on the run's clock", importance=2),
+    Column("name", STRING, "", "class of the pipeline", label="pipeline"),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock", importance=2),
     Column(
         "elapsed_ns",
-        _INT64,
+        INT64,
         "ns",
         "from its begin to its end, or to the end of the last command launched for it, minus "
         "unrecorded_ns",
     ),
     Column(
         "duration_ns",
-        _INT64,
+        INT64,
         "ns",
         "length of its span on the host, as recorded",
         label="host range",
@@ -36,20 +29,20 @@ PIPELINES: tuple[Column, ...] = (
     ),
     Column(
         "overlapping",
-        _FLAG,
+        BOOL,
         "",
         "whether another pipeline call ran at the same time",
         label="at once",
         importance=8,
     ),
-    Column("steps", _INT64, "", "its denoising steps", importance=4),
-    Column("calls", _INT64, "", "its submodule calls", importance=3),
+    Column("steps", INT64, "", "its denoising steps", importance=4),
+    Column("calls", INT64, "", "its submodule calls", importance=3),
     column_of(ON_AXIS, "calls_ns", nullable=True, meaning="union of its calls' tiles"),
     column_of(ON_AXIS, "host_ns", nullable=True),
     column_of(ON_AXIS, "idle_ns", nullable=True),
     Column(
         "unrecorded_ns",
-        _INT64,
+        INT64,
         "ns",
         "time in which work waited but nothing was recorded, or only work from before the "
         "recording ran",
@@ -59,7 +52,7 @@ PIPELINES: tuple[Column, ...] = (
     ),
     Column(
         "residual_ns",
-        _INT64,
+        INT64,
         "ns",
         "elapsed_ns - calls_ns - host_ns - idle_ns",
         True,
@@ -67,7 +60,7 @@ PIPELINES: tuple[Column, ...] = (
     ),
     Column(
         "residual_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "(residual_ns and tiles outside of the pipeline call) / elapsed_ns",
         True,
@@ -78,17 +71,17 @@ PIPELINES: tuple[Column, ...] = (
 )
 
 STAGES: tuple[Column, ...] = (
-    Column("stage", _TEXT, "", "phase of the pipeline, in order of its first start"),
+    Column("stage", STRING, "", "phase of the pipeline, in order of its first start"),
     Column(
         "start_ns",
-        _INT64,
+        INT64,
         "ns",
         "begin of the first span of the stage, or of its first call where it has no span",
         importance=DATA_ONLY,
     ),
     Column(
         "elapsed_ns",
-        _INT64,
+        INT64,
         "ns",
         "from the end of the previous stage to the end of its last tile; the stages add up to "
         "the end-to-end time",
@@ -96,18 +89,18 @@ STAGES: tuple[Column, ...] = (
     ),
     Column(
         "duration_ns",
-        _INT64,
+        INT64,
         "ns",
         "union of the stage's spans on the host, as recorded",
         True,
         label="host range",
         importance=16,
     ),
-    Column("calls", _INT64, "", "calls in the stage", importance=1),
+    Column("calls", INT64, "", "calls in the stage", importance=1),
     column_of(ON_AXIS, "calls_ns"),
     column_of(ON_AXIS, "host_ns", nullable=True),
     column_of(ON_AXIS, "idle_ns", nullable=True),
     Column(
-        "share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share", importance=2
+        "share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share", importance=2
     ),
 )

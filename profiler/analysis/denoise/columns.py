@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from profiler.analysis.axis_columns import ON_AXIS
 from profiler.analysis.denoise.codes import (
     GuidanceEvidence,
@@ -14,17 +12,15 @@ from profiler.analysis.denoise.codes import (
     RedundancyEvidence,
     RedundancyKind,
 )
-from profiler.table.columns import DATA_ONLY, Column, column_of
+from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column, column_of
 
 __all__ = ["GUIDANCE", "REDUNDANT_WORK", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
 
-_TEXT, _FLAG = pl.String(), pl.Boolean()
-_INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
 
 _PART: tuple[Column, ...] = (
     Column(
         "level",
-        _TEXT,
+        STRING,
         "",
         "step, submodule, operator; where there are too many operators, block_and_role or role "
         "instead",
@@ -33,7 +29,7 @@ _PART: tuple[Column, ...] = (
     ),
     Column(
         "submodule",
-        _TEXT,
+        STRING,
         "",
         "submodule to which the part belongs; null for steps",
         True,
@@ -41,13 +37,13 @@ _PART: tuple[Column, ...] = (
     ),
     Column(
         "layer",
-        _TEXT,
+        STRING,
         "",
         "layer of the operator, or the block; null for steps and submodules",
         True,
         importance=DATA_ONLY,
     ),
-    Column("role", _TEXT, "", "role, where the level is by role", True, importance=DATA_ONLY),
+    Column("role", STRING, "", "role, where the level is by role", True, importance=DATA_ONLY),
 )
 _STEP: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
@@ -56,23 +52,28 @@ _STEP: tuple[Column, ...] = (
 
 STEP_OPERATORS: tuple[Column, ...] = (
     *_PART,
-    Column("steps", _INT64, "", "steps in which it was traced and ran", importance=5),
+    Column("steps", INT64, "", "steps in which it was traced and ran", importance=5),
     Column(
         "total_ns",
-        _INT64,
+        INT64,
         "ns",
         "its time in all of these steps; for a step, its wall time",
         importance=8,
     ),
     Column(
-        "median_ns", _INT64, "ns", "median over these steps of its device time (sum of durations)"
+        "median_ns", INT64, "ns", "median over these steps of its device time (sum of durations)"
     ),
     Column(
-        "spread", _REAL, "ratio", "scaled median absolute deviation / median_ns", True, importance=3
+        "spread",
+        FLOAT64,
+        "ratio",
+        "scaled median absolute deviation / median_ns",
+        True,
+        importance=3,
     ),
     Column(
         "warmup_steps",
-        _INT64,
+        INT64,
         "",
         "first steps of the run that took longer than later ones",
         label="warm-up",
@@ -80,7 +81,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "warmup_ns",
-        _INT64,
+        INT64,
         "ns",
         "time of these steps beyond median_ns",
         label="cost",
@@ -88,22 +89,22 @@ STEP_OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "drift_ns",
-        _INT64,
+        INT64,
         "ns",
         "change from step to step (Theil-Sen slope); null if there are too few steps",
         True,
         importance=DATA_ONLY,
     ),
     Column(
-        "drift_low_ns", _INT64, "ns", "lower end of its 95 % interval", True, importance=DATA_ONLY
+        "drift_low_ns", INT64, "ns", "lower end of its 95 % interval", True, importance=DATA_ONLY
     ),
     Column(
-        "drift_high_ns", _INT64, "ns", "upper end of its 95 % interval", True, importance=DATA_ONLY
+        "drift_high_ns", INT64, "ns", "upper end of its 95 % interval", True, importance=DATA_ONLY
     ),
-    Column("outliers", _INT64, "", "steps that are outliers by the rule in the summary"),
+    Column("outliers", INT64, "", "steps that are outliers by the rule in the summary"),
     Column(
         "outlier_ns",
-        _INT64,
+        INT64,
         "ns",
         "time of these steps beyond median_ns",
         label="cost of these",
@@ -111,7 +112,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "hoistable",
-        _FLAG,
+        BOOL,
         "",
         "true where its inputs do not change from step to step",
         importance=DATA_ONLY,
@@ -121,24 +122,24 @@ STEP_OPERATORS: tuple[Column, ...] = (
 STEP_TIMES: tuple[Column, ...] = (
     *_PART,
     *_STEP,
-    Column("commands", _INT64, "", "its commands in the step; for a step, its calls"),
-    Column("total_ns", _INT64, "ns", "sum of their durations; for a step, its wall time"),
+    Column("commands", INT64, "", "its commands in the step; for a step, its calls"),
+    Column("total_ns", INT64, "ns", "sum of their durations; for a step, its wall time"),
 )
 
 STEP_OUTLIERS: tuple[Column, ...] = (
     *_PART,
     *_STEP,
-    Column("total_ns", _INT64, "ns", "its time in the step", label="time", importance=2),
+    Column("total_ns", INT64, "ns", "its time in the step", label="time", importance=2),
     Column(
         "excess_ns",
-        _INT64,
+        INT64,
         "ns",
         "time beyond its median_ns",
         label="too long",
     ),
     Column(
         "cause",
-        _TEXT,
+        STRING,
         "",
         ", ".join(OutlierCause) + "; null: nothing explains it",
         True,
@@ -146,7 +147,7 @@ STEP_OUTLIERS: tuple[Column, ...] = (
     ),
     Column(
         "cause_ns",
-        _INT64,
+        INT64,
         "ns",
         "how much longer the cause took than in usual steps",
         True,
@@ -154,14 +155,14 @@ STEP_OUTLIERS: tuple[Column, ...] = (
         importance=1,
     ),
     Column(
-        "cause_device", _TEXT, "", "device of the work that overlapped", True, importance=DATA_ONLY
+        "cause_device", STRING, "", "device of the work that overlapped", True, importance=DATA_ONLY
     ),
     Column(
-        "cause_track", _TEXT, "", "track of the work that overlapped", True, importance=DATA_ONLY
+        "cause_track", STRING, "", "track of the work that overlapped", True, importance=DATA_ONLY
     ),
     Column(
         "cause_layer",
-        _TEXT,
+        STRING,
         "",
         "layer that ran longest there at that time",
         True,
@@ -174,17 +175,17 @@ STEP_OUTLIERS: tuple[Column, ...] = (
 GUIDANCE: tuple[Column, ...] = (
     Column(
         "what",
-        _TEXT,
+        STRING,
         "",
         ", ".join(GuidanceKind),
         codes=GuidanceKind,
     ),
-    Column("submodule", _TEXT, "", "submodule whose calls it costs"),
-    Column("branch", _TEXT, "", "branch of these calls", importance=1),
-    Column("calls", _INT64, "", "calls that it adds, or takes part in", importance=2),
+    Column("submodule", STRING, "", "submodule whose calls it costs"),
+    Column("branch", STRING, "", "branch of these calls", importance=1),
+    Column("calls", INT64, "", "calls that it adds, or takes part in", importance=2),
     Column(
         "elapsed_ns",
-        _INT64,
+        INT64,
         "ns",
         "sum of elapsed_ns that it costs: all of its own calls; for batched calls, what half the "
         "batch would save",
@@ -192,7 +193,7 @@ GUIDANCE: tuple[Column, ...] = (
     ),
     Column(
         "busy_ns",
-        _INT64,
+        INT64,
         "ns",
         "its device time (union); for batched calls, the part of half the batch",
         label="device time",
@@ -200,18 +201,18 @@ GUIDANCE: tuple[Column, ...] = (
     ),
     Column(
         "corrected_ns",
-        _INT64,
+        INT64,
         "ns",
         "elapsed_ns, with traced calls multiplied by overhead_ratio",
         True,
         label="untraced",
         importance=4,
     ),
-    Column("share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
-    Column("estimated", _FLAG, "", "whether the time of half a batch is an estimate"),
+    Column("share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
+    Column("estimated", BOOL, "", "whether the time of half a batch is an estimate"),
     Column(
         "evidence",
-        _TEXT,
+        STRING,
         "",
         "how it was found, as a JSON list of notes",
         importance=15,
@@ -220,18 +221,18 @@ GUIDANCE: tuple[Column, ...] = (
 )
 
 REDUNDANT_WORK: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of the operators", importance=2),
-    Column("layer", _TEXT, "", "their layer, with * for the numbers of blocks", kind="layer"),
+    Column("submodule", STRING, "", "submodule of the operators", importance=2),
+    Column("layer", STRING, "", "their layer, with * for the numbers of blocks", kind="layer"),
     Column(
         "op_types",
-        _TEXT,
+        STRING,
         "",
         "their op types, longest time first, joined with commas",
         importance=DATA_ONLY,
     ),
     Column(
         "rule",
-        _TEXT,
+        STRING,
         "",
         "kind of work: " + ", ".join(RedundancyKind),
         label="what",
@@ -239,32 +240,32 @@ REDUNDANT_WORK: tuple[Column, ...] = (
     ),
     Column(
         "same_over",
-        _TEXT,
+        STRING,
         "",
         "steps, branches, or both; known_ahead: depends only on the timestep",
         importance=1,
         codes=Over,
     ),
-    Column("layers", _INT64, "", "operators that the row stands for", importance=DATA_ONLY),
-    Column("calls", _INT64, "", "calls in which they ran", importance=3),
-    Column("minimum_executions", _INT64, "", "calls in which they would have to run", importance=4),
-    Column("total_ns", _INT64, "ns", "their device time", importance=3),
+    Column("layers", INT64, "", "operators that the row stands for", importance=DATA_ONLY),
+    Column("calls", INT64, "", "calls in which they ran", importance=3),
+    Column("minimum_executions", INT64, "", "calls in which they would have to run", importance=4),
+    Column("total_ns", INT64, "ns", "their device time", importance=3),
     Column(
         "saved_ns",
-        _INT64,
+        INT64,
         "ns",
         "what hoisting saves: median execution * executions beyond the minimum",
     ),
     Column(
         "estimated",
-        _FLAG,
+        BOOL,
         "",
         "whether saved_ns is an upper bound rather than a measurement",
         label="at most",
     ),
     Column(
         "evidence",
-        _TEXT,
+        STRING,
         "",
         "the evidence, as a JSON list of notes",
         importance=15,

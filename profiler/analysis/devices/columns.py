@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column
 from profiler.table.combining import Kept, Key, Sum
 
 __all__ = ["DEVICES"]
 
-_TEXT = pl.String()
-_INT64 = pl.Int64()
-_REAL = pl.Float64()
 
 DEVICES: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "a place that executes commands", combine=Key()),
+    Column("device", STRING, "", "a place that executes commands", combine=Key()),
     Column(
         "rank",
         pl.Int32(),
@@ -26,34 +23,34 @@ DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "hardware",
-        _TEXT,
+        STRING,
         "",
         "name of the hardware, where the run knows it",
         True,
         importance=8,
         combine=Kept(),
     ),
-    Column("calls", _INT64, "", "calls placed there", importance=9, combine=Sum(("calls",))),
-    Column("commands", _INT64, "", "commands executed there", combine=Sum(("commands",))),
-    Column("calls_ns", _INT64, "ns", "union of the tiles of calls on it", importance=8),
-    Column("busy_ns", _INT64, "ns", "union of its commands of every category except host and sync"),
-    Column("compute_ns", _INT64, "ns", "union of its compute commands", importance=1),
-    Column("dma_ns", _INT64, "ns", "union of its dma commands", importance=2),
-    Column("copy_ns", _INT64, "ns", "union of its copy commands", importance=5),
-    Column("collective_ns", _INT64, "ns", "union of its collectives between ranks", importance=5),
-    Column("sync_ns", _INT64, "ns", "union of its sync commands", importance=6),
-    Column("other_ns", _INT64, "ns", "union of its commands of category other", importance=17),
-    Column("host_ns", _INT64, "ns", "union of its host commands", importance=3),
+    Column("calls", INT64, "", "calls placed there", importance=9, combine=Sum(("calls",))),
+    Column("commands", INT64, "", "commands executed there", combine=Sum(("commands",))),
+    Column("calls_ns", INT64, "ns", "union of the tiles of calls on it", importance=8),
+    Column("busy_ns", INT64, "ns", "union of its commands of every category except host and sync"),
+    Column("compute_ns", INT64, "ns", "union of its compute commands", importance=1),
+    Column("dma_ns", INT64, "ns", "union of its dma commands", importance=2),
+    Column("copy_ns", INT64, "ns", "union of its copy commands", importance=5),
+    Column("collective_ns", INT64, "ns", "union of its collectives between ranks", importance=5),
+    Column("sync_ns", INT64, "ns", "union of its sync commands", importance=6),
+    Column("other_ns", INT64, "ns", "union of its commands of category other", importance=17),
+    Column("host_ns", INT64, "ns", "union of its host commands", importance=3),
     Column(
         "span_ns",
-        _INT64,
+        INT64,
         "ns",
         "from its first command or tile to the end of the last one, minus the profiler's own work",
         importance=9,
     ),
     Column(
         "idle_ns",
-        _INT64,
+        INT64,
         "ns",
         "span_ns - busy_ns - unrecorded_ns; null where calls are untraced, or only host work ran",
         True,
@@ -61,7 +58,7 @@ DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "unrecorded_ns",
-        _INT64,
+        INT64,
         "ns",
         "time in its span in which nothing was recorded although work or the host waited, or a "
         "drop says so; not idle",
@@ -70,7 +67,7 @@ DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "carried_over_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of busy_ns that was launched before the recording began",
         label="carried over",
@@ -79,7 +76,7 @@ DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "utilization",
-        _REAL,
+        FLOAT64,
         "ratio",
         "busy_ns / (span_ns - unrecorded_ns), over the device's own span; null where idle_ns is",
         True,
@@ -88,7 +85,7 @@ DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "idle_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "share of the end-to-end time in which nothing ran on it; null where idle_ns is",
         True,
@@ -98,7 +95,7 @@ DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "calls_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "share of the end-to-end time in the tiles of calls placed there",
         True,
@@ -108,7 +105,7 @@ DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "weight_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "largest amount of weights of the submodules placed there at one time; null where one of "
         "them is unknown",

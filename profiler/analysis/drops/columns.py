@@ -6,17 +6,15 @@ import polars as pl
 
 from profiler.drop_reasons import DropReason
 from profiler.events import DropKind
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, INT64, STRING, Column
 
 __all__ = ["DROPS"]
 
-_TEXT = pl.String()
-_INT64 = pl.Int64()
 
 DROPS: tuple[Column, ...] = (
     Column(
         "kind",
-        _TEXT,
+        STRING,
         "",
         ", ".join(f"`{kind}`" for kind in DropKind),
     ),
@@ -27,12 +25,12 @@ DROPS: tuple[Column, ...] = (
         "whether time of the run is missing from the report because of it",
         importance=DATA_ONLY,
     ),
-    Column("where", _TEXT, "", "file or part in which it was dropped"),
-    Column("count", _INT64, "", "how much; -1 where unknown"),
-    Column("unit", _TEXT, "", "what `count` counts"),
+    Column("where", STRING, "", "file or part in which it was dropped"),
+    Column("count", INT64, "", "how much; -1 where unknown"),
+    Column("unit", STRING, "", "what `count` counts"),
     Column(
         "detail",
-        _TEXT,
+        STRING,
         "",
         "what happened: a list of one object, with a `DropReason` as `code` and its values",
         codes=DropReason,

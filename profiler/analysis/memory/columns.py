@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import polars as pl
-
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column
 from profiler.table.combining import Key
 
 __all__ = ["MEMORY", "MEMORY_DEVICES", "MEMORY_TIMELINE"]
 
-_TEXT, _FLAG = pl.String(), pl.Boolean()
-_INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
-_OF_DEVICE = Column("device", _TEXT, "", "device whose memory it is", combine=Key())
+_OF_DEVICE = Column("device", STRING, "", "device whose memory it is", combine=Key())
 
 MEMORY_DEVICES: tuple[Column, ...] = (
     _OF_DEVICE,
     Column(
         "counters",
-        _TEXT,
+        STRING,
         "",
         "counters of its memory, joined with commas",
         kind="list",
         importance=15,
     ),
-    Column("peak_bytes", _INT64, "bytes", "largest sum of these counters at one time", True),
-    Column("peak_ns", _INT64, "ns", "time, on the run's clock", True, label="at", importance=8),
-    Column("submodule", _TEXT, "", "submodule whose call ran then", True, label="in", importance=1),
-    Column("stage", _TEXT, "", "stage of that call", True, importance=DATA_ONLY),
+    Column("peak_bytes", INT64, "bytes", "largest sum of these counters at one time", True),
+    Column("peak_ns", INT64, "ns", "time, on the run's clock", True, label="at", importance=8),
     Column(
-        "step", _INT32, "", "step of that call; -1 outside denoise", True, kind="step", importance=1
+        "submodule", STRING, "", "submodule whose call ran then", True, label="in", importance=1
+    ),
+    Column("stage", STRING, "", "stage of that call", True, importance=DATA_ONLY),
+    Column(
+        "step", INT32, "", "step of that call; -1 outside denoise", True, kind="step", importance=1
     ),
     Column(
         "least_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "smallest sum of these counters during the run",
         True,
@@ -40,7 +38,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "weight_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "weights of the submodules placed there",
         True,
@@ -49,7 +47,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "weights_counted",
-        _FLAG,
+        BOOL,
         "",
         "whether the counters count weights",
         True,
@@ -57,7 +55,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "needed_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "peak_bytes plus weights that are not counted in it; only weights where there are no "
         "counters",
@@ -65,7 +63,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "size_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "memory of the device: as given by the user, else as known",
         True,
@@ -74,7 +72,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
     ),
     Column(
         "headroom_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "size_bytes - needed_bytes; below 0, memory is too small",
         True,
@@ -86,16 +84,16 @@ MEMORY: tuple[Column, ...] = (
     _OF_DEVICE,
     Column(
         "submodule",
-        _TEXT,
+        STRING,
         "",
         "submodule that held it; null for memory that is not known to belong to one",
         True,
         combine=Key(),
     ),
-    Column("calls", _INT64, "", "its calls with samples", importance=2),
+    Column("calls", INT64, "", "its calls with samples", importance=2),
     Column(
         "peak_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "most that its own arena held; with torch's allocator, most that the device held in its "
         "calls",
@@ -105,7 +103,7 @@ MEMORY: tuple[Column, ...] = (
     ),
     Column(
         "activation_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "most that one of its calls held in addition to its weights",
         True,
@@ -113,21 +111,21 @@ MEMORY: tuple[Column, ...] = (
     ),
     Column(
         "weight_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "its weights, except those shared with an earlier submodule",
         True,
         label="weights",
     ),
+    Column("held_bytes", INT64, "bytes", "its part of the device's needed_bytes at the peak", True),
     Column(
-        "held_bytes", _INT64, "bytes", "its part of the device's needed_bytes at the peak", True
+        "share", FLOAT64, "ratio", "held_bytes / needed_bytes of the device", True, kind="share"
     ),
-    Column("share", _REAL, "ratio", "held_bytes / needed_bytes of the device", True, kind="share"),
 )
 
 MEMORY_TIMELINE: tuple[Column, ...] = (
     _OF_DEVICE,
-    Column("time_ns", _INT64, "ns", "begin of an interval, on the run's clock"),
-    Column("bytes", _INT64, "bytes", "most that the counters held in it"),
-    Column("submodule", _TEXT, "", "submodule whose call ran at that moment", True),
+    Column("time_ns", INT64, "ns", "begin of an interval, on the run's clock"),
+    Column("bytes", INT64, "bytes", "most that the counters held in it"),
+    Column("submodule", STRING, "", "submodule whose call ran at that moment", True),
 )

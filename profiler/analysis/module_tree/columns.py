@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.roofline.codes import Bound
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["MODULE_TREE"]
 
-_TEXT, _INT32, _INT64, _REAL = pl.String(), pl.Int32(), pl.Int64(), pl.Float64()
 
 MODULE_TREE: tuple[Column, ...] = (
-    Column("node", _INT32, "", "number of the node: its row", importance=DATA_ONLY),
-    Column("parent", _INT32, "", "parent node; -1 for the run", importance=DATA_ONLY),
-    Column("depth", _INT32, "", "depth in the tree; 0 for the run", importance=DATA_ONLY),
+    Column("node", INT32, "", "number of the node: its row", importance=DATA_ONLY),
+    Column("parent", INT32, "", "parent node; -1 for the run", importance=DATA_ONLY),
+    Column("depth", INT32, "", "depth in the tree; 0 for the run", importance=DATA_ONLY),
     Column(
         "name",
-        _TEXT,
+        STRING,
         "",
         "its own name: part of a path, with `*` for the numbers of equal blocks; op type for an "
         "operator",
         kind="layer",
     ),
-    Column("kind", _TEXT, "", "kind of node: " + ", ".join(Node), importance=16, codes=Node),
-    Column("class", _TEXT, "", "class of the module, where known", True, importance=8),
-    Column("count", _INT64, "", "how many equal blocks or operators it stands for", importance=5),
+    Column("kind", STRING, "", "kind of node: " + ", ".join(Node), importance=16, codes=Node),
+    Column("class", STRING, "", "class of the module, where known", True, importance=8),
+    Column("count", INT64, "", "how many equal blocks or operators it stands for", importance=5),
     Column(
         "elapsed_ns",
-        _INT64,
+        INT64,
         "ns",
         "inclusive time on the devices' axis: self_ns plus elapsed_ns of the nodes in it",
     ),
     Column(
         "self_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of elapsed_ns that belongs to no node in it",
         label="self",
         importance=2,
     ),
-    Column("share", _REAL, "ratio", "elapsed_ns / elapsed_ns of the run", True, kind="share"),
+    Column("share", FLOAT64, "ratio", "elapsed_ns / elapsed_ns of the run", True, kind="share"),
     Column(
         "executions",
-        _INT64,
+        INT64,
         "",
         "calls of a submodule; calls in which a module ran, counted separately for each of "
         "several equal blocks; executions of an operator, counted once where it has several "
@@ -55,7 +52,7 @@ MODULE_TREE: tuple[Column, ...] = (
     ),
     Column(
         "min_ns",
-        _INT64,
+        INT64,
         "ns",
         "smallest elapsed_ns among those that it stands for",
         True,
@@ -64,7 +61,7 @@ MODULE_TREE: tuple[Column, ...] = (
     ),
     Column(
         "median_ns",
-        _INT64,
+        INT64,
         "ns",
         "median elapsed_ns of those that it stands for",
         True,
@@ -72,7 +69,7 @@ MODULE_TREE: tuple[Column, ...] = (
     ),
     Column(
         "max_ns",
-        _INT64,
+        INT64,
         "ns",
         "largest elapsed_ns among those that it stands for",
         True,
@@ -81,15 +78,15 @@ MODULE_TREE: tuple[Column, ...] = (
     ),
     Column(
         "total_ns",
-        _INT64,
+        INT64,
         "ns",
         "sum of the durations of its device commands, whether or not they overlap",
         importance=14,
     ),
-    Column("commands", _INT64, "", "its device commands", importance=15),
+    Column("commands", INT64, "", "its device commands", importance=15),
     Column(
         "teraflops_per_s",
-        _REAL,
+        FLOAT64,
         "TFLOP/s",
         "FLOPs / time, of commands whose FLOPs are known",
         True,
@@ -98,7 +95,7 @@ MODULE_TREE: tuple[Column, ...] = (
     ),
     Column(
         "flops_of_peak",
-        _REAL,
+        FLOAT64,
         "ratio",
         "that rate / the device's peak for its data type; null above the peak",
         True,
@@ -108,20 +105,20 @@ MODULE_TREE: tuple[Column, ...] = (
     ),
     Column(
         "bound",
-        _TEXT,
+        STRING,
         "",
         "what bounds it: " + ", ".join(Bound) + "; null where that is known for less than half",
         True,
         codes=Bound,
         importance=4,
     ),
-    Column("role", _TEXT, "", "role of more than half of its total_ns", True, importance=10),
-    Column("flops", _INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
-    Column("stage", _TEXT, "", "stage that it lies in", True, importance=DATA_ONLY),
-    Column("submodule", _TEXT, "", "submodule that it lies in", True, importance=DATA_ONLY),
+    Column("role", STRING, "", "role of more than half of its total_ns", True, importance=10),
+    Column("flops", INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
+    Column("stage", STRING, "", "stage that it lies in", True, importance=DATA_ONLY),
+    Column("submodule", STRING, "", "submodule that it lies in", True, importance=DATA_ONLY),
     Column(
         "path",
-        _TEXT,
+        STRING,
         "",
         "path of its module in the submodule: `*` stands for any number, `[0-22]` for one of these",
         True,

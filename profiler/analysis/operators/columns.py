@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import polars as pl
-
 from profiler.analysis.command_columns import LAYER, OP_TYPES, SUBMODULE
 from profiler.analysis.operators.codes import SplitPart
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column
 from profiler.table.combining import Distinct, Key, Names, Ratio, Scaled, Share, Sum
 
 __all__ = ["OPERATORS", "PARTITIONING"]
 
-_TEXT, _FLAG = pl.String(), pl.Boolean()
-_INT64, _REAL = pl.Int64(), pl.Float64()
 _TOTAL = Sum(("total_ns",))
 _WALL = Sum(("total_ns", "wall_offset_ns"))
 _PARALLELISM = "how many of its commands ran at a time on average: total_ns / wall_ns"
@@ -28,7 +24,7 @@ _IMBALANCE = (
 OPERATORS: tuple[Column, ...] = (
     Column(
         "submodule",
-        _TEXT,
+        STRING,
         "",
         "submodule of its calls; null for host work in no call",
         True,
@@ -37,7 +33,7 @@ OPERATORS: tuple[Column, ...] = (
     LAYER,
     Column(
         "host",
-        _FLAG,
+        BOOL,
         "",
         "true for commands of the host: work, runtime calls, waits for accelerators",
         importance=DATA_ONLY,
@@ -46,38 +42,38 @@ OPERATORS: tuple[Column, ...] = (
     replace(OP_TYPES, importance=5),
     Column(
         "devices",
-        _TEXT,
+        STRING,
         "",
         "devices it ran on, joined with commas",
         kind="list",
         importance=8,
         combine=Names("device"),
     ),
-    Column("tracks", _INT64, "", "different tracks it ran on", importance=17),
+    Column("tracks", INT64, "", "different tracks it ran on", importance=17),
     Column(
-        "track_names", _TEXT, "", "names of these tracks, joined with commas", importance=DATA_ONLY
+        "track_names", STRING, "", "names of these tracks, joined with commas", importance=DATA_ONLY
     ),
     Column(
         "calls",
-        _INT64,
+        INT64,
         "",
         "calls it ran in; for host work in no call, steps of pipeline calls",
         importance=6,
         combine=Distinct(("group",)),
     ),
-    Column("commands", _INT64, "", "its commands over all calls", combine=Sum(("commands",))),
-    Column("commands_per_call", _REAL, "", "commands / calls", importance=DATA_ONLY),
+    Column("commands", INT64, "", "its commands over all calls", combine=Sum(("commands",))),
+    Column("commands_per_call", FLOAT64, "", "commands / calls", importance=DATA_ONLY),
     Column(
         "wall_ns",
-        _INT64,
+        INT64,
         "ns",
         "time in which any of its commands ran, over calls",
         combine=_WALL,
     ),
-    Column("total_ns", _INT64, "ns", "sum of its commands' durations", combine=_TOTAL),
+    Column("total_ns", INT64, "ns", "sum of its commands' durations", combine=_TOTAL),
     Column(
         "self_ns",
-        _INT64,
+        INT64,
         "ns",
         "total_ns; for host commands, without other host commands that ran within them",
         label="self",
@@ -86,7 +82,7 @@ OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "waited_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of self_ns in which the host waited for a device, in synchronizations and copies",
         label="waited",
@@ -95,14 +91,14 @@ OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "gap_ns",
-        _INT64,
+        INT64,
         "ns",
         "time between its commands of a call in which none of them ran",
         importance=DATA_ONLY,
     ),
     Column(
         "parallelism",
-        _REAL,
+        FLOAT64,
         "ratio",
         _PARALLELISM,
         True,
@@ -112,7 +108,7 @@ OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "parallel_utilization",
-        _REAL,
+        FLOAT64,
         "ratio",
         _UTILIZATION,
         True,
@@ -123,7 +119,7 @@ OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "imbalance",
-        _REAL,
+        FLOAT64,
         "ratio",
         _IMBALANCE,
         True,
@@ -133,7 +129,7 @@ OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "self_ns / self_ns of all rows with the same `host`; where parts were recorded one by "
         "one, of its own part",
@@ -143,14 +139,14 @@ OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "first_ns",
-        _INT64,
+        INT64,
         "ns",
         "wall time of the first call in which it ran",
         importance=DATA_ONLY,
     ),
     Column(
         "median_ns",
-        _INT64,
+        INT64,
         "ns",
         "median wall time of later calls; first_ns where there are none",
         label="median a call",
@@ -158,7 +154,7 @@ OPERATORS: tuple[Column, ...] = (
     ),
     Column(
         "corrected_ns",
-        _INT64,
+        INT64,
         "ns",
         "total_ns * overhead_ratio of its submodule",
         True,
@@ -172,31 +168,31 @@ PARTITIONING: tuple[Column, ...] = (
     replace(LAYER, label="operator", combine=None),
     Column(
         "part",
-        _TEXT,
+        STRING,
         "",
         "whole, compute, movement (dma and copy), or device: on one device",
         codes=SplitPart,
     ),
-    Column("device", _TEXT, "", "the device, for a part on one device", True),
-    Column("calls", _INT64, "", "calls it ran in", importance=15),
-    Column("commands", _INT64, "", "its commands over all calls", importance=4),
-    Column("tracks", _INT64, "", "most tracks it ran on in a call"),
-    Column("wall_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
-    Column("total_ns", _INT64, "ns", "sum of its commands' durations"),
+    Column("device", STRING, "", "the device, for a part on one device", True),
+    Column("calls", INT64, "", "calls it ran in", importance=15),
+    Column("commands", INT64, "", "its commands over all calls", importance=4),
+    Column("tracks", INT64, "", "most tracks it ran on in a call"),
+    Column("wall_ns", INT64, "ns", "time in which any of its commands ran, over calls"),
+    Column("total_ns", INT64, "ns", "sum of its commands' durations"),
     Column(
         "gap_ns",
-        _INT64,
+        INT64,
         "ns",
         "time between its commands of a call in which none ran",
         label="gaps",
         importance=1,
     ),
-    Column("parallelism", _REAL, "ratio", _PARALLELISM, True, kind="factor", importance=5),
-    Column("parallel_utilization", _REAL, "ratio", _UTILIZATION, True, label="par. util."),
-    Column("imbalance", _REAL, "ratio", _IMBALANCE, True, kind="factor"),
+    Column("parallelism", FLOAT64, "ratio", _PARALLELISM, True, kind="factor", importance=5),
+    Column("parallel_utilization", FLOAT64, "ratio", _UTILIZATION, True, label="par. util."),
+    Column("imbalance", FLOAT64, "ratio", _IMBALANCE, True, kind="factor"),
     Column(
         "device_imbalance",
-        _REAL,
+        FLOAT64,
         "ratio",
         "for the whole: busiest device / mean of the devices",
         True,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import Column
+from profiler.table.columns import FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["COLLECTIVES", "COLLECTIVE_ARRIVALS", "RANKS", "RANK_IMBALANCE"]
 
-_TEXT = pl.String()
-_INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
 _LATE = "where begins are closer together than the accuracy of the clocks"
 _BYTES = (
     "bytes of the message: what a rank receives in an all_gather or scatter, else what it sends; "
@@ -17,35 +15,35 @@ _BYTES = (
 )
 
 RANKS: tuple[Column, ...] = (
-    Column("rank", _INT32, "", "process of the job, from 0", kind="step"),
-    Column("devices", _TEXT, "", "devices on which it worked, joined with commas", importance=2),
-    Column("calls", _INT64, "", "calls of its submodules", importance=8),
+    Column("rank", INT32, "", "process of the job, from 0", kind="step"),
+    Column("devices", STRING, "", "devices on which it worked, joined with commas", importance=2),
+    Column("calls", INT64, "", "calls of its submodules", importance=8),
     Column(
         "span_ns",
-        _INT64,
+        INT64,
         "ns",
         "from the begin of its first device work to the end of the last",
         importance=6,
     ),
     Column(
         "busy_ns",
-        _INT64,
+        INT64,
         "ns",
         "time in which something ran on its devices, summed over the devices",
         importance=3,
     ),
     Column(
         "collective_ns",
-        _INT64,
+        INT64,
         "ns",
         "union of its collectives, including the wait for the last rank",
     ),
     Column(
-        "exposed_ns", _INT64, "ns", "part of collective_ns in which nothing else ran on that device"
+        "exposed_ns", INT64, "ns", "part of collective_ns in which nothing else ran on that device"
     ),
     Column(
         "exposed_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "exposed_ns / span_ns; null where nothing ran",
         True,
@@ -55,7 +53,7 @@ RANKS: tuple[Column, ...] = (
     ),
     Column(
         "waited_ns",
-        _INT64,
+        INT64,
         "ns",
         "time in its collectives before the last rank began; null where no other rank was recorded",
         True,
@@ -63,16 +61,16 @@ RANKS: tuple[Column, ...] = (
     ),
     Column(
         "compared",
-        _INT64,
+        INT64,
         "",
         f"its collectives with a known last rank: there is none {_LATE}",
         importance=7,
     ),
-    Column("last", _INT64, "", "those of them in which it was the last", importance=7),
-    Column("last_share", _REAL, "ratio", "last / compared", True, label="was last", kind="share"),
+    Column("last", INT64, "", "those of them in which it was the last", importance=7),
+    Column("last_share", FLOAT64, "ratio", "last / compared", True, label="was last", kind="share"),
     Column(
         "late_ns",
-        _INT64,
+        INT64,
         "ns",
         "in these, time from the previous rank's begin to its own: what the others would wait "
         "less if it were on time",
@@ -80,7 +78,7 @@ RANKS: tuple[Column, ...] = (
     ),
     Column(
         "offset_ns",
-        _INT64,
+        INT64,
         "ns",
         "offset that was added to its times to get the job's clock",
         True,
@@ -88,7 +86,7 @@ RANKS: tuple[Column, ...] = (
     ),
     Column(
         "drift_ppm",
-        _REAL,
+        FLOAT64,
         "",
         "added to offset_ns per second of its recording, in µs",
         True,
@@ -96,7 +94,7 @@ RANKS: tuple[Column, ...] = (
     ),
     Column(
         "residual_ns",
-        _INT64,
+        INT64,
         "ns",
         "median distance of the ends of its collectives after that",
         True,
@@ -114,30 +112,28 @@ RANKS: tuple[Column, ...] = (
 )
 
 COLLECTIVES: tuple[Column, ...] = (
-    Column("kind", _TEXT, "", "what it does: all_reduce, all_gather, send_recv, …"),
-    Column("group", _TEXT, "", "process group, where known", True, importance=6),
+    Column("kind", STRING, "", "what it does: all_reduce, all_gather, send_recv, …"),
+    Column("group", STRING, "", "process group, where known", True, importance=6),
     Column(
-        "size", _INT64, "", "ranks in that group, where known", True, label="ranks", importance=2
+        "size", INT64, "", "ranks in that group, where known", True, label="ranks", importance=2
     ),
-    Column("message_bytes", _INT64, "bytes", f"{_BYTES}; null where unknown", True),
-    Column("commands", _INT64, "", "how often a rank executed it, over all ranks", importance=1),
-    Column(
-        "total_ns", _INT64, "ns", "sum of their durations, including the wait for the last rank"
-    ),
-    Column("exposed_ns", _INT64, "ns", "part of total_ns in which nothing else ran on that device"),
+    Column("message_bytes", INT64, "bytes", f"{_BYTES}; null where unknown", True),
+    Column("commands", INT64, "", "how often a rank executed it, over all ranks", importance=1),
+    Column("total_ns", INT64, "ns", "sum of their durations, including the wait for the last rank"),
+    Column("exposed_ns", INT64, "ns", "part of total_ns in which nothing else ran on that device"),
     Column(
         "waited_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of total_ns before the last rank began; null where no other rank was recorded",
         True,
         label="waited for others",
         importance=3,
     ),
-    Column("median_ns", _INT64, "ns", "median of its commands", importance=4),
+    Column("median_ns", INT64, "ns", "median of its commands", importance=4),
     Column(
         "transfer_ns",
-        _INT64,
+        INT64,
         "ns",
         "median from the last recorded begin to the end; null where no other rank was recorded",
         True,
@@ -145,7 +141,7 @@ COLLECTIVES: tuple[Column, ...] = (
     ),
     Column(
         "bus_rate",
-        _REAL,
+        FLOAT64,
         "GB/s",
         "bytes over the slowest link (bus factor of nccl-tests) / transfer_ns, or / median_ns "
         "where that is null: a lower bound of the achieved rate; null where bytes or group are "
@@ -156,19 +152,19 @@ COLLECTIVES: tuple[Column, ...] = (
 )
 
 COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
-    Column("begin_ns", _INT64, "ns", "begin on the first rank, on the run's clock", kind="instant"),
-    Column("kind", _TEXT, "", "what it does"),
-    Column("group", _TEXT, "", "process group, where known", True, importance=5),
-    Column("message_bytes", _INT64, "bytes", f"{_BYTES}; null where unknown", True, importance=2),
-    Column("ranks", _INT64, "", "ranks that recorded it"),
-    Column("last_rank", _INT32, "", f"rank that began last; null {_LATE}", True, kind="step"),
-    Column("late_ns", _INT64, "ns", "from the second-latest begin to the latest"),
-    Column("spread_ns", _INT64, "ns", "from the first begin to the last: the longest wait"),
-    Column("waited_ns", _INT64, "ns", "time that all ranks together waited for the last one"),
-    Column("transfer_ns", _INT64, "ns", "from the last begin to the last end"),
+    Column("begin_ns", INT64, "ns", "begin on the first rank, on the run's clock", kind="instant"),
+    Column("kind", STRING, "", "what it does"),
+    Column("group", STRING, "", "process group, where known", True, importance=5),
+    Column("message_bytes", INT64, "bytes", f"{_BYTES}; null where unknown", True, importance=2),
+    Column("ranks", INT64, "", "ranks that recorded it"),
+    Column("last_rank", INT32, "", f"rank that began last; null {_LATE}", True, kind="step"),
+    Column("late_ns", INT64, "ns", "from the second-latest begin to the latest"),
+    Column("spread_ns", INT64, "ns", "from the first begin to the last: the longest wait"),
+    Column("waited_ns", INT64, "ns", "time that all ranks together waited for the last one"),
+    Column("transfer_ns", INT64, "ns", "from the last begin to the last end"),
     Column(
         "ends_apart_ns",
-        _INT64,
+        INT64,
         "ns",
         "from the first end to the last; the ends are really one moment, so this is the error of "
         "the clocks",
@@ -177,17 +173,17 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
 )
 
 RANK_IMBALANCE: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of the calls; null for work outside of calls", True),
-    Column("module", _TEXT, "", "path of the module, where known", True),
-    Column("ranks", _INT64, "", "ranks that executed it"),
+    Column("submodule", STRING, "", "submodule of the calls; null for work outside of calls", True),
+    Column("module", STRING, "", "path of the module, where known", True),
+    Column("ranks", INT64, "", "ranks that executed it"),
     Column(
         "mean_ns",
-        _INT64,
+        INT64,
         "ns",
         "mean over these ranks of the time of its commands, without collectives",
     ),
-    Column("max_ns", _INT64, "ns", "largest time of a rank"),
-    Column("slowest_rank", _INT32, "", "the rank with that time", kind="step"),
-    Column("imbalance", _REAL, "ratio", "max_ns / mean_ns: 1 is even", kind="factor"),
-    Column("above_mean_ns", _INT64, "ns", "max_ns - mean_ns"),
+    Column("max_ns", INT64, "ns", "largest time of a rank"),
+    Column("slowest_rank", INT32, "", "the rank with that time", kind="step"),
+    Column("imbalance", FLOAT64, "ratio", "max_ns / mean_ns: 1 is even", kind="factor"),
+    Column("above_mean_ns", INT64, "ns", "max_ns - mean_ns"),
 )

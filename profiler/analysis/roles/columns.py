@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from profiler.analysis.command_columns import SUBMODULE
-from profiler.table.columns import Column
+from profiler.table.columns import FLOAT64, INT64, STRING, Column
 from profiler.table.combining import Key, Names, Ratio, Scaled, Share, Sum
 
 __all__ = ["BLOCKS", "ROLES"]
 
-_TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 
 _COMMANDS, _TOTAL = Sum(("commands",)), Sum(("total_ns",))
 _NORMS = Sum(("total_ns",), where=("role", "norm"))
@@ -19,23 +16,23 @@ _MODULATION = Sum(("total_ns",), where=("role", "modulation"))
 _STREAMS: tuple[Column, ...] = (
     Column(
         "image_stream_ns",
-        _INT64,
+        INT64,
         "ns",
         "total_ns of the image stream of a joint transformer",
         True,
         importance=1,
     ),
-    Column("text_stream_ns", _INT64, "ns", "total_ns of its text stream", True, importance=1),
+    Column("text_stream_ns", INT64, "ns", "total_ns of its text stream", True, importance=1),
 )
 
 ROLES: tuple[Column, ...] = (
     SUBMODULE,
-    Column("role", _TEXT, "", "what the commands are for in a diffusion model", combine=Key()),
-    Column("commands", _INT64, "", "device commands of that role", importance=3, combine=_COMMANDS),
-    Column("total_ns", _INT64, "ns", "sum of their durations", combine=_TOTAL),
+    Column("role", STRING, "", "what the commands are for in a diffusion model", combine=Key()),
+    Column("commands", INT64, "", "device commands of that role", importance=3, combine=_COMMANDS),
+    Column("total_ns", INT64, "ns", "sum of their durations", combine=_TOTAL),
     Column(
         "share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "total_ns / that of all roles of the submodule",
         True,
@@ -44,7 +41,7 @@ ROLES: tuple[Column, ...] = (
     ),
     Column(
         "corrected_ns",
-        _INT64,
+        INT64,
         "ns",
         "total_ns * overhead_ratio of the submodule",
         True,
@@ -55,7 +52,7 @@ ROLES: tuple[Column, ...] = (
     *_STREAMS,
     Column(
         "norm_kinds",
-        _TEXT,
+        STRING,
         "",
         "kinds of norms, longest time first, joined with commas",
         label="norms",
@@ -65,7 +62,7 @@ ROLES: tuple[Column, ...] = (
     ),
     Column(
         "decided_by",
-        _TEXT,
+        STRING,
         "",
         "evidence for the role, longest time first, joined with commas",
         kind="list",
@@ -75,13 +72,13 @@ ROLES: tuple[Column, ...] = (
 )
 
 BLOCKS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule that the block is a part of", True, combine=Key()),
-    Column("block", _TEXT, "", "module path of the block", kind="layer", combine=Key()),
-    Column("commands", _INT64, "", "device commands in the block", importance=8, combine=_COMMANDS),
-    Column("total_ns", _INT64, "ns", "sum of their durations", combine=_TOTAL),
+    Column("submodule", STRING, "", "submodule that the block is a part of", True, combine=Key()),
+    Column("block", STRING, "", "module path of the block", kind="layer", combine=Key()),
+    Column("commands", INT64, "", "device commands in the block", importance=8, combine=_COMMANDS),
+    Column("total_ns", INT64, "ns", "sum of their durations", combine=_TOTAL),
     Column(
         "norm_ns",
-        _INT64,
+        INT64,
         "ns",
         "total_ns of its norms",
         label="norms",
@@ -90,7 +87,7 @@ BLOCKS: tuple[Column, ...] = (
     ),
     Column(
         "norm_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "norm_ns / total_ns",
         True,
@@ -100,7 +97,7 @@ BLOCKS: tuple[Column, ...] = (
     ),
     Column(
         "modulation_ns",
-        _INT64,
+        INT64,
         "ns",
         "total_ns of its modulation: shift, scale and gate",
         importance=1,
@@ -108,7 +105,7 @@ BLOCKS: tuple[Column, ...] = (
     ),
     Column(
         "modulation_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "modulation_ns / total_ns",
         True,

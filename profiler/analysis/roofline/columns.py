@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import polars as pl
-
 from profiler.analysis.command_columns import LAYER, OP_TYPES, SUBMODULE
 from profiler.analysis.roofline.codes import Bound, FusionKind
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column
 from profiler.table.combining import Key, Sum
 
 __all__ = ["FUSIONS", "ROOFLINE", "ROOFLINE_ROLES"]
 
-_TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 
 _WORK: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "device that ran it", True, importance=5, combine=Key()),
+    Column("device", STRING, "", "device that ran it", True, importance=5, combine=Key()),
     Column(
         "commands",
-        _INT64,
+        INT64,
         "",
         "its commands there, except host, sync, dma and collective",
         importance=15,
         combine=Sum(("commands",)),
     ),
-    Column("total_ns", _INT64, "ns", "sum of their durations", combine=Sum(("total_ns",))),
+    Column("total_ns", INT64, "ns", "sum of their durations", combine=Sum(("total_ns",))),
     Column(
         "wait_ns",
-        _INT64,
+        INT64,
         "ns",
         "idle time of the device directly before them, within calls",
         label="waited",
@@ -36,7 +33,7 @@ _WORK: tuple[Column, ...] = (
     ),
     Column(
         "flops",
-        _INT64,
+        INT64,
         "",
         "floating-point operations of those that are known",
         True,
@@ -44,7 +41,7 @@ _WORK: tuple[Column, ...] = (
     ),
     Column(
         "bytes",
-        _INT64,
+        INT64,
         "bytes",
         "bytes read and written of those that are known",
         True,
@@ -52,21 +49,21 @@ _WORK: tuple[Column, ...] = (
     ),
     Column(
         "flops_ns",
-        _INT64,
+        INT64,
         "ns",
         "sum of the durations of those whose FLOPs are known",
         importance=DATA_ONLY,
     ),
     Column(
         "bytes_ns",
-        _INT64,
+        INT64,
         "ns",
         "sum of the durations of those whose bytes are known",
         importance=DATA_ONLY,
     ),
     Column(
         "intensity",
-        _REAL,
+        FLOAT64,
         "FLOPs/byte",
         "FLOPs / bytes of the commands for which both are known",
         True,
@@ -75,15 +72,15 @@ _WORK: tuple[Column, ...] = (
     ),
     Column(
         "unknown_commands",
-        _INT64,
+        INT64,
         "",
         "commands whose FLOPs or bytes are not known",
         importance=DATA_ONLY,
     ),
-    Column("unknown_ns", _INT64, "ns", "sum of the durations of these", importance=15),
+    Column("unknown_ns", INT64, "ns", "sum of the durations of these", importance=15),
     Column(
         "refuted_ns",
-        _INT64,
+        INT64,
         "ns",
         "sum of the durations of commands that were faster than their roofline, which is then "
         "taken as unknown",
@@ -91,14 +88,14 @@ _WORK: tuple[Column, ...] = (
     ),
     Column(
         "roofline_ns",
-        _INT64,
+        INT64,
         "ns",
         "shortest time by the device's profile, of the known work",
         True,
     ),
     Column(
         "beyond_ns",
-        _INT64,
+        INT64,
         "ns",
         "time above the roofline: total_ns - roofline_ns, of the known work",
         True,
@@ -107,7 +104,7 @@ _WORK: tuple[Column, ...] = (
     ),
     Column(
         "of_roofline",
-        _REAL,
+        FLOAT64,
         "ratio",
         "roofline_ns / total_ns, of the known work, where that is half or more",
         True,
@@ -115,7 +112,7 @@ _WORK: tuple[Column, ...] = (
     ),
     Column(
         "bound",
-        _TEXT,
+        STRING,
         "",
         "what bounds it: " + ", ".join(Bound),
         True,
@@ -132,49 +129,49 @@ ROOFLINE: tuple[Column, ...] = (
 
 ROOFLINE_ROLES: tuple[Column, ...] = (
     replace(SUBMODULE, importance=1),
-    Column("role", _TEXT, "", "what the commands are for in a diffusion model", combine=Key()),
+    Column("role", STRING, "", "what the commands are for in a diffusion model", combine=Key()),
     *_WORK,
 )
 
 FUSIONS: tuple[Column, ...] = (
     Column(
         "submodule",
-        _TEXT,
+        STRING,
         "",
         "submodule in whose calls the chain stands",
         importance=2,
         combine=Key(),
     ),
-    Column("device", _TEXT, "", "device that ran it", importance=15, combine=Key()),
+    Column("device", STRING, "", "device that ran it", importance=15, combine=Key()),
     Column(
         "what",
-        _TEXT,
+        STRING,
         "",
         ", ".join(FusionKind),
         codes=FusionKind,
     ),
     Column(
         "layer",
-        _TEXT,
+        STRING,
         "",
         "layer of the first command of the first such chain",
         label="first layer",
         kind="layer",
         importance=15,
     ),
-    Column("op_types", _TEXT, "", "op types of its commands in order", kind="layer"),
-    Column("chains", _INT64, "", "such chains in all traced calls", importance=1),
-    Column("total_ns", _INT64, "ns", "sum of their commands' durations"),
+    Column("op_types", STRING, "", "op types of its commands in order", kind="layer"),
+    Column("chains", INT64, "", "such chains in all traced calls", importance=1),
+    Column("total_ns", INT64, "ns", "sum of their commands' durations"),
     Column(
         "saved_bytes",
-        _INT64,
+        INT64,
         "bytes",
         "upper bound of the bytes of intermediates that are written and read",
         label="saves traffic",
     ),
     Column(
         "saved_ns",
-        _INT64,
+        INT64,
         "ns",
         "upper bound of the time that fusing saves: total_ns - the roofline of one command in "
         "their place",

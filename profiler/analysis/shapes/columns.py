@@ -4,50 +4,47 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import polars as pl
-
 from profiler.analysis.command_columns import SUBMODULE
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.work.registry import Family
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column
 
 __all__ = ["SHAPES"]
 
-_TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 
 SHAPES: tuple[Column, ...] = (
     Column(
         "label",
-        _TEXT,
+        STRING,
         "",
         "operation, its dims and type: M×K×N of products, B H S D of attention",
         label="shape",
         kind="layer",
     ),
     replace(SUBMODULE, importance=3, combine=None),
-    Column("device", _TEXT, "", "device that ran it", True, importance=7),
+    Column("device", STRING, "", "device that ran it", True, importance=7),
     Column(
         "kernel",
-        _TEXT,
+        STRING,
         "",
         "full name of its kernel; of several, the one with the longest time, and the number of "
         "the others",
         True,
         importance=8,
     ),
-    Column("layers", _INT64, "", "layers that have it, where known", True, importance=4),
+    Column("layers", INT64, "", "layers that have it, where known", True, importance=4),
     Column(
         "executions",
-        _INT64,
+        INT64,
         "",
         "how often it ran; an execution of several kernels counts once",
         label="executed",
         importance=1,
     ),
-    Column("total_ns", _INT64, "ns", "sum of the durations of its commands"),
+    Column("total_ns", INT64, "ns", "sum of the durations of its commands"),
     Column(
         "share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "total_ns / total_ns of all work of its device in calls, except waits; where parts were "
         "recorded one by one, only of its own parts",
@@ -56,7 +53,7 @@ SHAPES: tuple[Column, ...] = (
     ),
     Column(
         "teraflops_per_s",
-        _REAL,
+        FLOAT64,
         "TFLOP/s",
         "FLOPs / time, of commands whose FLOPs are known",
         True,
@@ -65,7 +62,7 @@ SHAPES: tuple[Column, ...] = (
     ),
     Column(
         "flops_of_peak",
-        _REAL,
+        FLOAT64,
         "ratio",
         "rate / the device's peak for its data type; null above the peak",
         True,
@@ -75,7 +72,7 @@ SHAPES: tuple[Column, ...] = (
     ),
     Column(
         "gigabytes_per_s",
-        _REAL,
+        FLOAT64,
         "GB/s",
         "bytes / time, of commands whose bytes are known",
         True,
@@ -84,7 +81,7 @@ SHAPES: tuple[Column, ...] = (
     ),
     Column(
         "bandwidth_of_peak",
-        _REAL,
+        FLOAT64,
         "ratio",
         "bytes per second / memory bandwidth of the device; null above that bandwidth",
         True,
@@ -94,20 +91,22 @@ SHAPES: tuple[Column, ...] = (
     ),
     Column(
         "above_roofline_ns",
-        _INT64,
+        INT64,
         "ns",
         "total_ns - roofline time, where known: most time that could be saved",
         True,
         label="above roofline",
         importance=2,
     ),
-    Column("bound", _TEXT, "", "what bounds it: " + ", ".join(Bound), True, codes=Bound),
-    Column("op_type", _TEXT, "", "type of the operation, else the kernel's name", importance=16),
-    Column("family", _TEXT, "", "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
-    Column("dtype", _TEXT, "", "type of the arithmetic, else of the first input", True, "", "", 17),
-    Column("shapes", _TEXT, "", "shapes and types as recorded", True, importance=18),
-    Column("kernels", _INT64, "", "different kernels that it ran", importance=15),
-    Column("commands", _INT64, "", "its commands: kernels of devices, nodes", importance=16),
-    Column("flops", _INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
-    Column("bytes", _INT64, "bytes", "read and written, where known", True, importance=DATA_ONLY),
+    Column("bound", STRING, "", "what bounds it: " + ", ".join(Bound), True, codes=Bound),
+    Column("op_type", STRING, "", "type of the operation, else the kernel's name", importance=16),
+    Column("family", STRING, "", "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
+    Column(
+        "dtype", STRING, "", "type of the arithmetic, else of the first input", True, "", "", 17
+    ),
+    Column("shapes", STRING, "", "shapes and types as recorded", True, importance=18),
+    Column("kernels", INT64, "", "different kernels that it ran", importance=15),
+    Column("commands", INT64, "", "its commands: kernels of devices, nodes", importance=16),
+    Column("flops", INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
+    Column("bytes", INT64, "bytes", "read and written, where known", True, importance=DATA_ONLY),
 )

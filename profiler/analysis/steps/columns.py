@@ -5,28 +5,24 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.axis_columns import ON_AXIS
-from profiler.table.columns import DATA_ONLY, Column, column_of
+from profiler.table.columns import BOOL, DATA_ONLY, INT64, STRING, Column, column_of
 
 __all__ = ["STEPS"]
 
-_TEXT = pl.String()
-_FLAG = pl.Boolean()
-_INT32 = pl.Int32()
-_INT64 = pl.Int64()
 
 STEPS: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
     column_of(ON_AXIS, "step"),
-    Column("start_ns", _INT64, "ns", "begin of its first call's tile", importance=4),
+    Column("start_ns", INT64, "ns", "begin of its first call's tile", importance=4),
     Column(
         "elapsed_ns",
-        _INT64,
+        INT64,
         "ns",
         "from there to the end of its last call's tile, minus time that was not recorded",
     ),
     Column(
         "between_ns",
-        _INT64,
+        INT64,
         "ns",
         "from the end of the previous step to its begin, minus the profiler's own work; null for "
         "the first step of a pipeline call",
@@ -36,7 +32,7 @@ STEPS: tuple[Column, ...] = (
     ),
     Column(
         "between_host_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of between_ns in which the host worked, without its waits for devices",
         True,
@@ -45,15 +41,15 @@ STEPS: tuple[Column, ...] = (
     ),
     Column(
         "duration_ns",
-        _INT64,
+        INT64,
         "ns",
         "length of its span on the host, as recorded; null without one",
         True,
         label="host range",
         importance=16,
     ),
-    Column("calls", _INT64, "", "calls in the step"),
-    Column("branches", _TEXT, "", 'branches of these calls in order of time: "cond, uncond"'),
+    Column("calls", INT64, "", "calls in the step"),
+    Column("branches", STRING, "", 'branches of these calls in order of time: "cond, uncond"'),
     Column(
         "skipped_share",
         pl.Float64(),
@@ -70,11 +66,11 @@ STEPS: tuple[Column, ...] = (
     column_of(ON_AXIS, "idle_ns", importance=2),
     Column(
         "busy_ns",
-        _INT64,
+        INT64,
         "ns",
         "union of its kernels and copies: commands of every category except host and sync",
         label="device time",
         importance=3,
     ),
-    Column("outlier", _FLAG, "", "whether it is an outlier by the rule in the summary"),
+    Column("outlier", BOOL, "", "whether it is an outlier by the rule in the summary"),
 )

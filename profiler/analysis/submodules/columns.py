@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
-
 from profiler import events
-from profiler.table.columns import DATA_ONLY, Column, column_of
+from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, column_of
 from profiler.table.combining import (
     Distinct,
     First,
@@ -25,11 +23,6 @@ from profiler.table.tiles.columns import TILES
 
 __all__ = ["BRANCHES", "CALLS", "SUBMODULES"]
 
-_TEXT = pl.String()
-_FLAG = pl.Boolean()
-_INT32 = pl.Int32()
-_INT64 = pl.Int64()
-_REAL = pl.Float64()
 _OF_BRANCH = ", ".join(events.BRANCHES)
 _STEADY = ("first", False)
 _FIRST = First("elapsed_ns", by="start_ns")
@@ -50,14 +43,14 @@ def _sum(name: str, **changes: Any) -> Column:
 SUBMODULES: tuple[Column, ...] = (
     Column(
         "submodule",
-        _TEXT,
+        STRING,
         "",
         "named part of the pipeline, in order of its first call",
         combine=Key(),
     ),
     Column(
         "stage",
-        _TEXT,
+        STRING,
         "",
         "stages that call it, joined with commas",
         importance=15,
@@ -65,16 +58,16 @@ SUBMODULES: tuple[Column, ...] = (
     ),
     Column(
         "device",
-        _TEXT,
+        STRING,
         "",
         "devices that its calls are placed on, joined with commas",
         importance=1,
         combine=Names("device"),
     ),
-    Column("calls", _INT64, "", "its calls", combine=Sum(("calls",))),
+    Column("calls", INT64, "", "its calls", combine=Sum(("calls",))),
     Column(
         "traced_calls",
-        _INT64,
+        INT64,
         "",
         "calls whose commands were recorded",
         importance=DATA_ONLY,
@@ -82,30 +75,30 @@ SUBMODULES: tuple[Column, ...] = (
     ),
     Column(
         "elapsed_ns",
-        _INT64,
+        INT64,
         "ns",
         "sum of its calls' elapsed_ns, on the device's axis",
         combine=Sum(("elapsed_ns",)),
     ),
     Column(
-        "first_ns", _INT64, "ns", "elapsed_ns of its first call", label="first call", combine=_FIRST
+        "first_ns", INT64, "ns", "elapsed_ns of its first call", label="first call", combine=_FIRST
     ),
     Column(
         "min_ns",
-        _INT64,
+        INT64,
         "ns",
         "shortest steady call",
         label="shortest",
         importance=12,
         combine=_LEAST,
     ),
-    Column("median_ns", _INT64, "ns", "median of the steady calls", combine=_MEDIAN),
+    Column("median_ns", INT64, "ns", "median of the steady calls", combine=_MEDIAN),
     Column(
-        "max_ns", _INT64, "ns", "longest steady call", label="longest", importance=2, combine=_MOST
+        "max_ns", INT64, "ns", "longest steady call", label="longest", importance=2, combine=_MOST
     ),
     Column(
         "share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "union of its calls' tiles / end-to-end time",
         True,
@@ -113,11 +106,11 @@ SUBMODULES: tuple[Column, ...] = (
         combine=_TAKEN,
     ),
     Column(
-        "commands", _INT64, "", "commands of its calls", importance=4, combine=Sum(("commands",))
+        "commands", INT64, "", "commands of its calls", importance=4, combine=Sum(("commands",))
     ),
     Column(
         "operators",
-        _INT64,
+        INT64,
         "",
         "different operators that devices ran in its calls",
         importance=15,
@@ -137,7 +130,7 @@ SUBMODULES: tuple[Column, ...] = (
     _sum("unrecorded_ns"),
     Column(
         "duration_ns",
-        _INT64,
+        INT64,
         "ns",
         "sum of its calls' ranges on the host, in which their callers waited",
         label="host range",
@@ -146,7 +139,7 @@ SUBMODULES: tuple[Column, ...] = (
     ),
     Column(
         "overhead_ratio",
-        _REAL,
+        FLOAT64,
         "ratio",
         "untraced / traced median of steady calls; 1 within noise; null with fewer than 3 of "
         "either kind",
@@ -158,7 +151,7 @@ SUBMODULES: tuple[Column, ...] = (
 
 BRANCHES: tuple[Column, ...] = (
     column_of(SUBMODULES, "submodule"),
-    Column("branch", _TEXT, "", _OF_BRANCH, True, combine=Key()),
+    Column("branch", STRING, "", _OF_BRANCH, True, combine=Key()),
     column_of(SUBMODULES, "calls", meaning="calls of the submodule for this branch"),
     *(
         column_of(SUBMODULES, name)
@@ -174,20 +167,20 @@ _CALLS: tuple[Column, ...] = (
     column_of(TILES, "call", combine=Key()),
     Column(
         "pipeline",
-        _INT32,
+        INT32,
         "",
         "number of its pipeline call; -1 outside every pipeline call, or where unknown",
         label="pipeline call",
         kind="step",
         importance=1,
     ),
-    Column("submodule", _TEXT, "", "named part of the pipeline that was invoked"),
-    Column("stage", _TEXT, "", "phase of the pipeline", importance=4),
-    Column("branch", _TEXT, "", _OF_BRANCH, True),
-    Column("step", _INT32, "", "denoising step; -1 outside denoise", kind="step"),
+    Column("submodule", STRING, "", "named part of the pipeline that was invoked"),
+    Column("stage", STRING, "", "phase of the pipeline", importance=4),
+    Column("branch", STRING, "", _OF_BRANCH, True),
+    Column("step", INT32, "", "denoising step; -1 outside denoise", kind="step"),
     Column(
         "iteration",
-        _INT32,
+        INT32,
         "",
         "pass of a loop other than denoising (a token, a profiler step), from 0; -1 outside of "
         "such loops",
@@ -195,21 +188,19 @@ _CALLS: tuple[Column, ...] = (
     ),
     Column(
         "rank",
-        _INT32,
+        INT32,
         "",
         "process of the job, from 0; -1 in a run of a single process",
         kind="step",
     ),
-    Column("device", _TEXT, "", "where the submodule is placed", importance=2),
-    Column("start_ns", _INT64, "ns", "begin, on the run's clock", importance=3),
+    Column("device", STRING, "", "where the submodule is placed", importance=2),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),
-    Column("share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
-    Column(
-        "commands", _INT64, "", "commands of the call", importance=4, combine=Sum(("commands",))
-    ),
+    Column("share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
+    Column("commands", INT64, "", "commands of the call", importance=4, combine=Sum(("commands",))),
     Column(
         "operators",
-        _INT64,
+        INT64,
         "",
         "operators that devices ran in the call",
         importance=5,
@@ -220,7 +211,7 @@ _CALLS: tuple[Column, ...] = (
     column_of(TILES, "launch_bound_ns"),
     Column(
         "before_kernel_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of launch_bound_ns before its first kernel; null where the work of its device is "
         "not known",
@@ -233,7 +224,7 @@ _CALLS: tuple[Column, ...] = (
     column_of(TILES, "unrecorded_ns"),
     Column(
         "duration_ns",
-        _INT64,
+        INT64,
         "ns",
         "wall time, as the caller saw it; 0 where unknown",
         label="host range",
@@ -243,7 +234,7 @@ _CALLS: tuple[Column, ...] = (
     column_of(TILES, "end_ns"),
     Column(
         "first",
-        _FLAG,
+        BOOL,
         "",
         "true for a call that is not steady: the first of its submodule in the run, one that "
         "overlapped with that, or one that compiled",
@@ -251,7 +242,7 @@ _CALLS: tuple[Column, ...] = (
     ),
     Column(
         "ops_traced",
-        _FLAG,
+        BOOL,
         "",
         "whether commands were recorded for it",
         label="traced",

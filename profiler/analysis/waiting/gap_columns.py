@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from profiler.analysis.waiting.codes import CopyDirection, GapPosition, HostDoing, WaitCause
-from profiler.table.columns import Column
+from profiler.table.columns import FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["BUSY_TIMELINE", "COPIES", "GAPS"]
 
-_TEXT, _INT32, _INT64, _REAL = pl.String(), pl.Int32(), pl.Int64(), pl.Float64()
 
 BUSY_TIMELINE: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "a place that executes commands"),
-    Column("begin_ns", _INT64, "ns", "begin of an interval, on the run's clock"),
-    Column("end_ns", _INT64, "ns", "its end"),
+    Column("device", STRING, "", "a place that executes commands"),
+    Column("begin_ns", INT64, "ns", "begin of an interval, on the run's clock"),
+    Column("end_ns", INT64, "ns", "its end"),
     Column(
         "busy_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "share of the interval in which a command of the device ran, of any category except host "
         "and sync",
@@ -26,7 +23,7 @@ BUSY_TIMELINE: tuple[Column, ...] = (
     ),
     Column(
         "unrecorded_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "share of the interval in which nothing was recorded although work or the host waited",
         label="not recorded",
@@ -35,45 +32,45 @@ BUSY_TIMELINE: tuple[Column, ...] = (
 )
 
 COPIES: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "a place that executes commands"),
-    Column("direction", _TEXT, "", ", ".join(CopyDirection), codes=CopyDirection),
-    Column("copies", _INT64, "", "commands of that direction"),
+    Column("device", STRING, "", "a place that executes commands"),
+    Column("direction", STRING, "", ", ".join(CopyDirection), codes=CopyDirection),
+    Column("copies", INT64, "", "commands of that direction"),
     Column(
         "bytes",
-        _INT64,
+        INT64,
         "bytes",
         "bytes that these moved; null where no producer recorded them",
         True,
     ),
-    Column("total_ns", _INT64, "ns", "sum of their durations", importance=5),
-    Column("wall_ns", _INT64, "ns", "union of them", label="wall"),
+    Column("total_ns", INT64, "ns", "sum of their durations", importance=5),
+    Column("wall_ns", INT64, "ns", "union of them", label="wall"),
     Column(
         "bandwidth",
-        _REAL,
+        FLOAT64,
         "GB/s",
         "bytes / time of the copies whose bytes are known, 10⁹ bytes a second",
         True,
         label="rate",
     ),
     Column(
-        "hidden_ns", _INT64, "ns", "part of wall_ns in which the device also computed", importance=5
+        "hidden_ns", INT64, "ns", "part of wall_ns in which the device also computed", importance=5
     ),
-    Column("hidden_share", _REAL, "ratio", "hidden_ns / wall_ns", label="hidden", kind="share"),
+    Column("hidden_share", FLOAT64, "ratio", "hidden_ns / wall_ns", label="hidden", kind="share"),
 )
 
 GAPS: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "the device that had nothing to run", importance=6),
-    Column("begin_ns", _INT64, "ns", "when it ran dry, on the run's clock"),
+    Column("device", STRING, "", "the device that had nothing to run", importance=6),
+    Column("begin_ns", INT64, "ns", "when it ran dry, on the run's clock"),
     Column(
         "length_ns",
-        _INT64,
+        INT64,
         "ns",
         "until the next command, minus time outside of the end-to-end time",
     ),
-    Column("cause", _TEXT, "", "cause of most of it", codes=WaitCause),
+    Column("cause", STRING, "", "cause of most of it", codes=WaitCause),
     Column(
         "position",
-        _TEXT,
+        STRING,
         "",
         "where it lies; kernels are commands of category compute or other, and copies do not "
         "count as kernels",
@@ -82,18 +79,18 @@ GAPS: tuple[Column, ...] = (
     ),
     Column(
         "call",
-        _INT32,
+        INT32,
         "",
         "the call in whose tile most of it lies; between calls the next; null for none",
         True,
         kind="step",
         importance=12,
     ),
-    Column("submodule", _TEXT, "", "that of the call", True, importance=1),
-    Column("step", _INT32, "", "that of the call; null or -1 outside denoise", True, kind="step"),
+    Column("submodule", STRING, "", "that of the call", True, importance=1),
+    Column("step", INT32, "", "that of the call; null or -1 outside denoise", True, kind="step"),
     Column(
         "host_doing",
-        _TEXT,
+        STRING,
         "",
         "what the launching thread was executing: the innermost function that covers half of the "
         "gap, else the one that covers most of it; null where unknown",
@@ -103,7 +100,7 @@ GAPS: tuple[Column, ...] = (
     ),
     Column(
         "host_doing_kind",
-        _TEXT,
+        STRING,
         "",
         "kind of host_doing",
         True,
@@ -113,7 +110,7 @@ GAPS: tuple[Column, ...] = (
     ),
     Column(
         "host_doing_share",
-        _REAL,
+        FLOAT64,
         "ratio",
         "share of the gap that host_doing covers, including time outside of the end-to-end time",
         True,
@@ -123,7 +120,7 @@ GAPS: tuple[Column, ...] = (
     ),
     Column(
         "repeated",
-        _TEXT,
+        STRING,
         "",
         "what host_doing called most often during the gap; null below ten times",
         True,
@@ -131,5 +128,5 @@ GAPS: tuple[Column, ...] = (
         kind="layer",
         importance=3,
     ),
-    Column("repeated_times", _INT64, "", "how often", True, label="times", importance=3),
+    Column("repeated_times", INT64, "", "how often", True, label="times", importance=3),
 )

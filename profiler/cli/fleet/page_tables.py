@@ -20,7 +20,7 @@ from profiler.fleet.storage import is_url
 from profiler.plain_text import plain_text
 from profiler.report.model import TableView
 from profiler.report.views import table
-from profiler.table.columns import MINOR, Column
+from profiler.table.columns import FLOAT64, INT64, MINOR, STRING, Column
 
 __all__ = [
     "HELD",
@@ -46,21 +46,20 @@ HELD = {
 _SHOWN = 15
 _COMMIT = 12  # characters
 
-_TEXT, _REAL, _WHOLE = pl.String(), pl.Float64(), pl.Int64()
 _KINDS = {"ns": "ns", "bytes": "bytes", "ratio": "ratio", "count": "number"}  # by unit
 
-_TIME = Column("time", _TEXT, "", "begin of the run, in UTC")
-_COMMIT_COLUMN = Column("commit", _TEXT, "", "commit of the program that ran")
-_RUN = Column("run", _TEXT, "", "name of the run")
+_TIME = Column("time", STRING, "", "begin of the run, in UTC")
+_COMMIT_COLUMN = Column("commit", STRING, "", "commit of the program that ran")
+_RUN = Column("run", STRING, "", "name of the run")
 _WORKLOAD = Column(
     "workload",
-    _TEXT,
+    STRING,
     "",
     "group of comparable runs: its model, and in which fields others of that model differ",
 )
-_VALUE = Column("value", _REAL, "", "the run's value of the metric")
-_REPORT = Column("report", _TEXT, "", "report in the run's bundle, from here", kind="file")
-_PLACE = Column("bundle", _TEXT, "", "where the bundle or file was added from", importance=MINOR)
+_VALUE = Column("value", FLOAT64, "", "the run's value of the metric")
+_REPORT = Column("report", STRING, "", "report in the run's bundle, from here", kind="file")
+_PLACE = Column("bundle", STRING, "", "where the bundle or file was added from", importance=MINOR)
 
 _RUNS = (
     _RUN,
@@ -68,10 +67,10 @@ _RUNS = (
     _COMMIT_COLUMN,
     _WORKLOAD,
     _VALUE,
-    Column("median", _REAL, "", "median of all runs that are comparable with it"),
+    Column("median", FLOAT64, "", "median of all runs that are comparable with it"),
     Column(
         "against",
-        _REAL,
+        FLOAT64,
         "",
         "its value over the median of the runs that are comparable with it, less 1",
         label="against median",
@@ -84,61 +83,63 @@ _BAD = (
     _RUN,
     _TIME,
     _COMMIT_COLUMN,
-    Column("why", _TEXT, "", "what is bad about its quality", kind="word"),
-    Column("drops", _WHOLE, "", "drops by which time is missing"),
+    Column("why", STRING, "", "what is bad about its quality", kind="word"),
+    Column("drops", INT64, "", "drops by which time is missing"),
     Column(
-        "residual", _REAL, "ratio", "largest share of a pipeline call that nothing accounts for"
+        "residual", FLOAT64, "ratio", "largest share of a pipeline call that nothing accounts for"
     ),
-    Column("tracing_cost", _REAL, "ratio", "what tracing added, of the time without it"),
+    Column("tracing_cost", FLOAT64, "ratio", "what tracing added, of the time without it"),
     _VALUE,
     _REPORT,
     _PLACE,
 )
 _CHANGES = (
     _WORKLOAD,
-    Column("metric", _TEXT, "", "name of the metric"),
-    Column("by", _REAL, "", "new level over the one before, less 1", kind="change"),
-    Column("before", _TEXT, "", "median of the runs before it", kind="figure"),
-    Column("after", _TEXT, "", "median of the runs after it", kind="figure"),
-    Column("last_good", _TEXT, "", "name of the last run before it"),
-    Column("good_commit", _TEXT, "", "commit of the last run before it"),
-    Column("first_bad", _TEXT, "", "name of the first run after it"),
-    Column("bad_commit", _TEXT, "", "commit of the first run after it"),
-    Column("time", _TEXT, "", "begin of the first run after it, in UTC"),
-    Column("state", _TEXT, "", "alarm: slower, and nobody has accepted it", kind="word"),
-    Column("because", _TEXT, "", "why it was accepted", importance=MINOR),
-    Column("change", _TEXT, "", "its name, which fleet accept takes", importance=MINOR),
+    Column("metric", STRING, "", "name of the metric"),
+    Column("by", FLOAT64, "", "new level over the one before, less 1", kind="change"),
+    Column("before", STRING, "", "median of the runs before it", kind="figure"),
+    Column("after", STRING, "", "median of the runs after it", kind="figure"),
+    Column("last_good", STRING, "", "name of the last run before it"),
+    Column("good_commit", STRING, "", "commit of the last run before it"),
+    Column("first_bad", STRING, "", "name of the first run after it"),
+    Column("bad_commit", STRING, "", "commit of the first run after it"),
+    Column("time", STRING, "", "begin of the first run after it, in UTC"),
+    Column("state", STRING, "", "alarm: slower, and nobody has accepted it", kind="word"),
+    Column("because", STRING, "", "why it was accepted", importance=MINOR),
+    Column("change", STRING, "", "its name, which fleet accept takes", importance=MINOR),
 )
 _WORKLOADS = (
     _WORKLOAD,
-    Column("runs", _WHOLE, "", "runs of good quality that have the metric"),
-    Column("median", _REAL, "", "median of all its runs"),
-    Column("now", _REAL, "", "median of its runs since the last change", label="since last change"),
+    Column("runs", INT64, "", "runs of good quality that have the metric"),
+    Column("median", FLOAT64, "", "median of all its runs"),
+    Column(
+        "now", FLOAT64, "", "median of its runs since the last change", label="since last change"
+    ),
     Column(
         "spread",
-        _REAL,
+        FLOAT64,
         "ratio",
         "standard deviation of its runs since the last change, by their median absolute deviation",
     ),
-    Column("state", _TEXT, "", "what its history has come to", kind="word"),
-    Column("newest", _TEXT, "", "begin of its newest run, in UTC"),
+    Column("state", STRING, "", "what its history has come to", kind="word"),
+    Column("newest", STRING, "", "begin of its newest run, in UTC"),
 )
 _HISTORY = (
     _RUN,
     _COMMIT_COLUMN,
     _TIME,
     _VALUE,
-    Column("low", _REAL, "", "lower end of the value's 95 % interval"),
-    Column("high", _REAL, "", "upper end of the value's 95 % interval"),
+    Column("low", FLOAT64, "", "lower end of the value's 95 % interval"),
+    Column("high", FLOAT64, "", "upper end of the value's 95 % interval"),
     Column(
         "against",
-        _REAL,
+        FLOAT64,
         "",
         "its value over the median of the runs between the changes around it, less 1",
         label="against level",
         kind="change",
     ),
-    Column("verdict", _TEXT, "", "what the run is in its history", kind="word"),
+    Column("verdict", STRING, "", "what the run is in its history", kind="word"),
 )
 _OF_UNIT = frozenset({"value", "median", "now", "low", "high"})
 

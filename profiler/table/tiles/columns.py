@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, INT32, INT64, Column
 
 __all__ = ["DEVICE_AXES", "TILES"]
 
-_INT32, _INT64 = pl.Int32(), pl.Int64()
 
 TILES: tuple[Column, ...] = (
-    Column("call", _INT32, "", "number of the call in its run"),
+    Column("call", INT32, "", "number of the call in its run"),
     Column("tile_device", pl.String(), "", "the device that its tile is of: most of its work ran"),
-    Column("begin_ns", _INT64, "ns", "begin of its tile, on the run's clock", importance=DATA_ONLY),
-    Column("end_ns", _INT64, "ns", "end of its tile", importance=DATA_ONLY),
+    Column("begin_ns", INT64, "ns", "begin of its tile, on the run's clock", importance=DATA_ONLY),
+    Column("end_ns", INT64, "ns", "end of its tile", importance=DATA_ONLY),
     Column(
         "elapsed_ns",
-        _INT64,
+        INT64,
         "ns",
         "what it adds to the end-to-end time: length of its tile minus unrecorded_ns",
     ),
     Column(
         "busy_ns",
-        _INT64,
+        INT64,
         "ns",
         "union of its kernels and copies on all devices: commands of every category except host "
         "and sync",
@@ -32,7 +31,7 @@ TILES: tuple[Column, ...] = (
     ),
     Column(
         "idle_inside_ns",
-        _INT64,
+        INT64,
         "ns",
         "time in its tile in which nothing ran on the device",
         label="idle inside",
@@ -40,7 +39,7 @@ TILES: tuple[Column, ...] = (
     ),
     Column(
         "launch_bound_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of idle_inside_ns in which the host launched too late, or had nothing more to launch",
         label="launch-bound",
@@ -48,7 +47,7 @@ TILES: tuple[Column, ...] = (
     ),
     Column(
         "lead_ns",
-        _INT64,
+        INT64,
         "ns",
         "from the launch of its first kernel to its begin; null where no launch is known",
         True,
@@ -57,7 +56,7 @@ TILES: tuple[Column, ...] = (
     ),
     Column(
         "hidden_ns",
-        _INT64,
+        INT64,
         "ns",
         "part of busy_ns outside of its tile, hidden beneath other calls",
         label="hidden",
@@ -65,7 +64,7 @@ TILES: tuple[Column, ...] = (
     ),
     Column(
         "unrecorded_ns",
-        _INT64,
+        INT64,
         "ns",
         "time in its tile in which work waited but nothing was recorded; in no other column",
         label="not recorded",
@@ -75,11 +74,11 @@ TILES: tuple[Column, ...] = (
 
 DEVICE_AXES: tuple[Column, ...] = (
     Column("device", pl.String(), "", "a device that worked"),
-    Column("first_ns", _INT64, "ns", "begin of its first work, on the run's clock"),
-    Column("last_ns", _INT64, "ns", "end of its last work"),
-    Column("idle_ns", _INT64, "ns", "nothing ran between these, less unrecorded_ns"),
-    Column("unrecorded_ns", _INT64, "ns", "nothing was recorded though work waited, between these"),
-    Column("carried_over_ns", _INT64, "ns", "union of work launched before the recording began"),
-    Column("carried_over", _INT64, "", "how many commands that were"),
-    Column("latency_ns", _INT64, "ns", "from a launch to its work, the median on the dry device"),
+    Column("first_ns", INT64, "ns", "begin of its first work, on the run's clock"),
+    Column("last_ns", INT64, "ns", "end of its last work"),
+    Column("idle_ns", INT64, "ns", "nothing ran between these, less unrecorded_ns"),
+    Column("unrecorded_ns", INT64, "ns", "nothing was recorded though work waited, between these"),
+    Column("carried_over_ns", INT64, "ns", "union of work launched before the recording began"),
+    Column("carried_over", INT64, "", "how many commands that were"),
+    Column("latency_ns", INT64, "ns", "from a launch to its work, the median on the dry device"),
 )

@@ -1,13 +1,12 @@
 """Every table of an analysis, found in the folders of `profiler.analysis`.
 
-A folder declares its tables as `TABLES` in its module `tables`, which is imported when somebody
-first asks for one. A program registers tables of its own with `register`.
+Modules whose name ends with `tables` declare them as `TABLES`. They are imported when somebody
+first asks for a table. A program registers tables of its own with `register`.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,16 @@ from profiler.table.columns import column_rows
 __all__ = ["TAKEN", "forget", "markdown", "register", "registered", "table_named", "tables"]
 
 _MODULE = "tables"
+_ORDER = (  # a tuple a line: the formatter keeps it
+    *("pipelines", "stages", "compilations", "step_operators", "step_times"),
+    *("step_outliers", "guidance", "redundant_work", "devices", "drops", "findings"),
+    *("kernels", "memory_devices", "memory", "memory_timeline", "module_tree", "operators"),
+    *("partitioning", "ranks", "collectives", "collective_arrivals", "rank_imbalance"),
+    *("requests", "request_percentiles", "roles", "blocks", "roofline", "roofline_roles"),
+    *("fusions", "shapes", "cached_calls", "cache_use", "steps", "submodules", "branches"),
+    *("calls", "idle", "copies", "busy_timeline", "gaps", "critical_path"),
+    *("device_transitions", "cpu_fallback"),
+)
 TAKEN = frozenset(
     (
         *(
@@ -42,7 +51,7 @@ else."""
 
 
 def tables() -> tuple[Table, ...]:
-    """All tables: by folder, in each as declared; then those that were registered."""
+    """All tables, in the order of `docs/tables.md`; then those that were registered."""
     return tuple(_by_name().values())
 
 
@@ -84,16 +93,19 @@ def forget() -> None:
 @cache
 def _by_name() -> dict[str, Table]:
     found: dict[str, Table] = {}
-    for folder in sorted(m.name for m in pkgutil.iter_modules(analysis.__path__) if m.ispkg):
-        module = f"{analysis.__name__}.{folder}.{_MODULE}"
-        if importlib.util.find_spec(module) is None:
+    for module in pkgutil.walk_packages(analysis.__path__, f"{analysis.__name__}."):
+        if not module.name.endswith(_MODULE):
             continue
-        for table in importlib.import_module(module).TABLES:
+        for table in importlib.import_module(module.name).TABLES:
             if table.name in found:
                 raise ValueError(f"two tables are called {table.name!r}")
             _refuse_taken(table)
             found[table.name] = table
-    return found
+    return dict(sorted(found.items(), key=lambda entry: _place(entry[0])))
+
+
+def _place(name: str) -> int:
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def _refuse_taken(table: Table) -> None:

@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from profiler.analysis.accounting.identity import Accounting
-from profiler.analysis.annotation import AnnotatedCommands
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import table_named
-from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.selection import Selection
-from profiler.analysis.steps.summary import StepSummary
 from profiler.errors import InputError
 from profiler.events import Drop
 from profiler.notes import Note
@@ -42,6 +38,11 @@ from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from profiler.analysis.accounting.identity import Accounting
+    from profiler.analysis.annotation import AnnotatedCommands
+    from profiler.analysis.roofline.device_profile import DeviceProfile
+    from profiler.analysis.steps.summary import StepSummary
 
 __all__ = ["Analysis", "RunSummary"]
 

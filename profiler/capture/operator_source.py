@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from profiler.capture.invocations import Invocation
-from profiler.capture.recorder import Recorder
 from profiler.capture.selection import ALL, CallSelection
 from profiler.capture.timeline import PipelineCall
 from profiler.events import Drop
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.manifest_fields import Submodule
+
+if TYPE_CHECKING:
+    from profiler.capture.recorder import Recorder
 
 __all__ = [
     "Gaps",

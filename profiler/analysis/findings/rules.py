@@ -108,7 +108,7 @@ def find(
     def rank(finding: Finding) -> tuple[int, bool, int, int]:
         return (
             SEVERITIES.index(finding.severity),
-            finding.rule not in trust.__all__,
+            finding.rule not in trust.RECORDING_RULES,
             -(finding.cost_ns or 0),
             order[finding.rule],
         )

@@ -16,6 +16,7 @@ from profiler.notes import Value
 from profiler.trace.manifest_overhead import Overhead
 
 __all__ = [
+    "RECORDING_RULES",
     "graph_capture",
     "incomplete_trace",
     "tracing_overhead",
@@ -144,3 +145,16 @@ def _doubtful_ns(overhead: Overhead) -> float:
     if each is None or least is None:
         return 0.0
     return max(each - least, 0.0) * (overhead.estimated_events or 0)
+
+
+RECORDING_RULES = frozenset(
+    rule.__name__
+    for rule in (
+        graph_capture,
+        incomplete_trace,
+        tracing_overhead,
+        unaccounted_time,
+        uncaptured_modules,
+    )
+)
+"""The rules whose findings are about the recording, not about the run."""

@@ -1,4 +1,4 @@
-"""The tables of operators and of the parts of those that were split."""
+"""The table of operators."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.kind_cells import kind_cells
-from profiler.analysis.operators.columns import OPERATORS, PARTITIONING
+from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.operators.folds import Folds, fold
 from profiler.analysis.operators.partials import fold_parts
-from profiler.analysis.operators.partitioning import partitioning_table
 from profiler.analysis.operators.table import operator_table
 from profiler.analysis.partials import Partials
 from profiler.analysis.roles.tables import cell_partials, work_cells
@@ -41,10 +40,6 @@ def _partials(of: Inputs) -> tuple[Partials, ...]:
     return cell_partials(of), fold_parts(folds(of), work_cells(of))
 
 
-def _partitioning(of: Inputs) -> pl.DataFrame:
-    return partitioning_table(folds(of), of.calls, of.frame, of.commands)
-
-
 TABLES = (
     Table(
         name="operators",
@@ -62,17 +57,5 @@ TABLES = (
         rank=("-total_ns",),
         shown=15,
         partials=_partials,
-    ),
-    Table(
-        name="partitioning",
-        row="one part of a split operator",
-        section="roofline",
-        columns=PARTITIONING,
-        make=_partitioning,
-        title="Split operators",
-        about="The table lists operators that were split over tracks or devices, or that both "
-        "compute and move data, longest first. Each has rows for the whole, for its computing "
-        "and its data movement, and for its part on each device. [operators.md](operators.md) "
-        "has details.",
     ),
 )

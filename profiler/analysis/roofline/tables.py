@@ -1,4 +1,4 @@
-"""The tables of operators and roles against the roofline of their device, and of fusions."""
+"""The tables of operators and roles against the roofline of their device."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from profiler.analysis.roofline.bounds import (
     operator_roofline,
     role_roofline,
 )
-from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
+from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.device_profiles import profiles_of
-from profiler.analysis.roofline.fusion import fusion_table
 from profiler.analysis.table import Table
 from profiler.analysis.work.of_kinds import KindWork, kind_work
 
@@ -50,11 +49,6 @@ def kind_bounds(of: Inputs) -> pl.DataFrame:
     return kind_roofline(of.kinds, works(of), of.commands, profiles(of), host_seen=seen)
 
 
-def _fusions(of: Inputs) -> pl.DataFrame:
-    role = kind_roles(of)["role"]
-    return fusion_table(of.calls, of.kinds, works(of), of.commands, profiles(of), role)
-
-
 TABLES = (
     Table(
         name="roofline",
@@ -80,17 +74,5 @@ TABLES = (
         "roles are known.",
         rank=("-total_ns",),
         partials=lambda of: (cell_partials(of),),
-    ),
-    Table(
-        name="fusions",
-        row="one chain of operators that could be fused",
-        section="roofline",
-        columns=FUSIONS,
-        make=_fusions,
-        title="What fusing would save at most",
-        about="The commands of a chain pass tensors to each other through memory. Chains with "
-        "equal op types are added up; rows are in order of `saved_bytes`, largest first. "
-        "[roofline.md](roofline.md) has details.",
-        rank=("-saved_bytes",),
     ),
 )

@@ -245,7 +245,7 @@ def _apart(rows: pl.DataFrame) -> list[str | Column]:
 def _advised(findings: tuple[Finding, ...]) -> list[Finding]:
     """Findings of the run, those whose gain is known first; what is wrong with the trace itself is
     among the checks."""
-    checks = set(trust.__all__) - {trust.graph_capture.__name__}
+    checks = trust.RECORDING_RULES - {trust.graph_capture.__name__}
     of_run = [finding for finding in findings if finding.rule not in checks]
     gaining = [finding for finding in of_run if finding.cost_ns]
     return gaining + [finding for finding in of_run if not finding.cost_ns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.analysis.roofline.codes import Bound, FusionKind
+from profiler.analysis.roofline.codes import Bound
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
@@ -14,14 +14,5 @@ SENTENCES: Sentences = {
         Bound.MEMORY: said("memory-bound"),
         Bound.LAUNCH: said("launch-bound"),
         Bound.HOST: said("host-bound"),
-    },
-    FusionKind: {
-        FusionKind.ATTENTION: said("attention"),
-        FusionKind.NORM: said("norm"),
-        FusionKind.MODULATION: said("modulation"),
-        FusionKind.NORM_AND_MODULATION: said("norm and modulation"),
-        FusionKind.ROPE: said("rope"),
-        FusionKind.SOFTMAX: said("softmax"),
-        FusionKind.ELEMENTWISE: said("elementwise"),
     },
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from profiler.analysis.accounting.codes import NoAccount
 from profiler.analysis.steps.codes import OutlierRule, StepSource
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
@@ -20,10 +19,5 @@ SENTENCES: Sentences = {
             "({scale} MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more "
             "than {excess_share}; of at least {fewest} steps"
         )
-    },
-    NoAccount: {
-        NoAccount.NO_SPAN: said("the trace holds no {kind} span"),
-        NoAccount.NO_SPANS: said("the trace holds no {one} and no {other} span"),
-        NoAccount.HOST_FILE_MISSING: said("{reason}, host.pb is missing"),
     },
 }

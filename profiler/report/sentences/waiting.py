@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from profiler.analysis.waiting.codes import (
-    CopyDirection,
     GapPosition,
     HostDoing,
-    PathPart,
     WaitCause,
 )
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
-__all__ = ["NULLS", "SENTENCES"]
+__all__ = ["SENTENCES"]
 
-NULLS = {PathPart: said("other")}  # what the longest parts leave
 SENTENCES: Sentences = {
-    PathPart: {
-        PathPart.CALL: said("call"),
-        PathPart.LAUNCHES: said("the host, launching"),
-        PathPart.COMPUTE: said("compute"),
-        PathPart.TRANSFER: said("transfer"),
-        PathPart.QUEUED: said("queued"),
-        PathPart.HOST_WORK: said("host work"),
-    },
     WaitCause: {
         WaitCause.LAUNCH: said("the host, in calls"),
         WaitCause.SYNC: said("the host, which had waited for it"),
@@ -33,13 +22,6 @@ SENTENCES: Sentences = {
         WaitCause.OTHER_DEVICE: said("another device"),
         WaitCause.DATA: said("data"),
         WaitCause.UNRECORDED: said("work that was not recorded"),
-    },
-    CopyDirection: {
-        CopyDirection.HOST_TO_DEVICE: said("host to device"),
-        CopyDirection.DEVICE_TO_HOST: said("device to host"),
-        CopyDirection.HOST_AND_DEVICE: said("between host and device"),
-        CopyDirection.DEVICE_TO_DEVICE: said("device to device"),
-        CopyDirection.HOST_TO_HOST: said("host to host"),
     },
     GapPosition: {
         GapPosition.BEFORE_FIRST_KERNEL: said("before first kernel"),

@@ -1,0 +1,18 @@
+"""What is said of patterns of outliers."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.codes import (
+    OutlierPattern,
+)
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    OutlierPattern: {
+        OutlierPattern.EACH_FIRST_STEP: said("the first step of each pipeline call"),
+        OutlierPattern.SINGLE_STEPS: said("single steps"),
+    },
+}

@@ -1,0 +1,15 @@
+"""What is said of where peaks come from."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.codes import (
+    PeakSource,
+)
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    PeakSource: {PeakSource.MEASURED: said("measured"), PeakSource.PUBLISHED: said("published")},
+}

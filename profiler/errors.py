@@ -8,6 +8,8 @@
 Every message says what is wrong, where, and what to do about it, in one sentence.
 """
 
+from __future__ import annotations
+
 __all__ = ["InputError", "MissingPackageError", "OutputError", "ProfilerError"]
 
 

@@ -1,7 +1,7 @@
 """Every table of an analysis, found in the folders of `profiler.analysis`.
 
-Modules whose name ends with `tables` declare them as `TABLES`. They are imported when somebody
-first asks for a table. A program registers tables of its own with `register`.
+Modules of questions declare them as `TABLES`. They are imported when somebody first asks for a
+table. A program registers tables of its own with `register`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,24 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 
-from profiler import analysis
 from profiler.analysis.table import Table
 from profiler.errors import InputError
 from profiler.table.columns import column_rows
 
-__all__ = ["TAKEN", "forget", "markdown", "register", "registered", "table_named", "tables"]
+__all__ = [
+    "TAKEN",
+    "forget",
+    "markdown",
+    "question_modules",
+    "register",
+    "registered",
+    "table_named",
+    "tables",
+]
 
-_MODULE = "tables"
+_HOMES = ("profiler.analysis", "profiler.report.sentences", "profiler.report.sections")
 _ORDER = (  # a tuple a line: the formatter keeps it
     *("pipelines", "stages", "compilations", "step_operators", "step_times"),
     *("step_outliers", "guidance", "redundant_work", "devices", "drops", "findings"),
@@ -55,6 +64,17 @@ def tables() -> tuple[Table, ...]:
     return tuple(_by_name().values())
 
 
+@cache
+def question_modules() -> tuple[ModuleType, ...]:
+    """The modules in which questions declare their tables, sentences and sections: every module of
+    `profiler.analysis` and of the reports' sentences and sections."""
+    return tuple(
+        importlib.import_module(module.name)
+        for home in _HOMES
+        for module in pkgutil.walk_packages(importlib.import_module(home).__path__, f"{home}.")
+    )
+
+
 def table_named(name: str) -> Table:
     """The table of that name; raises InputError, which names those there are."""
     known = _by_name()
@@ -87,16 +107,17 @@ def registered(*added: Table) -> Iterator[None]:
 
 def forget() -> None:
     """Look for the tables anew when they are next asked for; what was registered is gone."""
+    question_modules.cache_clear()
     _by_name.cache_clear()
 
 
 @cache
 def _by_name() -> dict[str, Table]:
     found: dict[str, Table] = {}
-    for module in pkgutil.walk_packages(analysis.__path__, f"{analysis.__name__}."):
-        if not module.name.endswith(_MODULE):
-            continue
-        for table in importlib.import_module(module.name).TABLES:
+    for module in question_modules():
+        for table in getattr(module, "TABLES", ()):
+            if not isinstance(table, Table):
+                continue  # tables of a run
             if table.name in found:
                 raise ValueError(f"two tables are called {table.name!r}")
             _refuse_taken(table)

@@ -7,17 +7,14 @@ A section is a module of `profiler.report.sections` that declares a `SECTION`: i
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable
 from functools import cache
-from types import ModuleType
 
 from msgspec.structs import replace
 
 import profiler.report.charts.declared
 import profiler.report.sections
-from profiler.analysis.registry import tables
+from profiler.analysis.registry import question_modules, tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.table import Table
 from profiler.report.declared_figures import declared_figure, drawer
@@ -36,7 +33,7 @@ _MAKES = "_figure"
 @cache
 def section_kinds() -> tuple[SectionKind, ...]:
     """All sections that are declared, in the order in which they stand."""
-    kinds = [module.SECTION for module in _modules() if hasattr(module, "SECTION")]
+    kinds = [module.SECTION for module in question_modules() if hasattr(module, "SECTION")]
     return tuple(sorted(kinds, key=lambda kind: kind.place))
 
 
@@ -46,7 +43,7 @@ def section_figures() -> dict[str, Callable[..., Figure]]:
     there makes `steps`."""
     return {
         name.removesuffix(_MAKES): make
-        for module in _modules()
+        for module in question_modules()
         for name, make in vars(module).items()
         if name.endswith(_MAKES) and make.__module__ == module.__name__ and name[0] != "_"
     }
@@ -58,12 +55,6 @@ def figure_of(table: Table, analysis: Analysis) -> Figure:
     if figure is None:
         raise ValueError(f"table {table.name!r} declares no figure")
     return figure
-
-
-def _modules() -> list[ModuleType]:
-    package = profiler.report.sections
-    names = [found.name for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
-    return [importlib.import_module(name) for name in names]
 
 
 def build_report(of: ReportInput) -> Report:

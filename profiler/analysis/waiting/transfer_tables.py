@@ -15,7 +15,7 @@ __all__ = ["TABLES"]
 
 
 @shared
-def _transitions(of: Inputs) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _transition_frames(of: Inputs) -> tuple[pl.DataFrame, pl.DataFrame]:
     return transition_tables(of.calls, of.frame, of.commands)
 
 
@@ -34,7 +34,7 @@ TABLES = (
         row="one pair of providers that a session switches between",
         section="idle",
         columns=DEVICE_TRANSITIONS,
-        make=lambda of: _transitions(of)[0],
+        make=lambda of: _transition_frames(of)[0],
         title="Switches between providers",
         about="Providers are those of ONNX Runtime. Rows with the longest copies and gaps come "
         "first. [idle.md](idle.md) has details.",
@@ -44,7 +44,7 @@ TABLES = (
         row="one layer that fell back to another provider",
         section="idle",
         columns=CPU_FALLBACK,
-        make=lambda of: _transitions(of)[1],
+        make=lambda of: _transition_frames(of)[1],
         title="CPU fallback between copies",
         about="The nodes of the layer ran on the host, between copies from and to a device. The "
         "longest come first. [idle.md](idle.md) has details.",

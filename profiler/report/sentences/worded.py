@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
+from profiler.analysis.registry import question_modules
 from profiler.messages import Said, joined, said
 from profiler.notes import Note, NoteCode, Value, notes_from
-from profiler.report import sentences
 from profiler.report.units import count, duration, number, percent, size
 
 __all__ = [
@@ -63,9 +61,8 @@ def all_factors() -> Sentences:
 def _of_modules(name: str) -> dict[type[StrEnum], Any]:
     """What the modules of this package have under a name, by enum."""
     found: dict[type[StrEnum], Any] = {}
-    for module in iter_modules(sentences.__path__):
-        imported = import_module(f"{sentences.__name__}.{module.name}")
-        found |= getattr(imported, name, {})
+    for module in question_modules():
+        found |= getattr(module, name, {})
     return found
 
 

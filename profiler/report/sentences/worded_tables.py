@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from importlib import import_module
-from pkgutil import walk_packages
 from typing import Any
 
 import polars as pl
 from msgspec import Struct
 
+from profiler.analysis.registry import question_modules
 from profiler.analysis.result import Analysis
-from profiler.report import sentences
 from profiler.table.columns import Column
 
 __all__ = ["WordedTable", "worded_tables_by_name"]
@@ -37,8 +35,8 @@ class WordedTable(Struct, frozen=True):
 def worded_tables_by_name() -> Mapping[str, WordedTable]:
     """What the modules of this package declare, by table."""
     found: dict[str, WordedTable] = {}
-    for module in walk_packages(sentences.__path__, f"{sentences.__name__}."):
-        declared = getattr(import_module(module.name), "WORDED", None)
+    for module in question_modules():
+        declared = getattr(module, "WORDED", None)
         if declared is not None:
             found[declared.table] = declared
     return found

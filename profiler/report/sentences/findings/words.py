@@ -11,18 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from enum import StrEnum
 from functools import lru_cache
-from importlib import import_module
-from pkgutil import iter_modules
 from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.findings.finding import Finding
+from profiler.analysis.registry import question_modules
 from profiler.messages import Said, joined, said
 from profiler.notes import Note, Value
 from profiler.report.named_values import named_value
-from profiler.report.sentences import findings
 from profiler.report.sentences.nouns import Noun, evidence_name
 from profiler.report.sentences.worded import value_text
 from profiler.report.units import count
@@ -55,9 +53,8 @@ RuleWords = Mapping[str, Callable[[Finding], Words]]
 def all_words() -> RuleWords:
     """What the modules of this package say, by rule."""
     found: dict[str, Callable[[Finding], Words]] = {}
-    for module in iter_modules(findings.__path__):
-        imported = import_module(f"{findings.__name__}.{module.name}")
-        found |= getattr(imported, "WORDS", {})
+    for module in question_modules():
+        found |= getattr(module, "WORDS", {})
     return MappingProxyType(found)
 
 

@@ -113,9 +113,9 @@ def write_run(parent: Path, commands: int) -> tuple[Path, int]:
 def write_parquet(bundle: Path, folder: Path) -> None:
     """The frames of a run as the peers read them."""
     from profiler.sources.load import load
-    from profiler.table import parquet
+    from profiler.table.parquet import write_parquet as write
 
-    parquet.write_parquet(load(bundle), folder)
+    write(load(bundle), folder)
 
 
 def measured(way: str, bundle: Path, parquet: Path) -> dict[str, float]:

@@ -14,7 +14,7 @@ from profiler.analysis.comparison.codes import (
     Verdict,
 )
 from profiler.messages import said
-from profiler.report.sentences.worded import Sentences
+from profiler.report.sentences.worded import Sentences, add_sentences
 
 __all__ = ["SENTENCES"]
 
@@ -138,3 +138,4 @@ SENTENCES: Sentences = {
         ComparisonNote.CHANGED_VALUE: said("{name} {left} → {right}"),
     },
 }
+add_sentences(SENTENCES)

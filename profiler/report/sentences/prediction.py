@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.prediction.codes import Assumption, PlacementNote, Reason, Refusal, Unknown
 from profiler.messages import said
-from profiler.report.sentences.worded import Sentences
+from profiler.report.sentences.worded import Sentences, add_sentences
 
 __all__ = ["FACTORS", "SENTENCES"]
 
@@ -257,3 +257,4 @@ SENTENCES: Sentences = {
         ),
     },
 }
+add_sentences(SENTENCES, FACTORS)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from profiler.analysis.registry import question_modules
@@ -23,6 +24,7 @@ from profiler.report.units import count, duration, number, percent, size
 
 __all__ = [
     "Sentences",
+    "add_sentences",
     "all_factors",
     "all_sentences",
     "label",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 Sentences = Mapping[type[StrEnum], Mapping[Any, Said]]
+_NONE: Sentences = MappingProxyType({})
+_ADDED: dict[str, dict[type[StrEnum], Any]] = {"SENTENCES": {}, "FACTORS": {}, "NULLS": {}}
 _Units = tuple[tuple[str, Callable[[Any], str]], ...]
 
 _OF_UNIT: _Units = (
@@ -58,9 +62,17 @@ def all_factors() -> Sentences:
     return _of_modules("FACTORS")
 
 
+def add_sentences(sentences: Sentences, factors: Sentences = _NONE) -> None:
+    """Add what a module outside of the questions says, of codes that are its own."""
+    _ADDED["SENTENCES"].update(sentences)
+    _ADDED["FACTORS"].update(factors)
+    all_sentences.cache_clear()
+    all_factors.cache_clear()
+
+
 def _of_modules(name: str) -> dict[type[StrEnum], Any]:
-    """What the modules of this package have under a name, by enum."""
-    found: dict[type[StrEnum], Any] = {}
+    """What the modules of questions have under a name, and what was added to it, by enum."""
+    found: dict[type[StrEnum], Any] = {**_ADDED[name]}
     for module in question_modules():
         found |= getattr(module, name, {})
     return found

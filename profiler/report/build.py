@@ -12,18 +12,19 @@ from functools import cache
 
 from msgspec.structs import replace
 
-import profiler.report.charts.declared
-import profiler.report.sections
+from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.registry import question_modules, tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.table import Table
-from profiler.report.declared_figures import declared_figure, drawer
+from profiler.messages import said
+from profiler.report.charts.style import drawings
 from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
 from profiler.report.nouns import noun_of, with_nouns
 from profiler.report.sections.opening import opening_of
 from profiler.report.sections.summary import summary_of
+from profiler.report.units import counted
 from profiler.report.untold import untold_parts
-from profiler.report.views import registered_view
+from profiler.report.views import declared_figure, registered_view
 
 __all__ = ["build_report", "figure_of", "section_figures", "section_kinds"]
 
@@ -63,7 +64,7 @@ def build_report(of: ReportInput) -> Report:
     rest = [_placed(table) for table in tables() if table.name not in known]
     sections = (_section(kind, of, rest) for kind in section_kinds())
     shown = tuple(section for section in sections if section.parts)
-    summary = summary_of(of)
+    summary = replace(summary_of(of), against=_against(of.against))
     return Report(summary, shown, opening=opening_of(of, summary))
 
 
@@ -76,10 +77,10 @@ def _placed(table: Table) -> Table:
             f"table {table.name!r} belongs to section {table.section!r}, which is none: "
             f"there is {', '.join(sections)}"
         )
-    if table.figure is not None and drawer(table.figure.kind) is None:
+    if table.figure is not None and table.figure.kind not in drawings():
         raise ValueError(
             f"table {table.name!r} has a figure of kind {table.figure.kind!r}, which no module of "
-            f"{profiler.report.charts.declared.__name__} draws"
+            "profiler.report.charts draws"
         )
     return table
 
@@ -112,3 +113,14 @@ def _added(table: Table, of: ReportInput) -> Part:
     frame = of.analysis.tables()[table.name]
     view = registered_view(table, frame)
     return Part(view.name, table=view, figure=declared_figure(table, frame)) if view else Part()
+
+
+def _against(comparison: Comparison | None) -> str:
+    """How the run compares with its baseline, "" without one."""
+    if comparison is None:
+        return ""
+    from profiler.report.sentences.changes import headline
+
+    base = comparison.runs.filter(comparison.runs["side"] == "base")["run_id"]
+    named = base[0] if len(base) == 1 else counted(len(base), "run")
+    return said("Against {base}: {headline}.", base=named, headline=headline(comparison))

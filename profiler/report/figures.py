@@ -30,6 +30,7 @@ from profiler.report.charts.style import (
     HOVER,
     Chart,
     bars_layout,
+    draw,
     escaped,
     shortened,
     unit_for,
@@ -61,7 +62,7 @@ def __getattr__(name: str) -> Callable[..., go.Figure]:
         raise AttributeError(f"no figure {name!r}: there is {', '.join(__dir__())}")
 
     def figure(analysis: Analysis, theme: Theme = "light", **options: Any) -> go.Figure:
-        return _figure(make(analysis, **options).draw(theme))
+        return _figure(draw(make(analysis, **options), theme))
 
     figure.__name__, figure.__doc__ = name, make.__doc__
     return figure
@@ -75,7 +76,7 @@ def figure(analysis: Analysis, name: str, theme: Theme = "light", **options: Any
         raise InputError(
             f"an analysis has no figure {name!r}: there is {', '.join(sorted(_made()))}"
         )
-    return _figure(make(analysis, **options).draw(theme))
+    return _figure(draw(make(analysis, **options), theme))
 
 
 def __dir__() -> list[str]:

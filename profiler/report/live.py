@@ -125,7 +125,7 @@ class LiveRun:
         steps = self._steps()
         if steps:
             lead = f"steps: last {duration(steps[-1])}, median {duration(int(median(steps)))}"
-            yield Part(lead=lead, figure=Figure("steps", lambda _: {}, (Bars("steps", steps),)))
+            yield Part(lead=lead, figure=Figure("steps", "", bars=(Bars("steps", steps),)))
 
     def _table(self) -> TableView | None:
         lasted = [(name, [*of_calls.values()]) for name, of_calls in self._durations.items()]

@@ -18,7 +18,6 @@ from msgspec import Struct, field
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
-from profiler.report.palette import Theme
 from profiler.report.sentences.nouns import Noun
 from profiler.table.columns import Column
 
@@ -35,6 +34,7 @@ __all__ = [
     "Opening",
     "Opens",
     "Part",
+    "Pick",
     "Report",
     "ReportInput",
     "Section",
@@ -43,6 +43,9 @@ __all__ = [
     "Summary",
     "TableView",
 ]
+
+Pick = Mapping[str, Any]
+"""What a mark of a chart stands for: dimension of the page's choice → value, or list of values."""
 
 TOP = 15  # rows of a table of operators
 
@@ -167,11 +170,12 @@ class Bars(Struct, frozen=True):
 
 
 class Figure(Struct, frozen=True, eq=False):
-    """A chart under its `key`, drawn for each theme as plain plotly JSON; `bars` are what a
-    terminal shows of it."""
+    """A chart under its `key`: its `kind`, which a function of `report.charts` draws, and the
+    `data` that this function takes. `bars` are what a terminal shows of it."""
 
     key: str
-    draw: Callable[[Theme], dict[str, Any]]
+    kind: str
+    data: tuple[Any, ...] = ()
     bars: tuple[Bars, ...] = ()
 
 

@@ -16,7 +16,6 @@ from profiler.analysis.prediction.result import Part as Share
 from profiler.analysis.prediction.result import Prediction, RecordedLatency
 from profiler.analysis.prediction.simulation import Simulation
 from profiler.notes import Note
-from profiler.report.charts.prediction import before_and_after
 from profiler.report.model import Figure, Part, Report, Section, Summary, TableView
 from profiler.report.predict_document import PERCENTILES
 from profiler.report.sentences.worded import label, worded
@@ -164,7 +163,7 @@ def _basis(prediction: Prediction) -> str:
 
 def _times(prediction: Prediction) -> Iterator[Part]:
     total = Share("end to end", prediction.measured.ns, prediction.request.ns)
-    figure = Figure("prediction", lambda theme: before_and_after(prediction, theme))
+    figure = Figure("prediction", "prediction", (prediction,))
     for noun, shares in (("stage", prediction.stages), ("submodule", prediction.submodules)):
         columns = (Column(noun, STRING, "", f"a {noun}; `host` is work between calls"), *_PARTS)
         made = table(

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 
 from profiler.analysis.table import Table
 from profiler.notes import NoteCode
-from profiler.report.model import Opens, Selected, TableView
+from profiler.report.model import Bars, Figure, Opens, Selected, TableView
 from profiler.report.sentences.worded import labels, worded_cell
 from profiler.table.columns import DATA_ONLY, Column, column_of
 
 __all__ = [
     "columns_of",
+    "declared_figure",
     "inwards",
     "on_devices",
     "ranked",
@@ -151,3 +152,12 @@ def _says_something(column: pl.Series) -> bool:
     if column.dtype == pl.String:
         return bool((column != "").any())
     return column.name not in _MAY_BE_ALL_ZERO or bool((column != 0).any())
+
+
+def declared_figure(
+    table: Table, frame: pl.DataFrame, bars: tuple[Bars, ...] = ()
+) -> Figure | None:
+    """The figure that a table declares; None if it declares none. `bars` are what a terminal shows
+    of it."""
+    spec = table.figure
+    return None if spec is None else Figure(table.name, spec.kind, (spec.columns, frame), bars)

@@ -7,24 +7,17 @@ import re
 import polars as pl
 
 from profiler.messages import said
-from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking, unit_for
+from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking, unit_for
 from profiler.report.palette import ROLE_COLOURS, SURFACE, TEXT, Theme
 from profiler.report.units import duration, percent
 
-__all__ = ["blocks", "submodule_of_blocks"]
+__all__ = ["blocks"]
 
 _HEIGHT = 300  # px
 _NUMBER = re.compile(r"[0-9]+$")
 
 
-def submodule_of_blocks(blocks: pl.DataFrame) -> str:
-    """The submodule whose repeated blocks took most device time, "" where none has two."""
-    found = blocks.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
-    sums = found.group_by("submodule").agg(pl.col("total_ns").sum(), pl.len())
-    several = sums.filter(pl.col("len") > 1).sort("total_ns", "submodule", descending=[True, False])
-    return str(several["submodule"][0]) if len(several) else ""
-
-
+@draws("blocks")
 def blocks(rows: pl.DataFrame, theme: Theme = "light") -> Chart:
     """One bar a block, in order, divided by role; `rows` are of one submodule (`block_roles`)."""
     names = rows["block"].unique(maintain_order=True).to_list()

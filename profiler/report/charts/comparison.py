@@ -8,7 +8,7 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import Verdict
 from profiler.messages import said
-from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, shortened
+from profiler.report.charts.style import HOVER, Chart, bars_layout, draws, escaped, shortened
 from profiler.report.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
 from profiler.report.sentences.worded import label
 from profiler.report.units import duration
@@ -33,6 +33,7 @@ _VERDICTS = {
 }
 
 
+@draws("comparison")
 def changes(comparison: Comparison, theme: Theme = "light") -> Chart:
     """A point a part: its change in per cent, with the interval that noise leaves it; the whole
     first, then stages, steps, submodules and the roles that differ most. Of an interval that goes

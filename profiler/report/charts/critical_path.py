@@ -12,6 +12,7 @@ from profiler.report.charts.style import (
     Chart,
     bars,
     bars_layout,
+    draws,
     end_labels,
     escaped,
     picking,
@@ -32,6 +33,7 @@ __all__ = ["critical_path"]
 _ROWS = 12  # of the critical path
 
 
+@draws("critical_path")
 def critical_path(path: pl.DataFrame, submodules: Sequence[str], theme: Theme = "light") -> Chart:
     """What the critical path consists of: a bar for each part of a submodule, the longest first,
     in the colours that `submodules`, all of the run, have."""

@@ -10,6 +10,7 @@ from profiler.report.charts.style import (
     Chart,
     bars,
     bars_layout,
+    draws,
     end_labels,
     picking,
     unit_for,
@@ -23,6 +24,7 @@ from profiler.report.units import duration, percent
 __all__ = ["devices"]
 
 
+@draws("devices")
 def devices(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     """For each device how long its commands of each category ran, as unions."""
     rows = list(frame.iter_rows(named=True))

@@ -9,6 +9,7 @@ from profiler.report.charts.style import (
     Chart,
     bars,
     bars_layout,
+    draws,
     end_labels,
     escaped,
     picking,
@@ -43,6 +44,7 @@ _CAUSES = (  # column, what it is called, its colour
 )
 
 
+@draws("idle")
 def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     """One bar a device: the time it computed, and what it waited for in the rest of its span."""
     rows = {str(number): row for number, row in enumerate(frame.iter_rows(named=True))}

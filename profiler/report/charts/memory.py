@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from profiler.messages import said
-from profiler.report.charts.style import HOVER, Chart, escaped, layout, unit_for
+from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, unit_for
 from profiler.report.palette import SERIES, Theme
 from profiler.report.units import duration, size
 
@@ -16,6 +16,7 @@ __all__ = ["memory"]
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
+@draws("memory")
 def memory(
     course: pl.DataFrame, devices: pl.DataFrame, calls: pl.DataFrame, theme: Theme = "light"
 ) -> Chart:

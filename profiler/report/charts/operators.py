@@ -11,6 +11,7 @@ from profiler.report.charts.style import (
     Chart,
     bars,
     bars_layout,
+    draws,
     end_labels,
     escaped,
     picking,
@@ -27,6 +28,7 @@ from profiler.report.units import count, duration, percent
 __all__ = ["operators"]
 
 
+@draws("operators")
 def operators(
     frame: pl.DataFrame,
     submodules: Sequence[str],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.prediction.result import Prediction
-from profiler.report.charts.style import Chart, bars, bars_layout, end_labels, unit_for
+from profiler.report.charts.style import Chart, bars, bars_layout, draws, end_labels, unit_for
 from profiler.report.palette import HOST, TEXT, Theme, submodule_colours
 from profiler.report.units import duration
 
@@ -13,6 +13,7 @@ _HOST = "host"
 _MEASURED, _PREDICTED = "measured", "predicted"
 
 
+@draws("prediction")
 def before_and_after(prediction: Prediction, theme: Theme = "light") -> Chart:
     """One request as it was measured and as it is predicted: a bar each of its submodules' and the
     host's times, and the interval of the prediction where it has one."""

@@ -7,13 +7,22 @@ from typing import Any
 import polars as pl
 
 from profiler.messages import said
-from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, picking, shortened
+from profiler.report.charts.style import (
+    HOVER,
+    Chart,
+    bars_layout,
+    draws,
+    escaped,
+    picking,
+    shortened,
+)
 from profiler.report.palette import ROLE_COLOURS, SURFACE, Theme
 from profiler.report.units import duration, percent
 
 __all__ = ["roles"]
 
 
+@draws("roles")
 def roles(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     """One bar a submodule, the most device time first: the share of each role in it."""
     found = frame.drop_nulls("submodule").filter(pl.col("total_ns") > 0)

@@ -11,7 +11,7 @@ import polars as pl
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.messages import joined, said
-from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking
+from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking
 from profiler.report.excerpts import with_rates
 from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
 from profiler.report.sentences.worded import labels
@@ -26,6 +26,7 @@ _DEVICES = 4
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
+@draws("roofline")
 def roofline(
     roles: pl.DataFrame,
     profiles: Mapping[str, DeviceProfile],

@@ -13,6 +13,7 @@ from profiler.report.charts.style import (
     Chart,
     bars,
     bars_layout,
+    draws,
     end_labels,
     picking,
     unit_for,
@@ -34,6 +35,7 @@ _HOST_WORK, _NOTHING = said("host work"), said("idle")
 _FIXED: dict[str, Colour] = {_CALLS: SERIES[0], _HOST_WORK: HOST, _NOTHING: IDLE}
 
 
+@draws("stages")
 def stages(
     frame: pl.DataFrame, calls: pl.DataFrame, account: Accounting, theme: Theme = "light"
 ) -> Chart:

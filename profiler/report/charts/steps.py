@@ -13,6 +13,7 @@ from profiler.report.charts.style import (
     HOVER,
     Chart,
     Unit,
+    draws,
     escaped,
     layout,
     picking,
@@ -28,6 +29,7 @@ from profiler.report.units import duration
 __all__ = ["steps"]
 
 
+@draws("steps")
 def steps(frame: pl.DataFrame, summary: StepSummary, theme: Theme = "light") -> Chart:
     """Duration of each step from 0, the median as a line, outliers in another colour."""
     rows = list(frame.iter_rows(named=True))

@@ -7,22 +7,29 @@ turns them into text wherever they enter a chart.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from profiler.messages import Said
+from profiler.report.model import Figure, Pick
 from profiler.report.palette import LINE, MUTED, SURFACE, TEXT, Theme
 
 __all__ = [
     "FONT",
     "HOVER",
     "Chart",
-    "Pick",
     "Unit",
     "bars",
     "bars_layout",
+    "draw",
+    "drawings",
+    "draws",
     "end_labels",
     "escaped",
     "layout",
@@ -31,7 +38,6 @@ __all__ = [
     "unit_for",
 ]
 
-Pick = Mapping[str, Any]  # dimension of the page's choice -> value, or list of values
 
 FONT = (
     '-apple-system, BlinkMacSystemFont, "Segoe UI", Roboto, "Noto Sans", "Helvetica Neue", '
@@ -48,6 +54,35 @@ class Unit(Struct, frozen=True):
 
     name: str
     per_ns: float
+
+
+Drawing = TypeVar("Drawing", bound=Callable[..., Chart])
+_DRAWINGS: dict[str, Callable[..., Chart]] = {}
+
+
+def draws(kind: str) -> Callable[[Drawing], Drawing]:
+    """Returns a decorator that registers a function as the one that draws figures of that kind:
+    it takes the data of the figure, then the theme."""
+
+    def register(function: Drawing) -> Drawing:
+        _DRAWINGS[kind] = function
+        return function
+
+    return register
+
+
+@cache
+def drawings() -> Mapping[str, Callable[..., Chart]]:
+    """What draws figures, by kind; every module of `report.charts` is looked into."""
+    package = import_module("profiler.report.charts")
+    for module in walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+    return MappingProxyType(_DRAWINGS)
+
+
+def draw(figure: Figure, theme: Theme) -> Chart:
+    """The figure as plain plotly JSON."""
+    return drawings()[figure.kind](*figure.data, theme)
 
 
 def unit_for(longest_ns: int) -> Unit:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.messages import said
+from profiler.report.charts.style import draw
 from profiler.report.html.assets import THEMES
 from profiler.report.html.figure_rooms import room_of
 from profiler.report.html.markup import contents, sections_html
@@ -32,7 +33,7 @@ def body_of(report: Report) -> Body:
     """The sections of `report`, without figures that draw nothing and what they leave empty."""
     figures: dict[str, dict[str, dict[str, Any]]] = {
         theme: {
-            part.figure.key: part.figure.draw(theme)
+            part.figure.key: draw(part.figure, theme)
             for section in report.sections
             for part in section.parts
             if part.figure is not None

@@ -13,7 +13,6 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     if of.against is None:
         return ()
     # Some thirty modules, most of which only comparisons need.
-    from profiler.report.charts.comparison import changes
     from profiler.report.compared_parts import (
         metric_parts,
         operation_parts,
@@ -31,7 +30,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     return (
         Part(
             lead=said("{headline}.", headline=headline(comparison)),
-            figure=Figure("comparison", lambda theme: changes(comparison, theme)),
+            figure=Figure("comparison", "comparison", (comparison,)),
             table=times_table(comparison),
             notes=(rule(), *_of_whole_runs(selected), *notes),
             always=True,

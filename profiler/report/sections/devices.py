@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.result import Analysis
 from profiler.messages import said
-from profiler.report.charts.devices import devices
 from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected
 from profiler.report.views import renamed, table
 
@@ -38,7 +35,7 @@ _DEVICES = (
 
 def devices_figure(analysis: Analysis) -> Figure:
     """How long commands of each category ran on each device."""
-    return Figure("devices", partial(devices, analysis.devices))
+    return Figure("devices", "devices", (analysis.devices,))
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:

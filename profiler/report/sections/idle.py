@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import polars as pl
 
@@ -12,12 +11,9 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
 from profiler.analysis.waiting.gap_columns import COPIES, GAPS
 from profiler.messages import said, sentence
-from profiler.report.charts.critical_path import critical_path
-from profiler.report.charts.idle import idle
-from profiler.report.declared_figures import declared_figure
 from profiler.report.excerpts import guessed_waits, path_by_part, path_sentence, why_no_waits
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
-from profiler.report.views import renamed, table
+from profiler.report.views import declared_figure, renamed, table
 
 __all__ = ["SECTION", "critical_path_figure", "idle_figure"]
 
@@ -105,13 +101,13 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 def idle_figure(analysis: Analysis) -> Figure:
     """What each device did, and what it waited for otherwise."""
-    return Figure("idle", partial(idle, analysis.idle))
+    return Figure("idle", "idle", (analysis.idle,))
 
 
 def critical_path_figure(analysis: Analysis) -> Figure:
     """What the critical path consists of."""
     names = [part.submodule for part in analysis.accounting.submodules]
-    return Figure("path", partial(critical_path, analysis.critical_path, names))
+    return Figure("path", "critical_path", (analysis.critical_path, names))
 
 
 def _idle(of: ReportInput) -> Iterator[Part]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import polars as pl
 
 from profiler.analysis.host_side import is_accelerator
@@ -12,7 +10,6 @@ from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
 from profiler.analysis.memory.counters import CHANGES
 from profiler.analysis.result import Analysis
 from profiler.messages import said, sentence
-from profiler.report.charts.memory import memory
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.sentences.worded import worded
 from profiler.report.views import table
@@ -95,7 +92,7 @@ def _of_changes(counters: str | None) -> bool:
 def memory_figure(analysis: Analysis) -> Figure:
     """What the counters of each device held over the run."""
     frames = (analysis.memory_timeline, analysis.memory_devices, analysis.calls)
-    return Figure("memory", partial(memory, *frames), _course(analysis))
+    return Figure("memory", "memory", frames, _course(analysis))
 
 
 def _course(analysis: Analysis) -> tuple[Bars, ...]:

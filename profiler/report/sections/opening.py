@@ -22,7 +22,6 @@ from profiler.analysis.submodules.columns import SUBMODULES
 from profiler.analysis.timelines import timelines_of
 from profiler.analysis.work.registry import Family
 from profiler.messages import joined, said
-from profiler.report.charts.step_bars import step_bars
 from profiler.report.facts import (
     calls_from_facts,
     cost_fact,
@@ -38,6 +37,7 @@ from profiler.report.model import Advice, Fact, Opening, ReportInput, Summary, T
 from profiler.report.peaks import OF_PEAK, with_of_peak
 from profiler.report.sections.device_use import device_facts
 from profiler.report.sections.requests import of_requests, request_facts
+from profiler.report.sections.step_bars import step_bars
 from profiler.report.sections.time import calls_overlap
 from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import polars as pl
 
 from profiler.analysis.operators.columns import OPERATORS, PARTITIONING
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
-from profiler.report.charts.operators import operators as chart
-from profiler.report.charts.style import Chart
 from profiler.report.excerpts import split_operators
 from profiler.report.model import TOP, Figure, Opens, Part, ReportInput, Selected, TableView
 from profiler.report.nouns import on_gpus
-from profiler.report.palette import Theme
 from profiler.report.patterns import by_pattern
 from profiler.report.units import count, counted
 from profiler.report.views import renamed, table
@@ -72,12 +68,8 @@ _SPLIT_PARTS = (
 def operators_figure(analysis: Analysis, top: int = TOP, *, patterns: bool = True) -> Figure:
     """The `top` operators by time; with `patterns`, equal layers of repeated blocks are one."""
     names = [part.submodule for part in analysis.accounting.submodules]
-    folded = cache(lambda: by_pattern(analysis.operators))  # once for both themes
-
-    def draw(theme: Theme) -> Chart:
-        return chart(folded() if patterns else analysis.operators, names, top, theme)
-
-    return Figure("operators", draw)
+    rows = by_pattern(analysis.operators) if patterns else analysis.operators
+    return Figure("operators", "operators", (rows, names, top))
 
 
 def operator_parts(of: ReportInput) -> Iterator[Part]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import polars as pl
 
@@ -11,10 +10,8 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.roles.columns import BLOCKS, ROLES
 from profiler.analysis.roles.times import block_roles
 from profiler.messages import said, sentence
-from profiler.report.charts.blocks import blocks as block_chart
-from profiler.report.charts.blocks import submodule_of_blocks
-from profiler.report.charts.roles import roles as role_chart
 from profiler.report.model import Figure, Part, ReportInput, Selected
+from profiler.report.sections.block_submodule import submodule_of_blocks
 from profiler.report.views import table
 
 __all__ = ["blocks_figure", "role_parts", "roles_figure"]
@@ -51,14 +48,14 @@ _OF_BLOCKS = (
 
 def roles_figure(analysis: Analysis) -> Figure:
     """The share of each role in the device time of each submodule."""
-    return Figure("roles", partial(role_chart, analysis.roles))
+    return Figure("roles", "roles", (analysis.roles,))
 
 
 def blocks_figure(analysis: Analysis, submodule: str) -> Figure:
     """What the device time of each block of that submodule is for."""
     found = block_roles(analysis.kinds, analysis.kind_roles)
     rows = found.filter(pl.col("submodule") == submodule)
-    return Figure("blocks", partial(block_chart, rows))
+    return Figure("blocks", "blocks", (rows,))
 
 
 def role_parts(of: ReportInput) -> Iterator[Part]:

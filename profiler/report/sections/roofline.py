@@ -4,14 +4,12 @@ fusions."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.messages import said, sentence
-from profiler.report.charts.roofline import roofline
 from profiler.report.excerpts import roofline_sentence, with_rates
 from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected
 from profiler.report.sections.operators import operator_parts
@@ -153,8 +151,8 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
 def roofline_figure(analysis: Analysis) -> Figure:
     """Roles by FLOPs a byte and rate, below the roofs of their devices."""
     used = analysis.roofline["device"].unique().drop_nulls().sort().to_list()
-    draw = partial(roofline, analysis.roofline_roles, analysis.device_profiles, used)
-    return Figure("roofline", draw)
+    data = (analysis.roofline_roles, analysis.device_profiles, used)
+    return Figure("roofline", "roofline", data)
 
 
 def _without_ticks(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import polars as pl
 from msgspec.structs import replace
@@ -12,11 +11,10 @@ from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_OUTLIERS
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.messages import joined, said
-from profiler.report.charts.step_bars import step_bars
-from profiler.report.charts.step_matrix import Matrix, matrix_chart, matrix_of
-from profiler.report.charts.steps import steps
 from profiler.report.excerpts import changing_parts, explained_outliers
 from profiler.report.model import Figure, Part, ReportInput
+from profiler.report.sections.matrix import Matrix, matrix_of
+from profiler.report.sections.step_bars import step_bars
 from profiler.report.sentences.worded import label, worded
 from profiler.report.step_kinds import by_cache
 from profiler.report.units import count, counted, duration
@@ -179,7 +177,7 @@ def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
 
 def steps_figure(analysis: Analysis) -> Figure:
     """How long each step took."""
-    return Figure("steps", partial(steps, analysis.steps, analysis.step_summary))
+    return Figure("steps", "steps", (analysis.steps, analysis.step_summary))
 
 
 def step_operators_figure(analysis: Analysis) -> Figure:
@@ -192,7 +190,7 @@ def step_operators_figure(analysis: Analysis) -> Figure:
 
 
 def _of_matrix(matrix: Matrix | None) -> Figure:
-    return Figure("matrix", lambda theme: matrix_chart(matrix, theme))
+    return Figure("matrix", "step_matrix", (matrix,))
 
 
 def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:

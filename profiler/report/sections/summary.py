@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.result import Analysis, RunSummary
@@ -12,14 +11,10 @@ from profiler.report.facts import key_facts, missing_lines
 from profiler.report.model import ReportInput, SectionKind, Summary
 from profiler.report.nouns import all_events, noun_of
 from profiler.report.sections.headline import at_once, headline
-from profiler.report.sentences.changes import headline as difference
 from profiler.report.sentences.nouns import Noun
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import Device
-
-if TYPE_CHECKING:
-    from profiler.analysis.comparison.compare import Comparison
 
 __all__ = ["SECTION", "summary_of"]
 
@@ -37,7 +32,6 @@ def summary_of(of: ReportInput) -> Summary:
         accounting=joined(" ", _accounting(analysis.accounting)),
         selection=_selection(analysis.run, noun_of(analysis)),
         missing=tuple(missing_lines(analysis.drops)),
-        against=_against(of.against),
     )
 
 
@@ -83,15 +77,6 @@ def _selection(run: RunSummary, noun: Noun) -> str:
         all_commands=count(run.commands),
         events=all_events(noun),
     )
-
-
-def _against(comparison: Comparison | None) -> str:
-    """How the run compares with its baseline, "" without one."""
-    if comparison is None:
-        return ""
-    base = comparison.runs.filter(comparison.runs["side"] == "base")["run_id"]
-    named = base[0] if len(base) == 1 else counted(len(base), "run")
-    return said("Against {base}: {headline}.", base=named, headline=difference(comparison))
 
 
 def _accounting(account: Accounting) -> Iterator[str]:

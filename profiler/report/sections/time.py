@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import polars as pl
 
@@ -11,7 +10,6 @@ from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.result import Analysis
 from profiler.analysis.submodules.columns import BRANCHES, SUBMODULES
 from profiler.messages import said
-from profiler.report.charts.stages import stages
 from profiler.report.known_work import with_known_work
 from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected, TableView
 from profiler.report.sections.steps import step_parts
@@ -134,8 +132,8 @@ def calls_overlap(analysis: Analysis) -> bool:
 
 def stages_figure(analysis: Analysis) -> Figure:
     """Calls, host work and idle time of each stage."""
-    draw = partial(stages, analysis.stages, analysis.calls, analysis.accounting)
-    return Figure("stages", draw)
+    data = (analysis.stages, analysis.calls, analysis.accounting)
+    return Figure("stages", "stages", data)
 
 
 def _stages(analysis: Analysis) -> Iterator[Part]:

@@ -7,16 +7,25 @@ from collections.abc import Mapping
 import polars as pl
 
 from profiler.messages import said
-from profiler.report.charts.style import Chart, bars, bars_layout, escaped, shortened, unit_for
+from profiler.report.charts.style import (
+    Chart,
+    bars,
+    bars_layout,
+    draws,
+    escaped,
+    shortened,
+    unit_for,
+)
 from profiler.report.palette import SERIES, Theme
 from profiler.report.units import duration
 
-__all__ = ["draw"]
+__all__ = ["draw_bars"]
 
 _ROWS = 15
 
 
-def draw(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
+@draws("bars")
+def draw_bars(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
     """The first rows of `frame`, named by the columns `label`, as long as the times in the columns
     `values` together."""
     rows = frame.head(_ROWS).rows(named=True)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import polars as pl
 
 from profiler.messages import said
-from profiler.report.charts.style import Chart, escaped, layout, unit_for
+from profiler.report.charts.style import Chart, draws, escaped, layout, unit_for
 from profiler.report.palette import SERIES, Theme
 
-__all__ = ["draw"]
+__all__ = ["draw_curves"]
 
 
-def draw(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
+@draws("curves")
+def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
     """The column `share` over the column `time`, a curve for each value of the column `series`;
     times count from the first."""
     (series,), (time,), (share,) = (columns[name] for name in ("series", "time", "share"))

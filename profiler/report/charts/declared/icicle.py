@@ -8,17 +8,18 @@ import polars as pl
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.messages import said
-from profiler.report.charts.style import Chart, escaped, layout, shortened
+from profiler.report.charts.style import Chart, draws, escaped, layout, shortened
 from profiler.report.nodes import labelled
 from profiler.report.palette import IDLE, ROLE_COLOURS, SURFACE, Theme, submodule_colours
 from profiler.report.units import duration, percent
 
-__all__ = ["draw"]
+__all__ = ["draw_icicle"]
 
 _HEIGHT = 640
 
 
-def draw(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
+@draws("icicle")
+def draw_icicle(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
     """The nodes with their `parent`, as wide as `value` together with what is in them, by the
     colour of their `role`, else of the `submodule` that they are."""
     (parent,), (value,), (role,) = (columns[name] for name in ("parent", "value", "role"))

@@ -247,7 +247,8 @@ def print_imports(files: list[File], root: Path) -> None:
         found = cycles(edges)
         sizes = ", ".join(str(len(cycle)) for cycle in found) or "none"
         print(f"cycles, {name}: packages {len(cycles(packages(edges)))}, files {sizes}", end="")
-        print(f" (largest: {' '.join(found[0])})" if found else "")
+        named = " ".join([*found[0][:8], "..."][: len(found[0])]) if found else ""
+        print(f" (largest: {named})" if named else "")
 
 
 def print_other(root: Path) -> None:

@@ -157,3 +157,38 @@ def test_stated_costs_are_held_against_the_calls_around_them(monkeypatch, capsys
         "1 of 2",
     ]
     assert row[-2:] == ["15.0 ± 5.0", "20.0 (20.0 to 20.0)"]
+
+
+def test_structure_tells_what_an_import_is_for(tmp_path, monkeypatch):
+    """A cycle closed by an import for types, or in a function, is none while modules are imported;
+    docstrings and comments are no code."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import structure
+
+    texts = {
+        "__init__": "",
+        "a": "from profiler import b\n\ndef f():\n    from profiler.c import x\n",
+        "b": "if TYPE_CHECKING:\n    import profiler.a\nelse:\n    import profiler.d\n",
+        "c": "import profiler.a\nx = 1\n",
+        "d": '"""Text."""\n# more\nx = 1\n',
+    }
+    (tmp_path / "profiler").mkdir()
+    trees = {}
+    for name, text in texts.items():
+        path = tmp_path / "profiler" / f"{name}.py"
+        path.write_text(text, encoding="utf-8")
+        trees[structure.module_name(path, tmp_path)] = structure.File.read(path).nodes[0]
+    a, b, c = (f"profiler.{name}" for name in "abc")
+    assert structure.cycles(structure.graph(trees)) == [[a, b, c]]
+    assert structure.cycles(structure.graph(trees, typing=False)) == [[a, c]]
+    assert structure.cycles(structure.graph(trees, typing=False, late=False)) == []
+    assert structure.graph(trees, typing=False)[b] == {"profiler.d"}
+    assert structure.File.read(tmp_path / "profiler" / "d.py").code == 1
+
+
+def test_runs_that_no_file_holds_can_be_made(monkeypatch):
+    """Made runs have the columns that runs have, whatever those are by now."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from made_runs import gpu_run, npu_run
+
+    assert (len(npu_run(100).calls), len(gpu_run(100).calls)) == (28, 35)

@@ -15,7 +15,7 @@ from profiler.analysis.table import FigureSpec
 from profiler.errors import InputError
 from profiler.report import figures
 from profiler.report.build import build_report
-from profiler.report.charts.style import escaped, shortened, unit_for
+from profiler.report.charts.style import draw, escaped, shortened, unit_for
 from profiler.report.model import ReportInput
 from profiler.report.sections.roles import blocks_figure
 from profiler.report.sections.steps import steps_figure
@@ -251,7 +251,7 @@ def test_figures_are_those_of_the_report():
 def test_themes_differ_in_colour_only():
     """The dark chart is the light one in other colours."""
     analysis = analyze(tiny_run())
-    light, dark = (steps_figure(analysis).draw(theme) for theme in ("light", "dark"))
+    light, dark = (draw(steps_figure(analysis), theme) for theme in ("light", "dark"))
     assert light != dark
     assert [trace["y"] for trace in light["data"]] == [trace["y"] for trace in dark["data"]]
 
@@ -277,7 +277,7 @@ def test_blocks_of_several_kinds_are_all_named():
     axis is named for none of them; blocks of one kind have their name at the axis alone."""
     layers = ("mid_block.conv", "up_blocks.0.conv", "up_blocks.1.conv")
     one, several = (
-        blocks_figure(analyze(_blocks_of("vae", names)), "vae").draw("light")["layout"]["xaxis"]
+        draw(blocks_figure(analyze(_blocks_of("vae", names)), "vae"), "light")["layout"]["xaxis"]
         for names in (layers[1:], layers)
     )
     assert (one["title"]["text"], one["ticktext"]) == ("up_blocks.*", ["0", "1"])

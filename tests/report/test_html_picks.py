@@ -9,7 +9,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.report.charts.step_matrix import matrix_chart
-from profiler.report.charts.style import picking
+from profiler.report.charts.style import draw, picking
 from profiler.report.html.page import page_scripts
 from profiler.report.html.table_json import table_json
 from profiler.report.patterns import pattern
@@ -66,7 +66,7 @@ def known(run):
 @pytest.mark.parametrize("figure", DRAWN)
 def test_every_point_stands_for_something_of_the_run(figure, analysis, run):
     """Each bar and point has a pick, of dimensions and values that the page can choose."""
-    traces = [trace for trace in figure(analysis).draw("light")["data"] if "picks" in trace]
+    traces = [trace for trace in draw(figure(analysis), "light")["data"] if "picks" in trace]
     assert traces
     values = known(run)
     for trace in traces:

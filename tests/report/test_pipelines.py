@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.analyze import analyze
+from profiler.report.charts.style import draw
 from profiler.report.facts import key_facts
 from profiler.report.html.page import html_page
 from profiler.report.html.timeline import timeline_of
@@ -51,7 +52,7 @@ def test_calls_outside_are_told():
     spans.append(make_span("stage", "denoise", 0, 50, pipeline=0))
     calls = [make_call(0, "d", 0, 40, pipeline=0), make_call(1, "t", 60, 80)]
     run = make_run(calls, (), spans)
-    parts = [bar["name"] for bar in stages_figure(analyze(run)).draw("light")["data"]]
+    parts = [bar["name"] for bar in draw(stages_figure(analyze(run)), "light")["data"]]
     assert parts == ["d", "host work", "idle"]
     assert "Not in it: 1 call in no pipeline call, 20 ns." in " ".join(
         printed(analyze(run)).split()

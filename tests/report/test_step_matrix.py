@@ -7,8 +7,8 @@ import math
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.charts import step_matrix
 from profiler.report.charts.step_matrix import matrix_chart
+from profiler.report.sections import matrix as step_matrix
 from profiler.report.sections.steps import step_matrix as shown_matrix
 from tests.runs import Command, make_call, make_run
 

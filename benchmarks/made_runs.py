@@ -51,8 +51,10 @@ def npu_run(commands: int) -> Run:
     )
     span = each * _EACH_NS
     calls = [
-        (i, -1, "denoise", "transformer", "batched", i, -1, "rbln:0", i * span, span - 50)
-        + (None, None, True, "")
+        (
+            *(i, -1, "denoise", "transformer", "batched", i, -1, -1, "rbln:0"),
+            *(i * span, span - 50, None, None, True, ""),
+        )
         for i in range(_STEPS)
     ]
     steps = [("step", -1, f"step {i}", "denoise", i, i * span, span) for i in range(_STEPS)]

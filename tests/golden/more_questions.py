@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.corpus import CORPUS
 from tests.fleet.bundles import write_bundle
 from tests.golden import makers
+from tests.golden.masks import settle
 from tests.golden.questions import Asked
 
 ROOT = Path(__file__).resolve().parents[2]

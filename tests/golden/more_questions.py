@@ -69,9 +69,9 @@ def ask_diffs(asked: Asked) -> None:
     settle(folder)
     _ask_diff(asked, "tiny", ["base/run000", "new/run003"])
     _ask_diff(asked, "groups", ["base/run000", "new", "--against", "base"])
-    gated = ("--fail-over", "5%", "--metric", "denoise.step")
-    asked.ask("gate", "diff", "base/run000", "new/run003", *gated)
-    asked.ask("gate-passes", "diff", "base/run000", "base/run001", *gated)
+    asked.ask("gate", "diff", "new", "--against", "base", "--fail-over", "5%")
+    asked.ask("gate-passes", "diff", "base", "--against", "new", "--fail-over", "5%")
+    asked.ask("gate-untold", "diff", "base/run000", "new/run003", "--fail-over", "5%")
     for by in ("shape", "kernel", "node", "module", "role", "step"):
         asked.ask(f"by-{by}", "diff", "base/run000", "new/run003", "--by", by)
     asked.ask("sections", "diff", "base/run000", "new/run003", "--list-sections")
@@ -189,8 +189,7 @@ def ask_fleet(asked: Asked) -> None:
     for name, data in (("gate", "set"), ("gate-other", "other")):
         asked.ask(name, "fleet", "gate", data, *same, "--json", "g.json", "--markdown", "-")
         asked.keep_file(f"{name}-json", "g.json")
-    columns = "name, commit, elapsed_ns"
-    asked.ask("query", "fleet", "query", "set", f"select {columns} from runs order by all")
+    asked.ask("query", "fleet", "query", "set", "select commit, time_ns from runs order by all")
     asked.ask("tables", "fleet", "query", "set", "describe runs")
     asked.ask(
         "metrics",

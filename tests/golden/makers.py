@@ -12,6 +12,7 @@ from profiler.table.parquet import write_parquet
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.async_runs import machines
 from tests.corpus import CORPUS
+from tests.golden.masks import settle
 from tests.importers.mixed.runs import Run as MixedRun
 from tests.importers.rbln.generator import write_sd3
 from tests.importers.serving import test_stage_times as serving
@@ -37,7 +38,9 @@ def copied(source: Path, folder: Path) -> str:
 
 def tiny(folder: Path) -> str:
     """The tiny run as a bundle."""
-    return write_tiny_bundle(folder).name
+    path = write_tiny_bundle(folder)
+    settle(path)
+    return path.name
 
 
 def empty(folder: Path) -> str:

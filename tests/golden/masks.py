@@ -6,12 +6,16 @@ label. `ENVIRONMENT` is what commands see instead of the user's.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
-__all__ = ["ENVIRONMENT", "IMPORTED_AT", "masked"]
+__all__ = ["ENVIRONMENT", "IMPORTED_AT", "environment", "masked", "settle", "without_chance"]
 
 IMPORTED_AT = "2027-01-15T08:00:00+00:00"
 """The moment that is set into the manifest of what was imported, before it is analyzed."""
@@ -22,6 +26,7 @@ ENVIRONMENT = {
     "LINES": "50",
     "TERM": "xterm",  # dumb ones are asked for their width in another way
 }
+_KEY_BYTES = 16
 _KEPT = ("PATH", "VIRTUAL_ENV", "POLARS_MAX_THREADS", "TMPDIR", "PYTHONHASHSEED")
 
 _KEYS: tuple[tuple[str, str], ...] = (  # of JSON, with what stands for their value
@@ -49,6 +54,15 @@ def environment(columns: int, home: Path) -> dict[str, str]:
     return {**kept, **ENVIRONMENT, "COLUMNS": str(columns), "HOME": str(home)}
 
 
+def settle(folder: Path) -> None:
+    """Set a fixed moment into all manifests below `folder`: reports show when these were written,
+    their sizes and their hashes."""
+    for manifest in folder.rglob("manifest.json"):
+        text = manifest.read_text("utf-8")
+        text = re.sub(r'("created":\s*)"[^"]*"', rf'\1"{IMPORTED_AT}"', text)
+        manifest.write_text(text, "utf-8")
+
+
 def masked(text: str, folder: Path) -> str:
     """`text` with the working folder, the checkout and all that is named above masked."""
     checkout = str(Path(__file__).resolve().parents[2])
@@ -62,3 +76,17 @@ def masked(text: str, folder: Path) -> str:
     for pattern, by in _MASKS:
         text = pattern.sub(by, text)
     return text
+
+
+@contextmanager
+def without_chance() -> Iterator[None]:
+    """The system's source of chance held still: it numbers the texts of trace files (`secrets`) and
+    is the key under which `share` replaces paths (16 bytes). Names of temporary files, of 8 bytes,
+    stay different from one another."""
+    count = itertools.count(1)
+
+    def still(size: int) -> bytes:
+        return bytes(size) if size == _KEY_BYTES else next(count).to_bytes(size, "big")
+
+    with patch("os.urandom", still), patch("random._urandom", bytes):
+        yield

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.corpus import CORPUS
 from tests.fleet.bundles import write_bundle
 from tests.golden import makers
+from tests.golden.masks import settle
 from tests.golden.questions import Asked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,7 @@ def ask_selections(asked: Asked) -> None:
     asked.keep_file("step-json", "step.json")
     other = write_bundle(asked.folder / "more", 1)
     write_bundle(asked.folder / "more", 2, 1.3)
+    settle(asked.folder / "more")
     below = f"more/{other.name}"
     asked.ask("against", "analyze", "more/run002", "--against", below, "--html", "b.html")
     asked.keep_file("against-page", "b.html", page=True)
@@ -64,10 +66,12 @@ def ask_diffs(asked: Asked) -> None:
             _ask_diff(asked, name, paths)
     for number, factor in enumerate((1, 1.01, 0.99, 1.3, 1.31, 1.29)):
         write_bundle(folder / ("base" if number < 3 else "new"), number, factor)
+    settle(folder)
     _ask_diff(asked, "tiny", ["base/run000", "new/run003"])
     _ask_diff(asked, "groups", ["base/run000", "new", "--against", "base"])
-    asked.ask("gate", "diff", "base/run000", "new/run003", "--fail-over", "5%")
-    asked.ask("gate-passes", "diff", "base/run000", "base/run001", "--fail-over", "5%")
+    asked.ask("gate", "diff", "new", "--against", "base", "--fail-over", "5%")
+    asked.ask("gate-passes", "diff", "base", "--against", "new", "--fail-over", "5%")
+    asked.ask("gate-untold", "diff", "base/run000", "new/run003", "--fail-over", "5%")
     for by in ("shape", "kernel", "node", "module", "role", "step"):
         asked.ask(f"by-{by}", "diff", "base/run000", "new/run003", "--by", by)
     asked.ask("sections", "diff", "base/run000", "new/run003", "--list-sections")
@@ -96,7 +100,7 @@ def ask_predictions(asked: Asked) -> None:
         ("batch", gpu, ("--batch", "2")),
         ("size", gpu, ("--size", "512")),
         ("precision", gpu, ("--precision", "fp8")),
-        ("untraced", gpu, ("--untraced", "400")),
+        ("untraced", gpu, ("--untraced", "500")),
         ("drop", sample, ("--drop", "text_encoder_3", "--steps", "3")),
         ("place", sample, ("--place", "text_encoder_3=cpu:0")),
         ("concurrency", sample, ("--concurrency", "4")),
@@ -164,23 +168,39 @@ def ask_fleet(asked: Asked) -> None:
     for number in range(14):
         factor = 1 + 0.003 * (number * 7 % 5) + (0.2 if number >= 10 else 0)
         write_bundle(asked.folder / "runs", number, factor)
-    write_bundle(asked.folder / "others", 20, 1.1, hardware={"cpu": "Other CPU", "cores": 4})
+    for number in range(20, 26):
+        hardware = {"cpu": "Other CPU", "cores": 4}
+        devices = {"rbln:0": {"hardware": "CA25"}}
+        write_bundle(asked.folder / "others", number, 1.1, hardware=hardware, devices=devices)
+    settle(asked.folder)
+    same = ("--assume-same", "variant,recipe,hardware")
     asked.ask("add", "fleet", "add", "set", "runs", "--label", "team=vision", "--commit", "abc1234")
-    asked.ask("add-again", "fleet", "add", "set", "runs", "others")
-    asked.ask("history", "fleet", "history", "set", "--json", "h.json")
+    asked.ask("add-again", "fleet", "add", "set", "runs")
+    asked.ask("add-others", "fleet", "add", "other", "runs", "others")
+    asked.ask("history", "fleet", "history", "set", *same, "--json", "h.json", "--html", "h.html")
     asked.keep_file("history-json", "h.json")
-    asked.ask("history-page", "fleet", "history", "set", "--html", "h.html")
     asked.keep_file("history-page", "h.html", page=True)
-    asked.ask("steps", "fleet", "history", "set", "--metric", "denoise.step", columns=80)
-    asked.ask("compare", "fleet", "compare", "set", "--json", "c.json")
+    asked.ask("steps", "fleet", "history", "set", *same, "--metric", "denoise.step", columns=80)
+    asked.ask("unknown", "fleet", "history", "set")
+    asked.ask("compare", "fleet", "compare", "other", "--assume-same", "variant,recipe")
+    by_label = ("--by", "software", "--json", "c.json", *same)
+    asked.ask("compare-software", "fleet", "compare", "other", *by_label)
     asked.keep_file("compare-json", "c.json")
-    asked.ask("gate", "fleet", "gate", "set", "--json", "g.json", "--markdown", "-")
-    asked.keep_file("gate-json", "g.json")
-    asked.ask("query", "fleet", "query", "set", "select count(*) from runs")
-    asked.ask("tables", "fleet", "query", "set", "--tables")
-    asked.ask("accept", "fleet", "accept", "set")
+    for name, data in (("gate", "set"), ("gate-other", "other")):
+        asked.ask(name, "fleet", "gate", data, *same, "--json", "g.json", "--markdown", "-")
+        asked.keep_file(f"{name}-json", "g.json")
+    asked.ask("query", "fleet", "query", "set", "select commit, time_ns from runs order by all")
+    asked.ask("tables", "fleet", "query", "set", "describe runs")
+    asked.ask(
+        "metrics",
+        "fleet",
+        "query",
+        "set",
+        "select * exclude (run) from metrics order by all limit 40",
+    )
+    asked.ask("accept", "fleet", "accept", "set", "elapsed@run010", "--because", "a new driver")
     asked.ask("compact", "fleet", "compact", "set")
-    asked.ask("page", "fleet", "page", "set", "--html", "f.html")
+    asked.ask("page", "fleet", "page", "set", *same, "--out", "f.html")
     asked.keep_file("page", "f.html", page=True)
 
 

@@ -1,0 +1,41 @@
+"""Everything that the program said when the goldens were recorded, it still says: see `__main__`.
+
+A bundle that differs prints its differences; after a change that is meant, record it again with
+`python -m tests.golden record --only NAME`, and read what changed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.golden.bundles import BUNDLES
+from tests.golden.store import FROZEN, read
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda bundle: bundle.name)
+def test_says_what_it_said(bundle, record_property):
+    """What `says` of the bundle states: every output of it is the frozen one, byte for byte."""
+    record_property("proves", bundle.says)
+    if not bundle.possible:
+        pytest.skip("needs ../shared/corpus")
+    compare = (sys.executable, "-m", "tests.golden", "compare", "--workers", "1")
+    done = subprocess.run(
+        [*compare, "--only", f"^{bundle.name}$"],
+        cwd=FROZEN.parents[2],
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{bundle.says}\n{done.stdout}{done.stderr}"
+
+
+def test_each_golden_has_its_bundle():
+    """No file is left over from a bundle that is no more, and none is empty."""
+    names = {path.name.removesuffix(".json.xz") for path in FROZEN.glob("*.xz")}
+    assert names == {bundle.name for bundle in BUNDLES}
+    assert all(read(name) for name in names)

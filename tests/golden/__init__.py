@@ -4,5 +4,5 @@
     python -m tests.golden record [--only PATTERN]
 
 `bundles` says which inputs there are and what is asked of each, `questions` asks the command line,
-`surface` the public names, `page` unpacks pages, `masks` names what may differ, `store` keeps it.
+`public` the public names, `page` unpacks pages, `masks` names what may differ, `store` keeps it.
 """

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.corpus import CORPUS
-from tests.golden import makers, surface
+from tests.golden import makers, public
 from tests.golden.more_questions import (
     ask_bad_inputs,
     ask_conformance,
@@ -173,9 +173,9 @@ _MORE = [
         "fleet", "A data set of runs is added to, compared and gated alike.", ask_fleet, weight=8
     ),
     Bundle("bad-inputs", "What cannot be used is refused with the same sentence.", ask_bad_inputs),
-    Bundle("help", "Every command explains itself in the same words.", surface.ask_help, weight=6),
-    Bundle("names", "Public names have the same signatures.", surface.ask_names),
-    Bundle("plug-ins", "Paths that plug-in authors were told are there.", surface.ask_plugins),
+    Bundle("help", "Every command explains itself in the same words.", public.ask_help, weight=6),
+    Bundle("names", "Public names have the same signatures.", public.ask_names),
+    Bundle("plug-ins", "Paths that plug-in authors were told are there.", public.ask_plugins),
 ]
 BUNDLES: tuple[Bundle, ...] = (
     *_SAMPLES,

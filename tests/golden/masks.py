@@ -55,11 +55,12 @@ def environment(columns: int, home: Path) -> dict[str, str]:
 
 
 def settle(folder: Path) -> None:
-    """Set a fixed moment into all manifests below `folder`: reports show when these were written,
-    their sizes and their hashes."""
-    for manifest in folder.rglob("manifest.json"):
+    """Set fixed moments into all manifests below `folder`, a minute apart in the order of their
+    paths: reports show when these were written, their hashes, and runs in that order."""
+    for number, manifest in enumerate(sorted(folder.rglob("manifest.json"))):
+        moment = IMPORTED_AT.replace("T08:00", f"T08:{number:02d}")
         text = manifest.read_text("utf-8")
-        text = re.sub(r'("created":\s*)"[^"]*"', rf'\1"{IMPORTED_AT}"', text)
+        text = re.sub(r'("created":\s*)"[^"]*"', rf'\1"{moment}"', text)
         manifest.write_text(text, "utf-8")
 
 

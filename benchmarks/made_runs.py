@@ -50,24 +50,17 @@ def npu_run(commands: int) -> Run:
         shapes=_named(("float[2,32] float[3,32]",), number * 0),
     )
     span = each * _EACH_NS
-    step = np.arange(_STEPS)
-    calls = _filled(
-        CALLS,
-        call=step,
-        pipeline=np.full(_STEPS, -1),
-        stage=pl.Series(["denoise"] * _STEPS),
-        submodule=pl.Series(["transformer"] * _STEPS),
-        branch=pl.Series(["batched"] * _STEPS),
-        step=step,
-        iteration=np.full(_STEPS, -1),
-        device=pl.Series(["rbln:0"] * _STEPS),
-        start_ns=step * span,
-        duration_ns=np.full(_STEPS, span - 50),
-    )
+    calls = [
+        (
+            *(i, -1, "denoise", "transformer", "batched", i, -1, -1, "rbln:0"),
+            *(i * span, span - 50, None, None, True, ""),
+        )
+        for i in range(_STEPS)
+    ]
     steps = [("step", -1, f"step {i}", "denoise", i, i * span, span) for i in range(_STEPS)]
     return Run(
         run_id="npu",
-        calls=calls,
+        calls=pl.DataFrame(calls, schema=schema(CALLS), orient="row"),
         commands=frame,
         counters=empty(COUNTERS),
         flows=empty(FLOWS),

@@ -99,7 +99,7 @@ function rowsOf(keys) {
   return { categoryarray: keys, tickvals: keys, range: [keys.length - 0.5, -0.5] };
 }
 
-const OPERATOR_BARS = 15; // as profiler/report/charts/style.py draws
+const OPERATOR_BARS = 15; // as profiler/report/charts.py draws
 
 function operatorChart(rows, { data: [bars], layout }, theme) {
   const shown = rows.slice(0, OPERATOR_BARS), longest = shown[0]?.total_ns ?? 0;

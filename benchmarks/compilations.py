@@ -9,9 +9,9 @@ import argparse
 import sys
 from timeit import repeat
 
-from profiler.capture.clock import RunClock
-from profiler.capture.compilations import RunCompilations
+from profiler.capture.calls import RunClock
 from profiler.capture.recorder import Recorder
+from profiler.capture.run_info import RunCompilations
 
 _LOOKS = 20_000
 _ROUNDS = 7

@@ -32,11 +32,11 @@ import numpy as np
 import polars as pl
 from msgspec import structs
 
-from profiler.events import NO_CALL, ROOT_DEVICE, Call, Span, Track
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.run import Run
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.events import NO_CALL, ROOT_DEVICE, Call, Span, Track
 
 HOUR = 3_600_000_000_000
 _QUESTIONS = {

@@ -31,7 +31,7 @@ from playwright.sync_api import Browser
 import profiler
 from profiler.analysis.analyze import analyze
 from profiler.report.html.page import write_html
-from profiler.table.run import Run
+from profiler.run.run import Run
 from tests.browser.perfetto_ui import PerfettoUi
 from tests.report.generated import write_generated_bundle
 

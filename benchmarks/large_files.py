@@ -321,7 +321,7 @@ def found_in(bundle: Path, truth: Truth) -> Truth:
     """What a bundle holds of the totals; the number of the file's entries is not in it."""
     import polars as pl
 
-    from profiler.table.load import load_bundle
+    from profiler.run.load import load_bundle
 
     run = load_bundle(bundle)
     try:

@@ -27,11 +27,10 @@ from typing import Any
 import checkout  # noqa: F401 - finds the project
 import numpy as np
 
-from profiler.events import NO_STEP, ROOT_DEVICE, Call, Span, Track
 from profiler.trace.bundle import BundleWriter, call_files
-from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns
+from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns, read_trace
+from profiler.trace.events import NO_STEP, ROOT_DEVICE, Call, Span, Track
 from profiler.trace.manifest import RunInfo
-from profiler.trace.reader import read_trace
 
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "tiny_two_devices"
 ENCODERS, STEPS = 6, 28
@@ -112,8 +111,8 @@ def write_run(parent: Path, commands: int) -> tuple[Path, int]:
 
 def write_parquet(bundle: Path, folder: Path) -> None:
     """The frames of a run as the peers read them."""
+    from profiler.run.load import write_parquet as write
     from profiler.sources.load import load
-    from profiler.table.parquet import write_parquet as write
 
     write(load(bundle), folder)
 

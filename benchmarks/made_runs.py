@@ -8,8 +8,8 @@ import checkout  # noqa: F401  (finds the project)
 import numpy as np
 import polars as pl
 
-from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
-from profiler.table.run import Run
+from profiler.run.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
+from profiler.run.run import Run
 from profiler.trace.manifest import RunInfo
 
 _STEPS, _BLOCKS, _EACH_NS = 28, 24, 100

@@ -74,11 +74,11 @@ def measure(way: int, folder: Path, size: int) -> None:
     """One row, in this process."""
     import onnxruntime
 
-    from profiler.capture.clock import RunClock
+    from profiler.capture.calls import RunClock
     from profiler.capture.onnxruntime.operators import ProfiledPart
     from profiler.capture.operator_source import SourceRequest
     from profiler.capture.recorder import Recorder
-    from profiler.capture.selection import parse_ops
+    from profiler.capture.settings import parse_ops
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

@@ -39,7 +39,7 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.result import Analysis
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 STEPS, FEW = 28, 4
 T5 = "text_encoder_3"

@@ -41,10 +41,10 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.image_sizes import ImageSize
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
+from profiler.bootstrap import PREDICTED_CONFIDENCE
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
-from profiler.resampling import PREDICTED_CONFIDENCE
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 EQUAL = "as it was"
 HELD, WIDTH = 0.85, 0.12  # what the whole should reach: at least, at most

@@ -28,9 +28,8 @@ import polars as pl
 import torch
 
 import profiler
-from profiler.capture.torch.commands import find_commands
-from profiler.capture.torch.events import session_events
-from profiler.capture.torch.profiler import new_profiler, quiet
+from profiler.capture.torch.events import find_commands, session_events
+from profiler.capture.torch.modules import new_profiler, quiet
 from profiler.kineto.trace_file import read_kineto
 from tests.capture import tiny_diffusers
 

@@ -32,10 +32,9 @@ import trace_commands
 import trace_peers
 from trace_floor import floor_reader
 
-from profiler.events import UNKNOWN
-from profiler.trace.columns import CommandColumns
+from profiler.trace.columns import CommandColumns, read_bytes, read_trace
 from profiler.trace.compression import COMPRESSIONS, Compression
-from profiler.trace.reader import read_bytes, read_trace
+from profiler.trace.events import UNKNOWN
 from profiler.trace.writer import encode_call
 
 PEERS = ("upb", "ptars", "perfetto", "trace_processor")
@@ -44,7 +43,7 @@ _PEAK = """
 import sys
 from pathlib import Path
 import numpy, polars, profiler
-from profiler.trace.reader import read_trace
+from profiler.trace.columns import read_trace
 
 def peak():
     status = Path("/proc/self/status").read_text()

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 import profiler
-from profiler.events import UNKNOWN, Call, Track
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
-from profiler.trace.columns import CommandColumns, SliceColumns, TraceColumns
-from profiler.trace.reader import read_trace
+from profiler.trace.columns import CommandColumns, SliceColumns, TraceColumns, read_trace
+from profiler.trace.events import UNKNOWN, Call, Track
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "sd35_mi300x"
 _GPU_CALLS = ("000_text_encoder.prompt", "007_transformer.step001", "010_vae.decode")

@@ -13,22 +13,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from profiler.table.annotation import annotate_with
-from profiler.table.drawing import draw_with, show_with
+from profiler.run import annotate_with, draw_with, show_with
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from profiler._version import __version__
     from profiler.analysis.result import Analysis
-    from profiler.capture.named_submodules import submodule
-    from profiler.capture.pipelines.user_labels import step
-    from profiler.capture.profile import profile
-    from profiler.capture.startup import done, start
-    from profiler.errors import ProfilerError
-    from profiler.sources.analyze import analyze
-    from profiler.sources.load import load
-    from profiler.table.run import Run
+    from profiler.run.run import Run
+
 
 __all__ = [
     "Analysis",
@@ -44,18 +36,19 @@ __all__ = [
     "submodule",
 ]
 
+
 _HOME = {
     "Analysis": "profiler.analysis.result",
     "ProfilerError": "profiler.errors",
-    "Run": "profiler.table.run",
+    "Run": "profiler.run.run",
     "__version__": "profiler._version",
     "analyze": "profiler.sources.analyze",
     "done": "profiler.capture.startup",
     "load": "profiler.sources.load",
     "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",
-    "step": "profiler.capture.pipelines.user_labels",
-    "submodule": "profiler.capture.named_submodules",
+    "step": "profiler.capture.calls",
+    "submodule": "profiler.capture.profile",
 }
 
 

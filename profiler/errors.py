@@ -1,16 +1,30 @@
-"""The errors a user can meet; `cli` turns each into one sentence and exit code 2.
+"""Errors that a user can see, and how to install a missing extra.
 
     ProfilerError
-    ├── InputError     what was given cannot be read or used as asked
-    │   └── MissingPackageError   … without a package that is not installed; an ImportError, too
-    └── OutputError    the result cannot be written where it was asked for
+    ├── InputError     an input cannot be read or used as requested
+    │   └── MissingPackageError   ... because a package is not installed; an ImportError, too
+    └── OutputError    the result cannot be written to the requested place
 
-Every message says what is wrong, where, and what to do about it, in one sentence.
+Every message says in one sentence what is wrong, in which place, and what to do. `cli` turns it
+into exit code 2. Install hints name the packages, not `profile-sd3[query]`: the project is on
+no registry, so that name could be taken by a stranger.
 """
 
 from __future__ import annotations
 
-__all__ = ["InputError", "MissingPackageError", "OutputError", "ProfilerError"]
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+# --- The errors a user can meet; `cli` turns each into one sentence and exit code 2.
+#
+#     ProfilerError
+#     ├── InputError     what was given cannot be read or used as asked
+#     │   └── MissingPackageError   … without a package that is not installed; an ImportError, too
+#     └── OutputError    the result cannot be written where it was asked for
+#
+# Every message says what is wrong, where, and what to do about it, in one sentence.
 
 
 class ProfilerError(Exception):
@@ -27,3 +41,111 @@ class MissingPackageError(InputError, ImportError):
 
 class OutputError(ProfilerError):
     """A result cannot be written to the place that was asked for."""
+
+
+# --- What to install for an extra, from the metadata of the installed package.
+#
+#     install_command("query")      # "pip install 'duckdb>=2.0'"
+#     require("run", "run")         # MissingPackageError where the extra's libraries are not
+# there
+#     with needing("run", "profiler.pipelines"):
+#         import onnxruntime        # the same, and no ImportError
+#
+# The packages are named, not `profile-sd3[query]`: the project is on no registry, and a stranger
+# could take its name there.
+
+
+DISTRIBUTION = "profile-sd3"
+
+_RUNTIME = "onnxruntime"
+_LIBRARIES = {
+    "run": (_RUNTIME, "tokenizers", "PIL"),
+    "graph": (_RUNTIME, "onnx", "onnx_ir"),
+    "graph-base": ("onnx", "onnx_ir"),
+    "torch": ("torch", "diffusers", "transformers"),
+}
+"""What the modules of an extra import."""
+_WITHOUT_RUNTIME = {"run": "run-gpu", "graph": "graph-base"}
+
+
+def require(extra: str, what: str, *libraries: str) -> None:
+    """Raise MissingPackageError where `what` lacks a library of the extra, or one of those named
+    alone; InputError where one is there and cannot be imported.
+
+    They are imported: ONNX Runtime comes from several distributions, of which installing one over
+    another breaks both. Where it is there, the command does not name it.
+    """
+    missing = []
+    for library in libraries or _LIBRARIES[extra]:
+        try:
+            import_module(library)
+        except ImportError as error:
+            if not isinstance(error, ModuleNotFoundError) or error.name != library:
+                raise InputError(
+                    f"{what} needs {library}, which cannot be imported ({error}): install what "
+                    "brought it again"
+                ) from error
+            missing.append(library)
+    if missing:
+        wanted = extra if _RUNTIME in missing else _WITHOUT_RUNTIME.get(extra, extra)
+        command = install_command(wanted)
+        raise MissingPackageError(f"{what} needs {' and '.join(missing)}: `{command}`")
+
+
+@contextmanager
+def needing(extra: str, what: str, *libraries: str) -> Iterator[None]:
+    """Around imports: where one fails, what `require` says."""
+    try:
+        yield
+    except MissingPackageError:
+        raise
+    except ImportError:
+        require(extra, what, *libraries)
+        raise
+
+
+def install_command(extra: str) -> str:
+    """A command that installs what `extra` adds, or where that stands if nothing is installed."""
+    packages = sorted({_named(each) for each in added_by(extra, requirements())})
+    if not packages:
+        return f"pip install '.[{extra}]' in a clone of {DISTRIBUTION}"
+    return f"pip install {' '.join(map(shlex.quote, packages))}"
+
+
+def requirements() -> list[str]:
+    """What the installed package names as its requirements; none where it is not installed."""
+    # It takes as long as all of typer; few commands ask.
+    from importlib import metadata
+
+    try:
+        return metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def added_by(extra: str, of_all: Iterable[str]) -> Iterator[str]:
+    """Those of the requirements `of_all` that an extra adds on this Python and system, with those
+    of extras that it names; extra "": those of the package itself."""
+    from packaging.requirements import Requirement
+
+    known = list(of_all)
+    for text in known:
+        each = Requirement(text)
+        always = each.marker is None or each.marker.evaluate({"extra": ""})
+        for_extra = each.marker is not None and each.marker.evaluate({"extra": extra})
+        if always == bool(extra) or not (always or for_extra):
+            continue
+        if each.name == DISTRIBUTION:
+            for nested in sorted(each.extras):
+                yield from added_by(nested, known)
+        else:
+            yield text
+
+
+def _named(requirement: str) -> str:
+    """`duckdb>=2.0` of a requirement, without its conditions."""
+    from packaging.requirements import Requirement
+
+    each = Requirement(requirement)
+    extras = f"[{','.join(sorted(each.extras))}]" if each.extras else ""
+    return f"{each.name}{extras}{each.specifier}"

@@ -1,43 +1,50 @@
-"""Files that appear whole: written beside their place under a random name, then renamed.
+"""Write files atomically, and read or write JSON.
 
     with appearing(path, sync=True) as file:
         file.write(data)
 
-They are for who writes them alone, unless RBLN_PROFILER_SHARED=1 leaves that to the umask: what
-ran, on what and how it was started is nobody else's business.
-
-Nobody can plant a link under the temporary name, two writers of one file cannot tear each other's
-output, and what fails leaves nothing. What is there and is no file, such as a pipe, /dev/null or
-/dev/stdout, is written to and stays. Libraries that write are given the opened file.
+A file is written under a random name and renamed, so a failure leaves nothing. Files are
+readable by their owner alone, unless RBLN_PROFILER_SHARED=1 leaves that to the umask. Pipes and
+devices are written to directly. Types of msgspec are prepared by one thread at a time, because
+msgspec crashes if another thread or a fork uses a half-prepared type.
 """
 
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar, cast
+
+import msgspec
 
 from profiler.errors import OutputError
 
-__all__ = [
-    "SHARED",
-    "appearing",
-    "create_atomically",
-    "file_mode",
-    "folder_mode",
-    "not_writable",
-    "same_file",
-    "scratch_folder",
-    "sync_to_disk",
-    "write_atomically",
-    "write_small",
-]
+# --- Files that appear whole: written beside their place under a random name, then renamed.
+#
+#     with appearing(path, sync=True) as file:
+#         file.write(data)
+#
+# They are for who writes them alone, unless RBLN_PROFILER_SHARED=1 leaves that to the umask: what
+# ran, on what and how it was started is nobody else's business.
+#
+# Nobody can plant a link under the temporary name, two writers of one file cannot tear each
+# other's
+# output, and what fails leaves nothing. What is there and is no file, such as a pipe, /dev/null
+# or
+# /dev/stdout, is written to and stays. Libraries that write are given the opened file.
+
 
 SHARED = "RBLN_PROFILER_SHARED"
 _YES = ("1", "true", "on", "yes")
@@ -228,3 +235,109 @@ def not_writable(path: Path, error: OSError) -> OutputError:
     if error.errno in _FULL:
         advice = "make room there, or give a folder elsewhere"
     return OutputError(f"cannot write {path} ({reason}): {advice}")
+
+
+# --- JSON text of a document, and plain values from whatever a document is made of.
+
+
+def json_text(document: Any, *, indent: int | None = 1) -> str:
+    """`document` as JSON text, without a newline at the end; `indent` None: on one line."""
+    try:
+        text = json.dumps(document, default=plain, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):  # a key that is no text, a number that JSON lacks
+        text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False)
+    if indent is None:
+        return text
+    as_bytes = text.encode("utf-8", "surrogatepass")  # json.dumps would indent in Python, slowly
+    return msgspec.json.format(as_bytes, indent=indent).decode("utf-8", "surrogatepass")
+
+
+def ascii_json(data: Any) -> str:
+    """Plain values as JSON in as few characters as there can be, all of them ASCII."""
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def plain(value: Any) -> Any:
+    """`value` as mappings, lists, text, numbers, booleans and None.
+
+    Dataclasses and structs become objects, what has a method `as_json` what that returns, members
+    of an enum their value, sequences and sets lists, sets in order. Numbers that JSON lacks (NaN,
+    infinities) become None; what else it has no form for, such as a path or a time, becomes text.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float, Decimal)):
+        return _number(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, Set)):
+        parts = sorted(value, key=str) if isinstance(value, Set) else value
+        return [plain(part) for part in parts]
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    for method in ("as_json", "tolist"):  # the latter of NumPy's scalars and arrays
+        made = getattr(value, method, None)
+        if callable(made):
+            return plain(made())
+    names = getattr(type(value), "__struct_fields__", None)
+    if names is not None:
+        return {name: plain(getattr(value, name)) for name in names}
+    return str(value)
+
+
+def _number(value: float | Decimal) -> float | None:
+    if isinstance(value, int):
+        return int(value)
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+# --- JSON and plain values as types of msgspec, whichever threads ask.
+#
+#     decoded(text, Manifest)
+#     decoder = decoder_of(Event)     # for many texts
+#
+# msgspec learns what a struct's fields are when the struct is first read, and lets other threads
+# read
+# it while it has learned half of them: the process dies of that. Here one thread learns, the
+# others
+# wait, a fork among them, whose child would keep half of it for ever.
+
+
+_Type = TypeVar("_Type")
+_DECODERS: dict[tuple[Any, bool], msgspec.json.Decoder[Any]] = {}
+_LEARNING = threading.RLock()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_LEARNING.acquire,
+        after_in_parent=_LEARNING.release,
+        after_in_child=_LEARNING.release,
+    )
+
+
+def decoder_of(kind: type[_Type], *, strict: bool = True) -> msgspec.json.Decoder[_Type]:
+    """The decoder of JSON as `kind`, the same one each time."""
+    known = _DECODERS.get((kind, strict))
+    if known is None:
+        with _LEARNING:
+            known = _DECODERS.get((kind, strict)) or msgspec.json.Decoder(kind, strict=strict)
+            _DECODERS[kind, strict] = known
+    return cast("msgspec.json.Decoder[_Type]", known)
+
+
+def decoded(text: bytes | bytearray | str, kind: type[_Type], *, strict: bool = True) -> _Type:
+    """JSON as `kind`. Raises what `msgspec.json.decode` does."""
+    return decoder_of(kind, strict=strict).decode(text)
+
+
+def converted(value: object, kind: type[_Type]) -> _Type:
+    """Plain values as `kind`. Raises ValidationError where they are none."""
+    decoder_of(kind)
+    return msgspec.convert(value, kind)

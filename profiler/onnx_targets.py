@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from profiler.errors import InputError
 
-__all__ = ["TARGETS", "Target", "find_target"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -10,18 +10,108 @@ points are looked up where plug-ins are used, never by `import profiler` or `--h
 from __future__ import annotations
 
 import contextlib
+import inspect
+import opcode
 import sys
+from collections.abc import Callable
 from functools import cache
+from types import FrameType
 from typing import TYPE_CHECKING, Any
-
-from profiler.interruptions import interrupts
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-from profiler.plain_text import plain_text
 
-__all__ = ["plugins"]
+# --- What interrupts the user's program while code of ours runs in it goes on to the program.
+#
+# try:
+#     attach(pipeline)
+# except Exception as error:
+#     let_pass(error)     # of a signal's handler of the program's: raised again
+#     recorder.lose(…)    # ours: a drop
+
+
+_RAISES = {opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]}
+_WORDLESS = (MemoryError, StopIteration, StopAsyncIteration, SystemExit)
+"""What C code raises without arguments, as `sys.exit()` does."""
+_CAUSES = 8  # that are looked at: they may go in a circle
+
+
+def let_pass(error: BaseException) -> None:
+    """Raise what the user's program was interrupted by, where that is `error` or a cause of it (the
+    `TimeoutError` of a handler is an `OSError` to whoever writes a file). Nothing happens where
+    `error` is of what ran: ours, a library's, or of a property of the user's that only we asked.
+
+    A function was called by an interruption where it was given the very frame that it interrupts,
+    as signal handlers and trace functions are. An exception that another thread has set
+    (`PyThreadState_SetAsyncExc`) has no such frame; it has no arguments either, and no `raise`
+    stands where it came up. What a handler written in C raises with arguments is not told apart.
+    """
+    found: BaseException | None = error
+    for _ in range(_CAUSES):
+        if found is None:
+            return
+        if not isinstance(found, Exception) or interrupts(found):
+            raise found
+        found = found.__cause__
+
+
+def interrupts(error: BaseException) -> bool:
+    """Whether `error` is what the program was interrupted by: see `let_pass`."""
+    below: FrameType | None = None
+    entry = last = error.__traceback__
+    while entry is not None:
+        if below is not None and _was_given(entry.tb_frame, below):
+            return True
+        below, last, entry = entry.tb_frame, entry, entry.tb_next
+    wordless = isinstance(error, _WORDLESS) or type(error).__module__ == "_queue"  # its Empty
+    if last is None or error.args or wordless:
+        return False
+    return last.tb_frame.f_code.co_code[last.tb_lasti] not in _RAISES
+
+
+def _was_given(frame: FrameType, below: FrameType) -> bool:
+    """Whether `below` is an argument of the function that runs in `frame`."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        count += 1
+    given = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+    return any(
+        value is below or (type(value) is tuple and any(one is below for one in value))
+        for value in given
+    )
+
+
+# --- Names as they may be shown: what comes from a trace or a model steers no terminal and no page.
+#
+# The one place that decides which characters those are: control characters, and with them all
+# escape
+# sequences (colours, links by OSC 8, the clipboard by OSC 52), line breaks, marks that turn the
+# direction of writing, what has no width and halves of characters.
+
+
+_NO_BREAK = "\N{NO-BREAK SPACE}"  # between a number and its unit
+_STAND_IN = "\N{REPLACEMENT CHARACTER}"
+
+
+def plain_text(text: str, instead: Callable[[str], str] | None = None) -> str:
+    """`text` as one line in which nothing is hidden; a run of what cannot be shown is one �, or
+    each such character what `instead` makes of it. No-break spaces stay."""
+    if text.isprintable():
+        return text
+    found: list[str] = []
+    for character in text:
+        if character.isprintable() or character == _NO_BREAK:
+            found.append(character)
+        elif instead is not None:
+            found.append(instead(character))
+        elif found[-1:] != [_STAND_IN]:
+            found.append(_STAND_IN)
+    return "".join(found)
+
+
+# --- Plug-ins: objects that other packages register under an entry point group of ours.
 
 
 @cache

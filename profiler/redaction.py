@@ -14,15 +14,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-__all__ = [
-    "HIDDEN",
-    "is_secret_name",
-    "own_homes",
-    "redacted_arguments",
-    "redacted_settings",
-    "redacted_text",
-]
-
 HIDDEN = "***"
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of hf_token, hfToken, HF-TOKEN, API_KEY2
@@ -185,7 +176,7 @@ def _words(name: str) -> list[str]:
 
 def own_homes() -> tuple[str, ...]:
     """The home folder of who runs this, as it is called and as it is reached without links."""
-    home = os.path.expanduser("~")  # noqa: PTH111  # Path.home() raises where there is none
+    home = os.path.expanduser("~")  # Path.home() raises where there is none
     found = (Path(home), Path(os.path.realpath(home)))
     below = (str(one) for one in found if one.is_absolute() and one.parent != one)
     return tuple(dict.fromkeys(below))

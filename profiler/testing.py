@@ -7,8 +7,6 @@ clock.now_ns()   # 1_005
 
 from __future__ import annotations
 
-__all__ = ["FakeClock"]
-
 
 class FakeClock:
     """A clock that stands still until it is told to move; `step_ns` is added at each reading."""

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 import polars as pl
 from hypothesis import strategies as st
 
-from profiler.events import NO_PIPELINE, NO_STEP
-from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
-from profiler.table.run import Run
+from profiler.run.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
+from profiler.run.run import Run
+from profiler.trace.events import NO_PIPELINE, NO_STEP
 from profiler.trace.manifest import RunInfo
 from tests.runs import EPOCH, make_frame
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from profiler.table.columns import FLOWS, schema
-from profiler.table.run import Run
+from profiler.run.columns import FLOWS, schema
+from profiler.run.run import Run
 from profiler.trace.manifest import RunInfo
 from tests.runs import Command, make_call, make_info, make_run, make_span
 

@@ -19,8 +19,22 @@ from typing import Any
 
 import polars as pl
 
-from profiler.drop_reasons import DropReason
-from profiler.events import (
+from profiler.report.sentences.worded import worded
+from profiler.run.columns import (
+    CALLS,
+    COMMANDS,
+    COUNTERS,
+    FLOWS,
+    SPANS,
+    Column,
+    empty,
+    schema,
+)
+from profiler.run.run import Run
+from profiler.text import Note
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.events import (
     HOST_TRACK,
     NO_CALL,
     NO_PIPELINE,
@@ -28,16 +42,11 @@ from profiler.events import (
     ROOT_DEVICE,
     Call,
     Drop,
+    DropReason,
     Span,
     Track,
     rank_of_device,
 )
-from profiler.notes import Note
-from profiler.report.sentences.worded import worded
-from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, Column, empty, schema
-from profiler.table.run import Run
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
 from profiler.trace.manifest import RunInfo, info_document, parse_info
 
 __all__ = [

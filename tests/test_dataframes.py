@@ -11,7 +11,7 @@ import profiler
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import markdown, tables
 from profiler.analysis.selection import Selection
-from profiler.events import Drop, DropKind
+from profiler.trace.events import Drop, DropKind
 from tests.runs import tiny_run, why, write_tiny_bundle
 
 REPOSITORY = Path(__file__).parents[1]

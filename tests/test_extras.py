@@ -13,9 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import profiler
-from profiler import extras
-from profiler.errors import InputError, MissingPackageError
-from profiler.extras import added_by, install_command, require
+from profiler import errors
+from profiler.errors import InputError, MissingPackageError, added_by, install_command, require
 from profiler.graph.executed import optimized_graph
 from profiler.graph.verification import run_model
 from profiler.pipelines.device_rates import measure_cpu
@@ -47,7 +46,7 @@ _REQUIREMENTS = [
 )
 def test_commands_name_packages(monkeypatch, extra, command):
     """The packages that an extra adds here, those of extras in it, with their versions."""
-    monkeypatch.setattr(extras, "requirements", lambda: _REQUIREMENTS)
+    monkeypatch.setattr(errors, "requirements", lambda: _REQUIREMENTS)
     assert install_command(extra) == command
 
 

@@ -14,8 +14,8 @@ from profiler.analysis.comparison import columns as compared
 from profiler.analysis.registry import tables
 from profiler.cli.main import command_line
 from profiler.report.document import document
-from profiler.table.columns import TABLES, Column
-from profiler.table.tiles import columns as tiles
+from profiler.run import device_timeline as tiles
+from profiler.run.columns import TABLES, Column
 from tests.runs import tiny_run
 
 OLD = {

@@ -17,7 +17,7 @@ import pytest
 from profiler import files
 from profiler.errors import OutputError
 from profiler.files import appearing, scratch_folder, write_atomically, write_small
-from profiler.trace.storage import begin_file, finish_file
+from profiler.trace.writer import begin_file, finish_file
 
 _PACKAGE = Path(__file__).parents[1] / "profiler"
 _WRITERS = [write_atomically, write_small]

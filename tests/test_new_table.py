@@ -30,7 +30,7 @@ from profiler.errors import InputError
 from profiler.report.document import document as to_document
 from profiler.report.query.database import Database
 from profiler.report.query.listing import table_lines
-from profiler.table.columns import Column
+from profiler.run.columns import Column
 from tests.report.rendered import page_of, part_lines, printed
 from tests.runs import tiny_run, write_tiny_bundle
 

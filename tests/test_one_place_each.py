@@ -39,7 +39,7 @@ _FILES = {
 import polars as pl
 
 from profiler.analysis.table import Table
-from profiler.table.columns import Column
+from profiler.run.columns import Column
 
 
 def _make(of):
@@ -61,7 +61,7 @@ TABLES = (
 )
 """,
     "profiler/report/sections/toy_section.py": """
-from profiler.messages import said
+from profiler.text import said
 from profiler.report.model import Part, SectionKind
 
 SECTION = SectionKind(

@@ -7,7 +7,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.graph.export.known import CONFIGURATIONS
 from profiler.graph.export.pipeline_parts import PIPELINES
-from profiler.part_widths import check_widths
+from profiler.model_layouts import check_widths
 
 SD3 = {
     "text_encoder": {"hidden_size": 24, "projection_dim": 24},

@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.filters import name_list, step_range
-from profiler.json_text import json_text, plain
-from profiler.run_names import check_run_name, run_name_of
-from profiler.sizes import parse_size
+from profiler.files import json_text, plain
+from profiler.options import check_run_name, name_list, parse_size, run_name_of, step_range
 
 
 @pytest.mark.parametrize(

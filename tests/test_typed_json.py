@@ -1,4 +1,4 @@
-"""`profiler.typed_json`: types are learned by one thread while others wait."""
+"""`profiler.files`: types are learned by one thread while others wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import profiler
-from profiler.typed_json import converted, decoded, decoder_of
+from profiler.files import converted, decoded, decoder_of
 
 _HALF_LEARNED = """
 from __future__ import annotations
@@ -21,7 +21,7 @@ import threading
 
 import msgspec
 
-from profiler.typed_json import converted, decoded
+from profiler.files import converted, decoded
 
 _TEXT, _VALUE = b'{"inner": {"number": 1}}', {"inner": {"number": 1}}
 read = []
@@ -70,7 +70,7 @@ import threading
 
 import msgspec
 
-from profiler.typed_json import decoded
+from profiler.files import decoded
 
 _TEXT = b'{"inner": {"number": 1}}'
 child = []
@@ -129,7 +129,7 @@ def test_values_and_errors() -> None:
 
 
 def _typed_by_itself(tree: ast.Module) -> list[int]:
-    """The lines on which msgspec is given a type past `profiler.typed_json`."""
+    """The lines on which msgspec is given a type past `profiler.files`."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [
         call.lineno

@@ -14,14 +14,14 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.selection import Selection
 from profiler.analysis.waiting.tables import device_works, timeline_of
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["analyze"]
 
 
 def analyze(
     run: Run,
-    selection: Selection = Selection(),  # noqa: B008 (frozen)
+    selection: Selection = Selection(),
     measured: Sequence[DeviceProfile] = (),
     device_memory: Mapping[str, int] = MappingProxyType({}),
 ) -> Analysis:

@@ -10,8 +10,8 @@ from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.roles.of_commands import roles_of_commands
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.work.of_kinds import kind_work
-from profiler.table.command_times import positions
-from profiler.table.run import Run
+from profiler.run.intervals import positions
+from profiler.run.run import Run
 
 __all__ = ["AnnotatedCommands", "annotated_commands"]
 

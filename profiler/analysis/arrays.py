@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import polars as pl
 
-from profiler.events import CATEGORIES
-from profiler.table.batches import Codes, batches
-from profiler.table.command_times import CommandTimes, text_codes
+from profiler.run.intervals import Codes, CommandTimes, batches, text_codes
+from profiler.trace.events import CATEGORIES
 
 __all__ = [
     "HOST",

@@ -16,7 +16,7 @@ from profiler.analysis.roles.tables import kind_roles
 from profiler.analysis.roofline.tables import profiles
 from profiler.analysis.run_settings import run_settings
 from profiler.analysis.steps.tables import summary
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["assembled", "partials_of"]
 

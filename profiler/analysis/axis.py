@@ -14,14 +14,10 @@ import polars as pl
 from msgspec import Struct, field
 
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.events import CATEGORIES, CPU_DEVICE, NO_CALL
-from profiler.table.batches import Codes, Times
-from profiler.table.command_times import ends
-from profiler.table.run import Run
-from profiler.table.tiles.calls import Ranges
-from profiler.table.tiles.launches import device_work
-from profiler.table.tiles.of_run import EndToEnd
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.device_timeline import EndToEnd, Ranges, device_work
+from profiler.run.intervals import Codes, Stretches, Times, ends
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_CALL
 
 __all__ = ["Axis", "GroupAxis"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import INT64, Column
+from profiler.run.columns import INT64, Column
 
 __all__ = ["ON_AXIS"]
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
-from profiler.table.batches import Codes, Times, counts, is_sorted
+from profiler.run.intervals import Codes, Times, counts, is_sorted
 
 __all__ = ["CallKinds", "rows_by_call"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.table.columns import STRING, Column
-from profiler.table.combining import Key, Names
+from profiler.run.columns import STRING, Column, Key, Names
 
 __all__ = ["LAYER", "OP_TYPES", "SUBMODULE"]
 

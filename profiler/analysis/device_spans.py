@@ -6,10 +6,8 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.table.batches import Codes, Times, batches
-from profiler.table.command_times import text_codes
-from profiler.table.intervals import group_heads
-from profiler.table.run import Run
+from profiler.run.intervals import Codes, Times, batches, group_heads, text_codes
+from profiler.run.run import Run
 
 __all__ = ["device_spans", "extent"]
 

@@ -16,10 +16,17 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.host_side import has_accelerators, host_waits
-from profiler.table.batches import Codes, Times, batches, counts
-from profiler.table.columns import CATEGORY
-from profiler.table.command_times import physical_codes, positions, text_codes
-from profiler.table.places import place_of
+from profiler.run.columns import CATEGORY
+from profiler.run.intervals import (
+    Codes,
+    Times,
+    batches,
+    counts,
+    physical_codes,
+    positions,
+    text_codes,
+)
+from profiler.run.load import place_of
 
 __all__ = ["KIND", "Kinds", "kinds_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["first_calls", "unsteady_calls"]
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import device_kind
-from profiler.table.command_times import text_codes
-from profiler.table.run import Run
+from profiler.run.intervals import text_codes
+from profiler.run.run import Run
+from profiler.trace.events import device_kind
 
 __all__ = [
     "has_accelerators",

@@ -16,10 +16,8 @@ from msgspec import Struct
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.host_side import thread_of
-from profiler.events import HOST_TRACK
-from profiler.table.batches import Codes, Times, batches, is_sorted
-from profiler.table.command_times import text_codes
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.intervals import Codes, Stretches, Times, batches, is_sorted, text_codes
+from profiler.trace.events import HOST_TRACK
 
 __all__ = ["HostTimes", "host_times", "own_times"]
 

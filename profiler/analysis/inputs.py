@@ -28,8 +28,8 @@ from profiler.analysis.host_times import HostTimes, host_times
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.registry import table_named
 from profiler.analysis.selection import Selection, select
-from profiler.table.run import Run
-from profiler.table.tiles.axes import Axes
+from profiler.run.device_timeline import Axes
+from profiler.run.run import Run
 
 if TYPE_CHECKING:
     from profiler.analysis.roofline.device_profile import DeviceProfile

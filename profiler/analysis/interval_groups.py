@@ -5,9 +5,7 @@ from __future__ import annotations
 import polars as pl
 from msgspec import Struct
 
-from profiler.table.batches import Codes, Times
-from profiler.table.command_times import ends
-from profiler.table.intervals import union_by
+from profiler.run.intervals import Codes, Times, ends, union_by
 
 __all__ = ["Grouped"]
 

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
-from profiler.table.batches import Codes, Times, batches
-from profiler.table.command_times import codes_of_text
+from profiler.run.intervals import Codes, Times, batches, codes_of_text
 
 __all__ = ["kind_cells", "sums_of"]
 

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
-from profiler.table.batches import Codes, Times, batches, is_sorted
-from profiler.table.intervals import reaches
+from profiler.run.intervals import Codes, Times, batches, is_sorted, reaches
 
 __all__ = ["KindTimes", "kind_times"]
 

@@ -11,10 +11,9 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.events import NO_PIPELINE
-from profiler.table.batches import Codes, Times
-from profiler.table.command_times import ends, positions
-from profiler.table.run import Run
+from profiler.run.intervals import Codes, Times, ends, positions
+from profiler.run.run import Run
+from profiler.trace.events import NO_PIPELINE
 
 __all__ = ["PipelineCalls", "call_groups", "step_keys"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from profiler.trace.manifest_settings import (
+from profiler.trace.manifest_fields import (
     Adapter,
     Attention,
     Compiled,

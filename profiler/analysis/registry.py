@@ -16,7 +16,7 @@ from types import ModuleType
 
 from profiler.analysis.table import Table
 from profiler.errors import InputError
-from profiler.table.columns import column_rows
+from profiler.run.columns import column_rows
 
 __all__ = [
     "TAKEN",

@@ -18,23 +18,24 @@ from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import table_named
 from profiler.analysis.selection import Selection
 from profiler.errors import InputError
-from profiler.events import Drop
-from profiler.notes import Note
-from profiler.table.columns import COMMANDS
-from profiler.table.drawing import drawn, shown_as_html
-from profiler.table.pandas_frames import to_pandas
+from profiler.run import drawn, shown_as_html
+from profiler.run.columns import COMMANDS
+from profiler.run.run import to_pandas
+from profiler.text import Note
+from profiler.trace.events import Drop
 from profiler.trace.manifest_fields import (
     Attribution,
     Coverage,
     Device,
+    Generation,
     Hardware,
+    Overhead,
     Recording,
     Setting,
     Submodule,
+    SubmoduleSettings,
     Warmup,
 )
-from profiler.trace.manifest_overhead import Overhead
-from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 if TYPE_CHECKING:
     import pandas as pd

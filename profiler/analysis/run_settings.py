@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from profiler.analysis.codes import SettingNote
-from profiler.notes import Note
+from profiler.text import Note
 from profiler.trace.manifest_fields import Setting
 
 __all__ = ["run_settings"]

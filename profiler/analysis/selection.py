@@ -8,9 +8,9 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.events import NO_CALL
-from profiler.filters import step_range
-from profiler.table.run import Run
+from profiler.options import step_range
+from profiler.run.run import Run
+from profiler.trace.events import NO_CALL
 
 __all__ = ["Selection", "select", "steps_of"]
 

@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.events import NO_PIPELINE
-from profiler.table.batches import Codes, Times
-from profiler.table.command_times import text_codes
-from profiler.table.run import Run
+from profiler.run.intervals import Codes, Times, text_codes
+from profiler.run.run import Run
+from profiler.trace.events import NO_PIPELINE
 
 __all__ = ["StageRows", "stage_parts", "stage_starts"]
 

@@ -13,8 +13,7 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.partials import Partials
-from profiler.table.columns import Column, checked
-from profiler.table.combining import Scaled, Share
+from profiler.run.columns import Column, Scaled, Share, checked
 
 if TYPE_CHECKING:
     from profiler.analysis.inputs import Inputs

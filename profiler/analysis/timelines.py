@@ -12,8 +12,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from profiler.drop_reasons import DropReason
-from profiler.events import Drop
+from profiler.trace.events import Drop, DropReason
 
 __all__ = ["are_apart", "timelines_of"]
 

@@ -1,7 +1,8 @@
-"""What capture asks about whatever executes a submodule: a `Backend` for each runtime.
+"""The `Backend` interface: what capture needs from each runtime that runs a submodule.
 
-A backend is a folder beside this module whose `backend.py` has one as `BACKEND`. Another package
-registers one under the entry point group `profile_sd3.backends`:
+A backend is a folder beside this module whose `backend.py` has one as `BACKEND`. Another
+package registers one under the entry point group `profile_sd3.backends`. Every profiled process
+imports it, so it must import its libraries inside methods.
 
     class ToyBackend(Backend):
         name = "toy"
@@ -11,9 +12,6 @@ registers one under the entry point group `profile_sd3.backends`:
 
         def open(self, request):
             return ToyOperators(request)      # an `OperatorSource`
-
-What a backend does not say is answered as for an object that nobody claims. The module that
-registers it is imported by every process that is profiled: libraries are imported in methods.
 """
 
 from __future__ import annotations
@@ -24,29 +22,53 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from profiler.capture.devices import device_name
-from profiler.capture.wraps import Around, Wraps, attributes, is_function, weakly
-from profiler.events import ROOT_DEVICE
-from profiler.interruptions import let_pass
+from profiler.capture.patching import Around, Wraps, attributes, is_function, weakly
+from profiler.plugins import let_pass
+from profiler.trace.events import ROOT_DEVICE
 
-if TYPE_CHECKING:  # numpy, in every process that is on
-    from profiler.capture.device_times import DeviceMarks
-    from profiler.capture.event_cost import EventCost
+if TYPE_CHECKING:
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
-    from profiler.trace.manifest_compilations import Compilation
-    from profiler.trace.manifest_fields import Device
-    from profiler.trace.manifest_settings import SubmoduleSettings
+    from profiler.capture.overhead import EventCost
+    from profiler.capture.recorder import DeviceMarks
+    from profiler.trace.manifest_fields import Compilation, Device, SubmoduleSettings
 
-__all__ = [
-    "Backend",
-    "CallHooks",
-    "CompilationLog",
-    "Skipped",
-    "StandalonePart",
-    "StepCache",
-    "Watcher",
-    "Watching",
-]
+
+# --- How devices are called.
+
+
+def device_name(device: Any) -> str:
+    """A device as `kind:index`: "mps" is "mps:0"."""
+    kind, _, index = str(device).partition(":")
+    return f"{kind}:{index or 0}"
+
+
+def output_device(output: Any) -> str:
+    """The device of the first tensor in a call's output, "" where there is none."""
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    while isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    device = getattr(output, "device", None)
+    return device_name(device) if device is not None else ""
+
+
+# --- What capture asks about whatever executes a submodule: a `Backend` for each runtime.
+#
+# A backend is a folder beside this module whose `backend.py` has one as `BACKEND`. Another
+# package
+# registers one under the entry point group `profile_sd3.backends`:
+#
+#     class ToyBackend(Backend):
+#         name = "toy"
+#
+#         def owns(self, part, owner=None):
+#             return isinstance(part, toy.Engine)
+#
+#         def open(self, request):
+#             return ToyOperators(request)      # an `OperatorSource`
+#
+# What a backend does not say is answered as for an object that nobody claims. The module that
+# registers it is imported by every process that is profiled: libraries are imported in methods.
 
 
 class CallHooks(Protocol):
@@ -163,12 +185,12 @@ class Backend:
     allocations = False
     order = 0
 
-    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
+    def owns(self, part: Any, owner: Any = None) -> bool:
         """Whether `part` belongs to this backend. Nothing is imported for that, and nothing is
         changed."""
         return False
 
-    def executes(self, part: Any) -> bool:  # noqa: ARG002
+    def executes(self, part: Any) -> bool:
         """Whether `part`, which is owned, is a submodule whatever a pipeline calls it."""
         return True
 
@@ -186,12 +208,12 @@ class Backend:
         """What `part` is called where the script has no name for it."""
         return type(part).__name__
 
-    def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
+    def open(self, request: SourceRequest) -> OperatorSource | None:
         """What traces the operators of `request.part`, hooked into it; None where they cannot be
         traced. A selection that traces nothing is told as well. Raises InputError."""
         return None
 
-    def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
+    def event_cost(self, gaps: Gaps) -> EventCost | None:
         """What one recorded event costs on average, measured now; None where that is not known.
         `gaps` are those between the events, as far as sources know."""
         return None
@@ -211,7 +233,7 @@ class Backend:
         calls."""
         return None
 
-    def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
+    def device(self, part: Any, owner: Any, name: str) -> str:
         """The device that a part runs on now, as `kind:index`. Asked in every call."""
         device = getattr(part, "device", None)
         return device_name(device) if device else ROOT_DEVICE
@@ -221,18 +243,18 @@ class Backend:
         none, or nobody can."""
         return None
 
-    def device_facts(self, device: str) -> Device | None:  # noqa: ARG002
+    def device_facts(self, device: str) -> Device | None:
         """What the runtime tells of the hardware of a device of that name; None where it is none of
         its devices. Nothing is loaded or started for that."""
         return None
 
-    def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:  # noqa: ARG002
+    def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:
         """What the user's program has itself configured of a pipeline's submodule, or of its part
         of that name, in the form of our own configuration; it counts where ours says nothing. Every
         backend is asked, whoever owns the part."""
         return {}
 
-    def weight_bytes(self, part: Any) -> int | None:  # noqa: ARG002
+    def weight_bytes(self, part: Any) -> int | None:
         """Bytes of a part's weights, as they are stored; None where nobody can tell. Nothing is
         loaded for that."""
         return None
@@ -242,7 +264,7 @@ class Backend:
         share one share their weights."""
         return weakly(part)
 
-    def settings(self, part: Any) -> SubmoduleSettings | None:  # noqa: ARG002
+    def settings(self, part: Any) -> SubmoduleSettings | None:
         """How a part is set up now, read from it; None where nobody can tell. Asked before each
         pipeline call: nothing is loaded for that, and nothing is changed."""
         return None
@@ -284,14 +306,14 @@ class Backend:
 
     def outside(
         self,
-        captured: Mapping[str, Any],  # noqa: ARG002
-        alive: Sequence[Any],  # noqa: ARG002
+        captured: Mapping[str, Any],
+        alive: Sequence[Any],
     ) -> Iterable[tuple[str, str, Any]]:
         """What of this runtime's may be executed while a pipeline runs, beside the `captured`
         submodules: name, method and object of each; "" where the script's variable names it.
         `alive` is what lives in the process of `executed_kinds`, perhaps of others'."""
         return ()
 
-    def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002
+    def watch(self, process: Watching) -> Watcher | None:
         """What notices parts that a script uses outside pipelines; None: nothing does."""
         return None

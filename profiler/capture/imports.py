@@ -1,25 +1,36 @@
-"""Callbacks when a library is imported: nothing is imported that the script does not import.
+"""Callbacks on library import, deferred signals, and the classes of modules.
 
-    when_imported("diffusers", patch)   # at once, if it is there already
+    when_imported("diffusers", patch)   # immediately, if it is imported already
 
-A finder at the head of `sys.meta_path` waits for the names, lets the other finders find the
-module, and has the callback run when the module's code has run. It takes itself away with the last
-name. Loaders keep their type: only the one instance that loads the module is touched, until it has.
+Capture imports no library that the script does not import. A finder at the head of
+`sys.meta_path` waits for the names and removes itself with the last one.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from itertools import islice
+from types import FrameType, ModuleType
 from typing import Any
 
-from profiler.capture.notices import notice
-from profiler.interruptions import let_pass
+from profiler.capture.registry import notice
+from profiler.plugins import let_pass
 
-__all__ = ["Callback", "forget", "waiting", "when_imported"]
+# --- Callbacks when a library is imported: nothing is imported that the script does not import.
+#
+#     when_imported("diffusers", patch)   # at once, if it is there already
+#
+# A finder at the head of `sys.meta_path` waits for the names, lets the other finders find the
+# module, and has the callback run when the module's code has run. It takes itself away with the
+# last
+# name. Loaders keep their type: only the one instance that loads the module is touched, until it
+# has.
+
 
 Callback = Callable[[ModuleType], None]
 
@@ -57,7 +68,7 @@ class _Finder:
         try:
             self.leave_if_done()
             callback(module)
-        except Exception as error:  # noqa: BLE001 - the script's import must not fail of us
+        except Exception as error:
             self.wait(name, callback)
             let_pass(error)
             forget(name)
@@ -138,3 +149,68 @@ def _run_after(loader: Any, callback: Callback) -> bool:
     except AttributeError:
         return False
     return True
+
+
+# --- Signals that wait while something of ours must not be cut in two: a profiler whose results are
+# not kept as it is stopped loses all that it has recorded.
+
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Inside, a signal that Python handles (Ctrl-C, or the script's own handler) waits for the end
+    of the block; the same one a second time does not. Other threads than the main one are never
+    interrupted, so nothing happens there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    waiting: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if number not in waiting:
+            waiting.append(number)
+            return
+        waiting.remove(number)
+        handlers[number](number, frame)
+
+    try:
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            handler = None if number is None else signal.getsignal(number)
+            if number is not None and callable(handler):
+                handlers[number] = handler
+                signal.signal(number, note)
+        yield
+    finally:
+        try:
+            _give_back(handlers)
+        except BaseException:  # a handler that is back has raised
+            _give_back(handlers)
+            raise
+        finally:
+            for number in waiting:
+                signal.raise_signal(number)
+
+
+def _give_back(handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
+    for number in reversed(handlers):  # SIGINT's, which raises, at last
+        signal.signal(number, handlers[number])
+
+
+# --- Classes of modules, as the manifest keeps them: `submodules.NAME.modules`, path → class.
+#
+# A module's path says where an operator lies, its class what it is: reports find roles by both.
+
+
+_MOST = 20_000  # modules of a submodule; SD3.5 large has some 1,500
+
+
+def known_modules(classes: Mapping[str, str]) -> dict[str, str]:
+    """`Submodule.modules` of the manifest; "" is the path of the submodule itself.
+
+    Nothing where no class is known; of more than 20,000 modules the first.
+    """
+    return dict(islice(classes.items(), _MOST))

@@ -1,35 +1,38 @@
-"""Where the operators of a submodule come from: an `OperatorSource`, which its `Backend` opens.
+"""`OperatorSource`: the interface that delivers the operators of a submodule's calls.
 
-A source is told of every invocation of its submodule before and after it, and of the pipeline calls
-around them. When the run has ended it yields what each recorded invocation executed.
+A source is notified before and after each invocation and each pipeline call. At the end of the
+run it yields what each recorded invocation executed. Wrappers leave out calls by `--ops` and
+`--max-size`:
+
+    limit = SizeLimit(most_bytes)
+    source = LimitedSource(source, limit)      # skips calls once the limit is reached
+    limit.drops()                              # the calls without operators
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol
 
-from profiler.capture.invocations import Invocation
-from profiler.capture.selection import ALL, CallSelection
-from profiler.capture.timeline import PipelineCall
-from profiler.events import Drop
+from profiler.capture.calls import Invocation, PipelineCall
+from profiler.capture.settings import ALL, CallSelection, Position
+from profiler.text import Note
 from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.events import NO_STEP, UNKNOWN, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Submodule
 
 if TYPE_CHECKING:
     from profiler.capture.recorder import Recorder
 
-__all__ = [
-    "Gaps",
-    "NewSessions",
-    "OperatorSource",
-    "OperatorTrace",
-    "SourceRequest",
-    "SourceSummary",
-    "TimedCall",
-]
+
+# --- Where the operators of a submodule come from: an `OperatorSource`, which its `Backend` opens.
+#
+# A source is told of every invocation of its submodule before and after it, and of the pipeline
+# calls
+# around them. When the run has ended it yields what each recorded invocation executed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +160,188 @@ class SourceRequest:
     event_cap: int | None = None
     selection: CallSelection = ALL
     owner: Any = None
+
+
+# --- A submodule some of whose calls are traced: each call is chosen before it begins.
+#
+# The calls that are left out run as if nobody traced operators, so those of both kinds, in turn
+# in
+# one run, measure what tracing costs (`overhead`).
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a pipeline call is: the submodule's calls so far, and its first step."""
+
+    calls: int = 0
+    first_step: int = NO_STEP
+
+
+class SelectedCalls:
+    """An `OperatorSource` that gives `source` the selected invocations alone, and has it
+    leave out the others."""
+
+    def __init__(
+        self,
+        source: OperatorSource,
+        selection: CallSelection,
+    ) -> None:
+        self._source = source
+        self._selection = selection
+        self._progress: dict[PipelineCall | None, _Progress] = {}
+        self._chosen: dict[Invocation, bool] = {}  # the recorded ones, in order
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """The ordinals of its calls begin with 0."""
+        self._progress[pipeline] = _Progress()
+        self._source.begin_pipeline(pipeline)
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """They are needed no more."""
+        self._progress.pop(pipeline, None)
+        self._source.end_pipeline(pipeline)
+
+    def before(self, invocation: Invocation) -> None:
+        """Choose; in warm-up calls of both kinds take turns, so that both are warm."""
+        progress = self._progress.setdefault(invocation.pipeline, _Progress())
+        position = _position(invocation, progress)
+        if invocation.recorded:
+            chosen = self._selection.selects(position)
+            self._chosen[invocation] = chosen
+            invocation.left_out = not chosen
+            progress.calls += 1
+        else:
+            chosen = progress.calls % 2 == 0
+            if invocation.pipeline is not None:
+                progress.calls += 1
+        (self._source.before if chosen else self._source.leave_out)(invocation)
+
+    def after(self, invocation: Invocation) -> None:
+        """The source hears of its own calls alone."""
+        if self._chosen.get(invocation, not invocation.recorded):
+            self._source.after(invocation)
+
+    def leave_out(self, invocation: Invocation) -> None:
+        """Whatever the selection says."""
+        self._source.leave_out(invocation)
+
+    def close(self) -> None:
+        """Leave the submodule as it was."""
+        self._source.close()
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The operators of the selected invocations."""
+        yield from self._source.traces()
+
+    def summary(self) -> SourceSummary:
+        """The source's own, with the calls by which the cost of tracing is measured. Calls that
+        were selected but not recorded are of neither kind."""
+        kept = [
+            call
+            for call, chosen in self._chosen.items()
+            if call.end_ns >= 0 and chosen == call.ops_traced
+        ]
+        return replace(self._source.summary(), timed=_timed(kept))
+
+
+def _position(invocation: Invocation, progress: _Progress) -> Position:
+    if invocation.step != NO_STEP and progress.first_step == NO_STEP:
+        progress.first_step = invocation.step
+    return Position(progress.calls, invocation.step, progress.first_step, invocation.last_step)
+
+
+def _timed(calls: Sequence[Invocation]) -> tuple[TimedCall, ...]:
+    """How long calls took: their device, where it noted to have been on them for longer than the
+    host. A traced one is not noted; it took its device no less than others of its shapes, half of
+    which took no longer."""
+    noted: dict[tuple[str, ...], list[int]] = {}
+    for call in calls:
+        if call.device_duration_ns != UNKNOWN:
+            noted.setdefault(_shapes(call), []).append(call.device_duration_ns)
+    least = {shapes: int(median(found)) for shapes, found in noted.items()}
+    timed = []
+    for call in calls:
+        on_device = least.get(_shapes(call), 0) if call.ops_traced else call.device_duration_ns
+        took = max(call.end_ns - call.start_ns, on_device)
+        timed.append(TimedCall(took, call.ops_traced, call.input_shapes))
+    return tuple(timed)
+
+
+def _shapes(call: Invocation) -> tuple[str, ...]:
+    return tuple(call.input_shapes.values())
+
+
+# --- `--max-size`: beyond it calls are recorded without their operators.
+#
+#     limit = SizeLimit(most_bytes)
+#     source = LimitedSource(source, limit)      # leaves out what begins when it is reached
+#     limit.wrote(bytes)                         # of the bundle, so far
+#     limit.lost(invocation)                     # this call has none, for it
+#     limit.drops()                              # which calls those are
+#
+# How much a run writes is known when call files are written. Calls that were traced before and
+# whose
+# files come behind the limit lose their operators as well, so that a run exceeds it by one
+# call's.
+
+
+@dataclass(slots=True)
+class _Lost:
+    """How many calls of a submodule have no operators, and the first of them."""
+
+    count: int
+    first: int
+    file: str
+
+
+class SizeLimit:
+    """The `most` bytes that a run may write, None for any number. `reached` never goes back."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+        self.reached = False
+        self._lost: dict[str, _Lost] = {}
+
+    def wrote(self, size: int) -> None:
+        """The bundle has so many bytes by now."""
+        if self.most is not None and size >= self.most:
+            self.reached = True
+
+    def lost(self, invocation: Invocation) -> None:
+        """A call that has returned is recorded without its operators."""
+        invocation.drop_told = True
+        call = invocation.as_call()
+        known = self._lost.setdefault(call.submodule, _Lost(0, call.index, call.file_name))
+        known.count += 1
+        if call.index < known.first:
+            known.first, known.file = call.index, call.file_name
+
+    def drops(self) -> Iterator[Drop]:
+        """A drop for each submodule: how many calls, and from which on."""
+        for submodule, lost in self._lost.items():
+            detail = Note.of(DropReason.SIZE_REACHED, size=self.most or 0, file=lost.file)
+            yield Drop(DropKind.UNTRACED_CALL, submodule, lost.count, "calls", detail)
+
+
+class LimitedSource:
+    """An `OperatorSource` that gives `source` no call that begins when the limit is reached."""
+
+    def __init__(self, source: Any, limit: SizeLimit) -> None:
+        self._source = source
+        self._limit = limit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def before(self, invocation: Invocation) -> None:
+        """Begin, or leave it out, which `CallWriter` tells of when the call has returned."""
+        if self._limit.reached:
+            invocation.left_out = invocation.beyond_size = invocation.recorded
+            self._source.leave_out(invocation)
+        else:
+            self._source.before(invocation)
+
+    def after(self, invocation: Invocation) -> None:
+        """The source hears of its own calls alone."""
+        if not invocation.beyond_size:
+            self._source.after(invocation)

@@ -1,51 +1,230 @@
-"""What tracing operators cost a run: measured where it has calls of both kinds, else estimated.
+"""Profiling overhead of a run: measured from traced and untraced calls, else estimated.
 
-Measured: the median duration of a submodule's traced calls less that of its untraced ones, with a
-bootstrap interval. The first call of either kind stands apart, and calls are compared with calls
-of the same input shapes alone, at least three of either kind.
+Measured: the median duration of a submodule's traced calls minus that of its untraced calls,
+with a bootstrap interval. Only calls of the same input shapes are compared, at least three of
+each kind, without the first call of each kind.
 
-Estimated: the profiler of a runtime builds a record of each executed operator. What
-that takes is measured on a chain of operators, run with and without profiling in turn; the
-median difference per record times the events of a run estimates what tracing added to it; where a
-backend knows how far the run's own events lie apart, compared with those of the chain. Where that
-is not known either, or says that tracing took longer than all that ran, no sum is stated.
-
-By the run's own calls: what the first call on a session that was opened for profiling took longer
-than later ones, where the program's own session had run before.
+Estimated: the cost per event on a chain of operators, times the events of the run. If the
+estimate exceeds the time of all that ran, no total is reported.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from msgspec import structs
 
-from profiler.capture.call_costs import CallCost, too_few
-from profiler.capture.event_cost import EventCost
-from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary
+from profiler.bootstrap import Bootstrap
+from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary, TimedCall
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named
-from profiler.trace.manifest_overhead import (
+from profiler.trace.manifest_fields import (
+    CallCounts,
     CostMethod,
     MeasuredCost,
     Overhead,
+    OverheadRatio,
     ShareOf,
     UnknownCost,
     WhyUnknown,
 )
 
-__all__ = [
-    "event_cost",
-    "noise_ns",
-    "tracing_cost",
-    "whole_of",
-]
+# --- What tracing its operators costs a call, from traced and untraced calls of one run.
+#
+# The median duration of a submodule's traced calls less that of its untraced ones, with a
+# bootstrap
+# interval. The first call of either kind stands apart, and calls are compared with calls of the
+# same
+# input shapes alone, at least three of either kind.
 
-_FEWEST = 3  # pipeline calls from whose spread noise is told
+
+_MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
+_FEWEST = 3  # calls of either kind below which nothing is measured
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """What tracing cost a call of one submodule, from `traced` and `untraced` calls.
+
+    `call_ns` is the difference of their median durations, `factor` the untraced median over the
+    traced one, which turns operator times as traced into corrected ones. Below 0 and above 1
+    where noise exceeds the cost. The intervals are of 95 %.
+    """
+
+    traced: int
+    untraced: int
+    traced_median_ns: float
+    untraced_median_ns: float
+    call_interval_ns: tuple[float, float]
+    factor_interval: tuple[float, float]
+
+    @property
+    def call_ns(self) -> float:
+        return self.traced_median_ns - self.untraced_median_ns
+
+    @property
+    def factor(self) -> float:
+        return self.untraced_median_ns / self.traced_median_ns
+
+    def overhead_ratio(self) -> OverheadRatio | None:
+        """What the manifest says of the submodule; None for a factor that nothing can have."""
+        low, high = self.factor_interval
+        if not 1 / _MOST_FACTOR <= self.factor <= _MOST_FACTOR:
+            return None
+        return OverheadRatio(factor=round(self.factor, 6), low=round(low, 6), high=round(high, 6))
+
+    def measured(self, events: float) -> MeasuredCost:
+        """What the manifest's `overhead` says; `events` are the operator events of a call."""
+        low, high = self.call_interval_ns
+        return MeasuredCost(
+            traced_calls=self.traced,
+            untraced_calls=self.untraced,
+            traced_median_ns=round(self.traced_median_ns, 1),
+            untraced_median_ns=round(self.untraced_median_ns, 1),
+            call_ns=round(self.call_ns, 1),
+            call_low_ns=round(low, 1),
+            call_high_ns=round(high, 1),
+            event_ns=round(self.call_ns / events, 1) if events else None,
+        )
+
+
+def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
+    """Compare the traced with the untraced of `calls`, which are in order of time.
+
+    Of several input shapes those are compared that most calls of the rarer kind have. None below
+    three of either kind.
+    """
+    untraced, traced = _comparable(calls)
+    if min(len(untraced), len(traced)) < _FEWEST or np.median(traced) <= 0:
+        return None
+    found = Bootstrap().compare(untraced, traced)
+    low, high = found.low or 0.0, found.high or 0.0  # there are several calls of either kind
+    return CallCost(
+        len(traced),
+        len(untraced),
+        found.new,
+        found.base,
+        (low, high),
+        (found.base / max(found.base + high, 1), found.base / max(found.base + low, 1)),
+    )
+
+
+def _comparable(calls: Iterable[TimedCall]) -> tuple[list[int], list[int]]:
+    """Durations in ns of the untraced and of the traced calls that can be compared."""
+    steady = _without_first(calls)
+    by_shapes: dict[tuple[tuple[str, str], ...], tuple[list[int], list[int]]] = {}
+    for call in steady:
+        shapes = tuple(sorted(call.input_shapes.items()))
+        by_shapes.setdefault(shapes, ([], []))[call.traced].append(call.duration_ns)
+    return max(by_shapes.values(), key=lambda kinds: min(map(len, kinds)), default=([], []))
+
+
+def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
+    """All but the first traced and the first untraced call: those pay for initialization."""
+    seen: set[bool] = set()
+    steady = []
+    for call in calls:
+        if call.traced in seen:
+            steady.append(call)
+        seen.add(call.traced)
+    return steady
+
+
+def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:
+    """The cost of tracing by submodule, of those that have calls to compare."""
+    costs = {submodule: call_cost(timed) for submodule, timed in _timed(sources).items()}
+    return {submodule: cost for submodule, cost in costs.items() if cost is not None}
+
+
+def too_few(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCounts]:
+    """By submodule, how many calls could be compared of those that have too few for it, though
+    calls of both kinds ran."""
+    found = {}
+    for submodule, timed in _timed(sources).items():
+        kinds = {call.traced for call in timed}
+        untraced, traced = map(len, _comparable(timed))
+        if len(kinds) == 2 and min(untraced, traced) < _FEWEST:
+            found[submodule] = CallCounts(traced_calls=traced, untraced_calls=untraced)
+    return found
+
+
+def _timed(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, list[TimedCall]]:
+    calls: dict[str, list[TimedCall]] = {}
+    for submodule, summary in sources:
+        calls.setdefault(submodule, []).extend(summary.timed)
+    return calls
+
+
+# --- What recording one event costs, from runs with and without recording in turn.
+
+
+_BEYOND = 2.0  # of `bounds`
+
+
+@dataclass(frozen=True, slots=True)
+class EventCost:
+    """The median in ns an event, and the quartiles of the pairs, None where nobody knows them."""
+
+    ns: float
+    low_ns: float | None = None
+    high_ns: float | None = None
+
+    @classmethod
+    def of_pairs(cls, pairs_s: Sequence[float], events: int) -> EventCost | None:
+        """From differences in s, at least two, of runs that recorded so many `events`. None where
+        noise exceeds the cost."""
+        low, median, high = (
+            quartile * 1e9 / events
+            for quartile in statistics.quantiles(pairs_s, n=4, method="inclusive")
+        )
+        return cls(median, max(low, 0.0), high) if median > 0 else None
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between what a run's events may have cost each: a run is not the chain that was measured,
+        so they reach as far beyond the quartiles as `_BEYOND` says. Where these are not known, for
+        a busy machine left time for one pair alone, between nothing and as far once more.
+        """
+        if self.low_ns is None or self.high_ns is None:
+            return 0.0, self.ns * _BEYOND**2
+        return self.low_ns / _BEYOND, self.high_ns * _BEYOND
+
+    @property
+    def noisy(self) -> bool:
+        """Whether half of the pairs lie further apart than the cost itself."""
+        return (
+            self.low_ns is not None
+            and self.high_ns is not None
+            and (self.high_ns - self.low_ns > self.ns)
+        )
+
+
+# --- What tracing operators cost a run: measured where it has calls of both kinds, else estimated.
+#
+# Measured: the median duration of a submodule's traced calls less that of its untraced ones, with
+# a
+# bootstrap interval. The first call of either kind stands apart, and calls are compared with
+# calls
+# of the same input shapes alone, at least three of either kind.
+#
+# Estimated: the profiler of a runtime builds a record of each executed operator. What
+# that takes is measured on a chain of operators, run with and without profiling in turn; the
+# median difference per record times the events of a run estimates what tracing added to it; where
+# a
+# backend knows how far the run's own events lie apart, compared with those of the chain. Where
+# that
+# is not known either, or says that tracing took longer than all that ran, no sum is stated.
+#
+# By the run's own calls: what the first call on a session that was opened for profiling took
+# longer
+# than later ones, where the program's own session had run before.
+
+
 _NOISE = 0.05  # of what a program takes: by so much it is another in another process, at least
 _STUDENTS_T = (4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27)  # of 2 degrees of freedom, 3, …
 

@@ -1,35 +1,298 @@
-"""The recording of a process that is switched on: what it watches, its one session, its end.
+"""The recording of a switched-on process: what it watches, its session, how it ends.
 
-Pipelines, and what backends watch for outside them, are noticed as the script uses them and
-recorded in one session: one bundle a process. The session is opened on the first use, so a process
-that runs no model leaves nothing.
+    end = ProcessEnd(close=lambda failure: ..., forked=lambda: ...)
+    end.watch()
+
+One process writes one bundle. The session opens on the first use of a model, so a process that
+runs no model leaves no files. Exit, uncaught exceptions, SIGTERM and SIGHUP close the run
+first. After `os._exit`, `exec`, SIGKILL or a crash, the files written so far remain.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import os
+import re
+import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
-from profiler.capture.backend import StandalonePart
-from profiler.capture.notices import notice
-from profiler.capture.options import Options, parse_config
-from profiler.capture.pipelines.components import Together
-from profiler.capture.pipelines.discovery import NewPipelines
-from profiler.capture.process_end import ProcessEnd
-from profiler.capture.settings import Settings
-from profiler.capture.watchers import Watchers
+from profiler.capture.backend import Backend, StandalonePart, Watcher, Watching
+from profiler.capture.imports import forget, when_imported
+from profiler.capture.pipelines.discovery import NewPipelines, Together
+from profiler.capture.registry import backends, built_in, notice
+from profiler.capture.settings import Options, Settings, parse_config
 from profiler.errors import InputError
-from profiler.interruptions import let_pass
+from profiler.plugins import let_pass
 
-__all__ = ["SwitchedOn", "open_session"]
+# --- The ends of a process: whatever it dies of, what was recorded is closed first, where it can be.
+#
+#     end = ProcessEnd(close=lambda failure: ..., forked=lambda: ...)
+#     end.watch()
+#
+# | end | what happens |
+# |---|---|
+# | normal, `sys.exit` | `close("")` by `atexit`, after the script's own exit functions |
+# | uncaught exception, SIGINT | `close("ValueError: …")` by `atexit` |
+# | SIGTERM, SIGHUP with their default action | `close("SIGTERM")`, then the default action |
+# | the same while the run is being closed | when it is, the default action; a second one: at once
+# |
+# | the script's own signal handler | its business: it is left alone; if it exits, `atexit` closes
+# |
+# | one in C, as `faulthandler.register`'s | the same |
+# | a child by `os.fork` | `forked()` in the child, which is then watched as its parent is |
+# | a `multiprocessing` child by fork | as above, and `close` when its target has returned |
+# | `os._exit`, `exec`, SIGKILL, a crash | nothing: what was written stays |
+#
+# As every handler in Python, ours does not run while the main thread waits for a lock without
+# end, if
+# the signal came in the instant in which that began; the next signal wakes it.
+
+
+_SIGNALS = ("SIGTERM", "SIGHUP")
+_PATIENCE_S = 60.0  # a signal waits for the bundle this long; what was written stays anyway
+
+
+class ProcessEnd:
+    """Calls `close(failure)` when the process ends and `forked()` in its forked children."""
+
+    def __init__(self, close: Callable[[str], None], forked: Callable[[], None]) -> None:
+        self._close = close
+        self._forked = forked
+        self._handled: set[signal.Signals] = set()
+        self._watching = False
+        self._registered = False
+        self._closing = False
+        self._waiting: int | None = None  # a signal that came while the run was being closed
+
+    def watch(self) -> None:
+        """Watch for the end of the process; may be called again without effect."""
+        if not self._registered:
+            self._registered = True
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=self._in_child)
+        if not self._watching:
+            self._watching = True
+            atexit.register(self._at_exit)
+
+    def watch_signals(self) -> None:
+        """Take the signals whose default action would end the process; only the main thread can,
+        elsewhere nothing happens."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            if number is None or signal.getsignal(number) != signal.SIG_DFL:
+                continue
+            if not _handled_in_c(number):
+                signal.signal(number, self._on_signal)
+                self._handled.add(number)
+
+    def leave(self) -> None:
+        """Watch no more, and give the signals back."""
+        self._watching = False
+        atexit.unregister(self._at_exit)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in self._handled:
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_DFL)
+        self._handled.clear()
+
+    def _at_exit(self) -> None:
+        self._close(uncaught())
+        if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+            _die_of_sigint_still()
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """Whoever closes the run does so inside: a first signal waits for the end of it."""
+        self._closing = True
+        try:
+            yield
+        finally:
+            self._closing = False
+            if self._waiting is not None:
+                signal.raise_signal(self._waiting)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Close, then die of the signal after all; at once of a second one.
+
+        This runs between two bytecodes of the main thread, which is where a runtime's profiler can
+        be stopped, if it was started there. The main thread may hold a lock that closing needs: so
+        another thread sees to it that the process does not wait for itself without end. While the
+        interpreter shuts down, Python 3.12 and later start none: then only a second signal does.
+        """
+        signal.signal(number, signal.SIG_DFL)
+        closed = threading.Event()
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=_kill_unless, args=(closed, number), daemon=True).start()
+        if self._closing:
+            self._waiting = number
+            return
+        try:
+            self._close(signal.Signals(number).name)
+        finally:
+            closed.set()
+            signal.raise_signal(number)
+
+    def _in_child(self) -> None:
+        self._closing, self._waiting = False, None  # where another thread was closing
+        if not self._watching:
+            return
+        self._forked()
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:  # its children leave by os._exit, which runs no exit functions
+            util.register_after_fork(self, _finalize_in_child)
+
+    def close_in_child(self) -> None:
+        """What a `multiprocessing` child runs when its target has returned or raised."""
+        if self._watching:
+            self._close("")
+
+
+def _die_of_sigint_still() -> None:
+    """Let the interpreter remember that Ctrl-C ends it, so that its end is seen to be SIGINT's.
+
+    It forgets that with any further string that it executes (`run_eval_code_obj` in CPython's
+    Python/pythonrun.c), as a module does whose import makes a named tuple.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
+
+
+def _handled_in_c(number: int) -> bool:
+    """Whether code in C, such as `faulthandler.register`, handles a signal for which Python has no
+    handler; False where the system does not tell."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        let_pass(error)
+        return False
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
+def _kill_unless(closed: threading.Event, number: int) -> None:
+    if not closed.wait(_PATIENCE_S):
+        os.kill(os.getpid(), number)
+
+
+def _finalize_in_child(end: Any) -> None:
+    from multiprocessing.util import Finalize
+
+    Finalize(None, end.close_in_child, exitpriority=-100)
+
+
+def uncaught() -> str:
+    """The exception that ends the process, as "ValueError: …"; "" where there is none.
+
+    Interactive interpreters keep the last error of a command that ended nothing.
+    """
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return ""
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        return ""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+# --- What a switched-on process watches for: pipelines, and what backends notice outside of them.
+#
+# Backends of other packages are looked up when the first library that is watched has been
+# imported,
+# or when code switches profiling on: the start of an interpreter does not pay for that.
+
+
+class Watchers:
+    """Those of `pipelines` and of backends, for a process. When a library that one of them asks for
+    has been imported, `noticed` says whether the process is still on; only then the watcher is
+    told."""
+
+    def __init__(self, process: Watching, pipelines: Watcher, noticed: Callable[[], bool]) -> None:
+        self._process = process
+        self._pipelines = pipelines
+        self._noticed = noticed
+        self._by_backend: dict[str, Watcher] = {}  # "" for pipelines
+        self._others_asked = False  # whether other packages' backends have been
+
+    def begin(self) -> None:
+        """Watch for pipelines, and what the backends here watch for."""
+        self._by_backend.setdefault("", self._pipelines)
+        self._add(built_in())
+        for watcher in list(self._by_backend.values()):
+            self._watch(watcher)
+
+    def ask_others(self) -> None:
+        """Have backends of other packages watch as well: once, when it costs no process that runs
+        no model anything."""
+        if self._others_asked:
+            return
+        self._others_asked = True
+        known = set(self._by_backend)
+        for backend in backends():
+            try:
+                self._add([backend])
+                if backend.name in self._by_backend and backend.name not in known:
+                    self._watch(self._by_backend[backend.name])
+            except Exception as error:
+                let_pass(error)
+                notice(
+                    f"the backend {backend.name} does not watch: {type(error).__name__}: {error}"
+                )
+
+    def end(self) -> None:
+        """What is imported from now on is not noticed."""
+        for watcher in self._by_backend.values():
+            for name in watcher.libraries:
+                forget(name)
+
+    def undo(self) -> None:
+        """Leave libraries as they were."""
+        for watcher in self._by_backend.values():
+            watcher.undo()
+
+    def forget(self) -> None:
+        """Begin anew, as in a forked child."""
+        for watcher in self._by_backend.values():
+            watcher.forget()
+
+    def _add(self, asked: Iterable[Backend]) -> None:
+        for backend in asked:
+            if backend.name not in self._by_backend:
+                watcher = backend.watch(self._process)
+                if watcher is not None:
+                    self._by_backend[backend.name] = watcher
+
+    def _watch(self, watcher: Watcher) -> None:
+        for name, callback in watcher.libraries.items():
+            when_imported(name, self._on_import(callback))
+
+    def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
+        def imported(module: ModuleType) -> None:
+            if self._noticed():
+                callback(module)
+                self.ask_others()
+
+        return imported
+
+
+# --- The recording of a process that is switched on: what it watches, its one session, its end.
+#
+# Pipelines, and what backends watch for outside them, are noticed as the script uses them and
+# recorded in one session: one bundle a process. The session is opened on the first use, so a
+# process
+# that runs no model leaves nothing.
+
 
 _NO_STEPS = (
     "this chooses steps of a pipeline alone, and a session outside of pipelines has none: "
@@ -92,7 +355,7 @@ class SwitchedOn:
             path = self.switch_off(failure)
         except KeyboardInterrupt:
             return  # the process ends anyway
-        except Exception as error:  # noqa: BLE001 - the interpreter is on its way out
+        except Exception as error:
             notice(f"the run could not be written whole: {error}")
             return
         if path is not None and not told:
@@ -105,7 +368,7 @@ class SwitchedOn:
 
     def _attach(self, pipeline: Any) -> bool | None:
         """Hook a pipeline; None where the script has put it under a `profile` of its own."""
-        from profiler.capture.wraps import is_wrapped
+        from profiler.capture.patching import is_wrapped
 
         if _is_part_of_running(pipeline):
             return None
@@ -149,7 +412,7 @@ class SwitchedOn:
                     if self._session is None:
                         self._session = self._open_session(self.settings, _script_name())
                     _tell(self.settings, bundle=str(self._session.directory))
-                except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
+                except Exception as error:
                     let_pass(error)
                     notice(f"not profiling: {error}")
                     _tell(self.settings, failed=str(error))
@@ -198,7 +461,7 @@ class SwitchedOn:
     def use_parts(self, parts: list[Any], caller: FrameType) -> None:
         """Record calls of what the script holds in no pipeline, under the names that it has there,
         beside the schedulers that are there."""
-        from profiler.capture.pipelines.variables import look_for_schedulers, names_of
+        from profiler.capture.pipelines.script_loops import look_for_schedulers, names_of
 
         if self.settings is None:
             return
@@ -218,14 +481,14 @@ class SwitchedOn:
     def held(self, parts: list[Any], caller: FrameType) -> list[Any]:
         """Those of these objects that the script's variables hold, or attributes of what these
         do."""
-        from profiler.capture.pipelines.variables import held_around
+        from profiler.capture.pipelines.script_loops import held_around
 
         return held_around(parts, caller)
 
     def pass_over(self, parts: list[Any], caller: FrameType) -> None:
         """Have coverage state what is executed and not recorded, once something is; where nothing
         is, the journal names it."""
-        from profiler.capture.pipelines.variables import names_of
+        from profiler.capture.pipelines.script_loops import names_of
 
         own = [part for part in parts if not self._pipelines.holds(part)]
         if self.settings is None or not own:
@@ -247,7 +510,7 @@ class SwitchedOn:
     def _forked(self) -> None:
         """In a forked child: the parent's session is the parent's, and never closed here. What
         it had hooked is unhooked; what the child uses begins a session of its own."""
-        from profiler.capture.scopes import Scope, enter
+        from profiler.capture.calls import Scope, enter
 
         self._lock = threading.RLock()
         if self._session is not None:
@@ -261,8 +524,8 @@ class SwitchedOn:
 def _is_part_of_running(pipeline: Any) -> bool:
     """Whether the pipeline that runs now has all components of this one, which it holds: their
     calls have its names and are in its loops."""
+    from profiler.capture.calls import scope
     from profiler.capture.pipelines.submodules import owner_of, present_entries
-    from profiler.capture.scopes import scope
 
     running = scope().owner
     if running is None:
@@ -300,7 +563,7 @@ def _tell(settings: Settings, **event: Any) -> None:
 
 def _say_unknown(settings: Settings, session: Any) -> None:
     """Submodules that were configured and never ran: most likely a name mistyped."""
-    from profiler.capture.selection import parse_ops
+    from profiler.capture.settings import parse_ops
 
     configured = dict.fromkeys([*settings.config, *parse_ops(settings.ops).by_submodule])
     known = {invocation.submodule for invocation in session.recorder.invocations}

@@ -1,4 +1,4 @@
-"""Profiling one pipeline with code: a session with one attachment.
+"""`profiler.profile`: profile a pipeline from code; `profiler.submodule` names a module.
 
 with profiler.profile(pipe, out="traces/") as run:
     pipe("a cat", num_inference_steps=28)
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,22 +17,54 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from profiler.capture.clock import Clock, RunClock
-from profiler.capture.options import check_names, parse_config, parse_max_size
-from profiler.capture.pipelines.attachment import check_devices
-from profiler.capture.pipelines.subjects import subjects
-from profiler.capture.pipelines.submodules import entries
-from profiler.capture.session import Session
-from profiler.capture.wraps import is_wrapped
+from profiler.capture.calls import Clock, RunClock, give_name
+from profiler.capture.patching import is_wrapped
+from profiler.capture.pipelines.discovery import is_executed
+from profiler.capture.pipelines.pipeline_hooks import check_devices
+from profiler.capture.pipelines.submodules import entries, subjects
+from profiler.capture.session import Session, open_sessions
+from profiler.capture.settings import check_names, parse_config, parse_max_size
+from profiler.capture.startup import recording
 from profiler.errors import InputError
 from profiler.trace.compression import Compression, check_compression
 
-__all__ = ["Profile", "profile"]
+# --- `profiler.submodule("upscaler", module)`: a submodule that the script names itself.
+
+
+_T = TypeVar("_T")
+_NAME = re.compile(r"[\w.\-]+")  # what `--ops` can name
+
+
+def submodule(name: str, module: _T) -> _T:
+    """Record the calls of `module` (a module, session or runtime) as those of the submodule
+    `name`, wherever it is called while a run is being recorded; returns it. Its name wins over
+    that of a pipeline that is profiled from then on. Raises InputError for a name that no submodule
+    can have."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"{name!r} cannot name a submodule: use letters, digits, _, - and .")
+    if not is_executed(module):
+        raise InputError(
+            f"{name} is a {type(module).__name__}, which is no module, session or runtime: "
+            "give what executes the submodule"
+        )
+    give_name(module, name)
+    own = recording()
+    for session in [*open_sessions(), *([own] if own is not None else [])]:
+        session.add_part(name, module)
+    return module
+
+
+# --- Profiling one pipeline with code: a session with one attachment.
+#
+# with profiler.profile(pipe, out="traces/") as run:
+#     pipe("a cat", num_inference_steps=28)
+# run.path   # traces/20261121-093000-StableDiffusion3Pipeline
+
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
+def profile(
     pipeline: Any,
     *,
     config: Mapping[str, Mapping[str, Any]] | None = None,

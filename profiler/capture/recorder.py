@@ -1,34 +1,303 @@
-"""What happened in a run, noted while it runs: cheap to write, turned into a bundle afterwards.
+"""The recorder of a run: pipelines, calls and host work, noted with low overhead.
 
-The recorder knows nothing of runtimes or files. Whoever wraps a pipeline tells it when
-pipelines, calls (`invocations`) and host work begin and end; what is open now is a `scopes.Scope`.
+It knows no runtimes and no files. Hooks report to it when pipelines, calls and host work start
+and end, and the result becomes a bundle later. Coverage counts work outside captured calls.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from profiler.capture.clock import Clock
-from profiler.capture.coverage import CoverageTally
-from profiler.capture.device_times import DeviceTimes
-from profiler.capture.invocations import HostCommands, HostWork, Invocation
-from profiler.capture.notices import notice
-from profiler.capture.own_work import OwnWork
+from profiler.capture.calls import (
+    Clock,
+    HostCommands,
+    HostWork,
+    Invocation,
+    OwnWork,
+    PipelineCall,
+    nothing,
+    number_of,
+    scope,
+)
+from profiler.capture.operator_source import SizeLimit
 from profiler.capture.pipelines.script_loops import ScriptLoops
-from profiler.capture.scopes import scope
-from profiler.capture.size_limit import SizeLimit
-from profiler.capture.timeline import PipelineCall, nothing, number_of
-from profiler.events import NO_STEP, UNKNOWN, Call, Span
-from profiler.interruptions import let_pass
+from profiler.capture.registry import notice
+from profiler.plugins import let_pass
+from profiler.trace.events import NO_STEP, UNKNOWN, Call, Span
+from profiler.trace.manifest_fields import Coverage, Uncaptured
 
 if TYPE_CHECKING:
-    from profiler.capture.pipelines.stages import Place
+    from profiler.capture.pipelines.steps import Place
 
-__all__ = ["Recorder"]
+
+# --- How much of what modules and sessions execute lies in captured calls, and what does not.
+
+
+_MOST_NAMES = 100  # in the manifest; the rest is one more
+_REST = "others"
+
+
+@dataclass(slots=True)
+class CoverageTally:
+    """What has been measured in a run so far."""
+
+    pipelines: int = 0
+    captured_ns: int = 0
+    captured_alone_ns: int = 0  # in no pipeline call
+    alone: bool = False  # something that is not captured ran there, too
+    uncaptured: dict[str, tuple[int, int]] = field(default_factory=dict)  # calls and ns by name
+
+    def add(self, name: str, duration_ns: int) -> None:
+        """Something was executed outside captured calls."""
+        calls, total_ns = self.uncaptured.get(name, (0, 0))
+        self.uncaptured[name] = calls + 1, total_ns + duration_ns
+
+    def coverage(self) -> Coverage | None:
+        """As the manifest has it; None where nothing was measured: of modules that no pipeline
+        holds the pieces alone are, so that they are told where some ran by themselves."""
+        if not (self.pipelines or self.alone):
+            return None
+        captured_ns = self.captured_ns + (self.captured_alone_ns if self.alone else 0)
+        rows = sorted(self.uncaptured.items(), key=lambda row: -row[1][1])
+        rest = [figures for _, figures in rows[_MOST_NAMES:]]
+        rows = rows[:_MOST_NAMES]
+        if rest:
+            rows.append((_REST, (sum(calls for calls, _ in rest), sum(ns for _, ns in rest))))
+        uncaptured_ns = sum(total_ns for _, (_, total_ns) in rows)
+        total = captured_ns + uncaptured_ns
+        return Coverage(
+            pipelines=self.pipelines,
+            captured_ns=captured_ns,
+            uncaptured_ns=uncaptured_ns,
+            share=captured_ns / total if total else None,
+            uncaptured=tuple(
+                Uncaptured(name=name, calls=calls, duration_ns=total_ns)
+                for name, (calls, total_ns) in rows
+            ),
+        )
+
+
+# --- When devices worked on calls, as they noted it themselves.
+#
+# A call on a device that works through a queue returns once its work is launched. Where operators
+# are
+# traced, these tell when the device worked; for all other calls two marks in its queue do, one
+# ahead
+# of the call and one behind it.
+#
+# Marks tell how far they lie apart, not when they were passed. On the run's clock they are placed
+# by
+# an anchor: a mark that was put into an empty queue was passed when the host put it there.
+
+
+_STALE_NS = 1_000_000_000  # clocks of devices run a little faster or slower than the host's
+_FAR_NS = 5_000_000_000  # how far marks lie apart is told with seven digits
+_AT_ONCE_NS = 200_000  # longer, and something else ran while the host put the mark there
+_NAP_S = 0.001
+_NAPS = 5_000  # without any progress of a device, when the run is closed
+
+
+class Mark(Protocol):
+    """A mark in the queue of a device."""
+
+    def passed(self) -> bool:
+        """Whether the device has come to it; nothing waits for that."""
+
+    def since_ns(self, earlier: Mark) -> int:
+        """How long after another mark of its device it was passed, in ns; both have been."""
+
+
+class DeviceMarks(Protocol):
+    """Puts marks into the queues of devices, and asks them."""
+
+    def ready(self, device: str) -> bool:
+        """Whether this thread may use the device's queue now; False where it has none."""
+
+    def mark(self, device: str) -> Mark:
+        """A mark behind all that this thread has asked of the device so far."""
+
+    def empty(self, device: str) -> bool:
+        """Whether the device has done all that this thread has asked of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """A mark that was passed at `at_ns` of the run's clock, by what the host said at `told_ns`."""
+
+    mark: Mark
+    at_ns: int
+    told_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noting:
+    """A call that `device` notes: the mark ahead of it, and its anchor, None before there is
+    any."""
+
+    invocation: Invocation
+    device: str
+    begin: Mark
+    anchor: _Anchor | None
+
+
+@dataclass(slots=True, eq=False)
+class _Queue:
+    """A device: what it has been asked to note, with the marks behind, in order."""
+
+    marks: DeviceMarks
+    open: deque[tuple[Noting, Mark]]
+    anchor: _Anchor | None = None
+    failed: bool = False
+
+
+class DeviceTimes:
+    """Has the devices of one run note calls, whose `device_lag_ns` and `device_duration_ns` are set
+    once both marks have been passed: `noting` is True until then. `on_noted` is told of each.
+
+    Nothing waits for a device before `finish`. Devices are only asked on threads that call
+    submodules or close the run, and while these capture no graph. It takes no locks, as its
+    `Recorder`.
+    """
+
+    def __init__(self, clock: Clock, *, nap: Callable[[float], None] = time.sleep) -> None:
+        self.on_noted: Callable[[Invocation], None] | None = None
+        self._clock = clock
+        self._nap = nap
+        self._queues: dict[str, _Queue] = {}
+        self._finished = False
+
+    def begin(self, marks: DeviceMarks, invocation: Invocation, device: str) -> Noting | None:
+        """The invocation is about to begin on this thread: hand what this returns to `end`. None
+        where `device` notes nothing."""
+        if not marks.ready(device):
+            return None
+        queue = self._queues.setdefault(device, _Queue(marks, deque()))
+        if queue.failed or self._finished:
+            return None
+        begin = self._anchored(queue, device) or marks.mark(device)
+        return Noting(invocation, device, begin, queue.anchor)
+
+    def end(self, noting: Noting) -> None:
+        """It has returned, on this thread."""
+        queue = self._queues[noting.device]
+        if queue.marks.ready(noting.device) and not self._finished:
+            end = queue.marks.mark(noting.device)
+            noting.invocation.noting = True
+            queue.open.append((noting, end))
+
+    def collect(self) -> None:
+        """Set the times of those that have been passed by now."""
+        for device, queue in list(self._queues.items()):
+            if queue.open and queue.marks.ready(device):
+                self._collect(queue, device)
+
+    def finish(self) -> None:
+        """Wait for all of them, when nothing is called any more; not for ever: calls of a device
+        that has failed, or does nothing for long, have the times that the host knows."""
+        self._finished = True
+        failures: list[Exception] = []
+        for device, queue in self._queues.items():
+            try:
+                self._wait(queue, device)
+            except Exception as error:
+                failures.append(error)
+            finally:
+                _give_up(queue)
+        if failures:
+            raise failures[0]
+
+    def _wait(self, queue: _Queue, device: str) -> None:
+        left, naps = len(queue.open), 0
+        while left and naps < _NAPS:
+            if queue.marks.ready(device):
+                self._collect(queue, device)
+            if len(queue.open) < left:
+                left, naps = len(queue.open), 0
+            else:
+                self._nap(_NAP_S)
+                naps += 1
+
+    def _anchored(self, queue: _Queue, device: str) -> Mark | None:
+        """A mark that is the anchor of its queue from now on; None where that is not needed, or
+        not possible now."""
+        known, now_ns = queue.anchor, self._clock.now_ns()
+        stale = known is None or now_ns - known.told_ns > _STALE_NS
+        if not (stale and queue.marks.empty(device)):
+            return None
+        before_ns = self._clock.now_ns()
+        mark = queue.marks.mark(device)
+        now_ns = self._clock.now_ns()
+        if now_ns - before_ns <= _AT_ONCE_NS:
+            queue.anchor = _Anchor(mark, now_ns, now_ns)
+        return mark
+
+    def _collect(self, queue: _Queue, device: str) -> None:
+        for noting, end in self._passed(queue):
+            anchor = noting.anchor or queue.anchor
+            if anchor is None:
+                self._anchored(queue, device)
+                anchor = queue.anchor
+            if anchor is None or not anchor.mark.passed():  # with the next ones, in their order
+                queue.open.appendleft((noting, end))
+                return
+            try:
+                self._note(noting, end, anchor, queue)
+            finally:
+                noting.invocation.noting = False
+
+    def _passed(self, queue: _Queue) -> Iterator[tuple[Noting, Mark]]:
+        while True:
+            try:
+                noting, end = queue.open.popleft()
+            except IndexError:  # another thread may have taken it
+                return
+            try:
+                passed = end.passed()
+            except Exception:
+                queue.failed = True
+                noting.invocation.noting = False
+                _give_up(queue)
+                raise
+            if not passed:
+                queue.open.appendleft((noting, end))
+                return
+            yield noting, end
+
+    def _note(self, noting: Noting, end: Mark, anchor: _Anchor, queue: _Queue) -> None:
+        invocation = noting.invocation
+        if noting.anchor is None:  # a later one
+            begin_ns = anchor.at_ns - anchor.mark.since_ns(noting.begin)
+        else:
+            begin_ns = anchor.at_ns + noting.begin.since_ns(anchor.mark)
+        end_ns = begin_ns + end.since_ns(noting.begin)
+        lag_ns = max(begin_ns - invocation.start_ns, 0)
+        invocation.device_lag_ns = lag_ns
+        invocation.device_duration_ns = max(end_ns - invocation.start_ns - lag_ns, 0)
+        if begin_ns - anchor.at_ns > _FAR_NS and queue.anchor is anchor:
+            queue.anchor = _Anchor(end, end_ns, anchor.told_ns)
+        if self.on_noted is not None and invocation.index >= 0:
+            self.on_noted(invocation)
+
+
+def _give_up(queue: _Queue) -> None:
+    """Calls that the device has not come to have the times that the host knows."""
+    while queue.open:
+        noting, _ = queue.open.popleft()
+        noting.invocation.noting = False
+
+
+# --- What happened in a run, noted while it runs: cheap to write, turned into a bundle afterwards.
+#
+# The recorder knows nothing of runtimes or files. Whoever wraps a pipeline tells it when
+# pipelines, calls (`invocations`) and host work begin and end; what is open now is a
+# `scopes.Scope`.
+
 
 _T = TypeVar("_T")
 
@@ -96,7 +365,7 @@ class Recorder:
         reason = type(error).__name__
         try:
             reason = f"{reason}: {' '.join(str(error).split())}".removesuffix(": ")
-        except Exception as failed:  # noqa: BLE001 - what it says may fail, too
+        except Exception as failed:
             let_pass(failed)
         if len(self.failures) >= _REASONS and (where, reason) not in self.failures:
             reason = "further errors"  # that say something else each time
@@ -112,7 +381,7 @@ class Recorder:
         """What `action(*arguments)`, which is ours, returns; None where it fails, see `lose`."""
         try:
             return action(*arguments)
-        except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+        except Exception as error:
             let_pass(error)
             self.lose(where, error)
             return None

@@ -1,40 +1,58 @@
-"""Which backends there are, and which of them an object belongs to.
+"""The registry of backends: find the backend that owns an object.
 
-Those of other packages (entry point group `profile_sd3.backends`) are asked first, so that an
-engine can be claimed that is an object of another backend's as well. Looking them up takes longer
-than starting to profile, so it is done when the first object is to be claimed. No call of a
-submodule asks here: hooks keep the answer.
+Backends of other packages (entry point group `profile_sd3.backends`) are asked first, so they
+can claim objects of built-in backends. They are loaded when the first object is claimed,
+because the lookup is slow. Hooks keep the answer; no call of a submodule asks here.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend
-from profiler.capture.notices import notice
 from profiler.errors import InputError
-from profiler.interruptions import let_pass
+from profiler.plugins import let_pass, plain_text
 
-if TYPE_CHECKING:  # numpy, in every process that is on
+if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from profiler.capture.operator_source import OperatorSource, SourceRequest
-    from profiler.capture.options import SubmoduleOptions
+    from profiler.capture.settings import SubmoduleOptions
     from profiler.trace.manifest_fields import Device
 
-__all__ = [
-    "GROUP",
-    "backend_named",
-    "backend_of",
-    "backends",
-    "built_in",
-    "configured",
-    "device_facts",
-    "open_source",
-]
+
+# --- What a profiled script's user is told: one line on stderr each, never an exception.
+
+
+def notice(sentence: str) -> None:
+    """Write `sentence` to stderr as one line; nothing happens where there is no stderr, or it is
+    full: what stays in its buffer would change the script's exit code."""
+    own, line = sys.__stderr__, f"profile-sd3: {plain_text(' '.join(sentence.split()))}\n"
+    try:
+        if own is None or sys.stderr is not own:  # it is the script's, or a notebook's
+            sys.stderr.write(line)
+            sys.stderr.flush()
+            return
+        own.flush()
+        data = line.encode(own.encoding, "backslashreplace")
+        while data:
+            data = data[os.write(own.fileno(), data) :]
+    except (OSError, ValueError, AttributeError) as error:
+        let_pass(error)
+
+
+# --- Which backends there are, and which of them an object belongs to.
+#
+# Those of other packages (entry point group `profile_sd3.backends`) are asked first, so that an
+# engine can be claimed that is an object of another backend's as well. Looking them up takes
+# longer
+# than starting to profile, so it is done when the first object is to be claimed. No call of a
+# submodule asks here: hooks keep the answer.
+
 
 GROUP = "profile_sd3.backends"
 _MODULE = "backend"  # of a backend's folder
@@ -62,11 +80,7 @@ def built_in() -> tuple[Backend, ...]:
     """The backends whose folders lie here, in the order in which they are asked."""
     here: Iterable[str] = import_module(__package__).__path__
     folders = [entry for path in here for entry in os.scandir(path) if entry.is_dir()]
-    names = sorted(
-        entry.name
-        for entry in folders
-        if os.path.isfile(f"{entry.path}/{_MODULE}.py")  # noqa: PTH113 - pathlib takes longer
-    )
+    names = sorted(entry.name for entry in folders if os.path.isfile(f"{entry.path}/{_MODULE}.py"))
     found: list[Backend] = [
         import_module(f"{__package__}.{name}.{_MODULE}").BACKEND for name in names
     ]
@@ -96,7 +110,7 @@ def backend_of(part: Any, owner: Any = None) -> Backend:
         try:
             if backend.owns(part, owner):
                 return backend
-        except Exception as error:  # noqa: BLE001 - the others are asked
+        except Exception as error:
             let_pass(error)
             if backend.name not in _failed:
                 _failed.add(backend.name)
@@ -113,14 +127,14 @@ def backend_named(name: str) -> Backend:
 def configured(pipeline: Any, submodule: str, part: str) -> SubmoduleOptions:
     """What the user's program has itself configured of a submodule's part, as the first backend
     that knows says. A configuration that fails or is no such thing says nothing."""
-    from profiler.capture.options import SubmoduleOptions, parse_config
+    from profiler.capture.settings import SubmoduleOptions, parse_config
 
     for backend in backends():
         try:
             found = backend.configured(pipeline, submodule, part)
             if found:
                 return parse_config({submodule: found}, "all", (submodule,)).of(submodule)
-        except Exception as error:  # noqa: BLE001 - it says nothing
+        except Exception as error:
             let_pass(error)
     return SubmoduleOptions()
 
@@ -131,7 +145,7 @@ def device_facts(device: str) -> Device | None:
     for backend in backends():
         try:
             found = backend.device_facts(device)
-        except Exception as error:  # noqa: BLE001 - the run has its trace without
+        except Exception as error:
             let_pass(error)
         else:
             if found is not None:
@@ -146,11 +160,11 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
     """
     source = backend_of(request.part, request.owner).open(request)
     if source is not None and request.recorder.limit.most is not None:
-        from profiler.capture.size_limit import LimitedSource
+        from profiler.capture.operator_source import LimitedSource
 
         source = LimitedSource(source, request.recorder.limit)
     if source is None or not request.selection.mixed:
         return source
-    from profiler.capture.selected_calls import SelectedCalls
+    from profiler.capture.operator_source import SelectedCalls
 
     return SelectedCalls(source, request.selection)

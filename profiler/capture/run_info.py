@@ -1,54 +1,418 @@
-"""What the manifest says of a run: where it ran, on what, what it cost and what is missing.
+"""The manifest of a run: versions, hardware, settings, weights, compilations, lost data.
 
-What concerns a pipeline is taken while it is attached, so that nothing here holds on to it.
+    compilations = RunCompilations(recorder)
+    compilations.open()      # once the backends are known
+    compilations.look()      # after each call
+    compilations.of_run()    # when the run has ended
+
+Facts about a pipeline are read when it is attached, so the manifest keeps no reference to it.
+Every call that expected operators and got none is listed as lost data.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+import platform
+import re
 import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from profiler.capture import environment, overhead
-from profiler.capture.call_costs import CallCost, measured_costs
+from profiler.capture import overhead
+from profiler.capture.backend import CompilationLog
+from profiler.capture.calls import Invocation, PipelineCall
 from profiler.capture.operator_source import SourceSummary
-from profiler.capture.options import Options
-from profiler.capture.pipelines.call_settings import part_settings, submodule_settings
-from profiler.capture.pipelines.components import Together
-from profiler.capture.pipelines.configured import options_for
-from profiler.capture.pipelines.submodules import device_of, entries, part_of
-from profiler.capture.recorded_settings import cached_calls, generations, settings_of
+from profiler.capture.overhead import CallCost, measured_costs
+from profiler.capture.pipelines.discovery import Together
+from profiler.capture.pipelines.steps import part_settings, submodule_settings
+from profiler.capture.pipelines.submodules import device_of, entries, options_for, part_of
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_named, backend_of, device_facts
-from profiler.capture.run_drops import run_drops
-from profiler.capture.timeline import PipelineCall
-from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
-from profiler.events import ROOT_DEVICE, Drop
+from profiler.capture.registry import backend_named, backend_of, backends, device_facts
+from profiler.capture.settings import Options
+from profiler.plugins import let_pass
+from profiler.text import Note
+from profiler.trace.events import ROOT_DEVICE, Drop, DropKind, DropReason
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_clocks import ClockName, Clocks
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
+    CachedCall,
+    ClockName,
+    Clocks,
+    Compilation,
     Device,
+    Generation,
+    Hardware,
     Recording,
     Setting,
     Submodule,
+    SubmoduleSettings,
     Warmup,
+    quantity,
 )
-from profiler.trace.manifest_settings import SubmoduleSettings
 
-__all__ = [
-    "PipelineFacts",
-    "add_known",
-    "only_called",
-    "part_facts",
-    "pipeline_facts",
-    "run_info",
-]
+# --- What was compiled in a run, and in which of its calls.
+#
+# compilations = RunCompilations(recorder)
+# compilations.open()      # once the backends are known
+# compilations.look()      # after each call
+# compilations.of_run()    # when the run has ended
+
+
+_WHERE = "compilation"  # of what is lost where a log fails
+
+
+class RunCompilations:
+    """Collects what the backends' logs tell.
+
+    Compilers say when they compiled, not in which thread: a compilation belongs to the recorded
+    call in whose time it began; of several, which run in threads, to the one that began last.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._logs: list[CompilationLog] = []
+        self._found: list[Compilation] = []
+        self._looking = threading.Lock()  # who finds it taken leaves it to the next look
+
+    def open(self) -> None:
+        """Begin to listen: what has been compiled before is not of this run."""
+        opened = (self._recorder.attempt(_WHERE, one.compilation_log) for one in backends())
+        self._logs = [log for log in opened if log is not None]
+
+    def look(self) -> None:
+        """Take what has been compiled since the last look."""
+        if not self._logs or not self._looking.acquire(blocking=False):
+            return
+        try:
+            for log in self._logs:
+                new = self._recorder.attempt(_WHERE, log.new)
+                if new:
+                    offset_ns = self._recorder.clock.now_ns() - time.time_ns()
+                    self._found += [
+                        structs.replace(one, start_ns=one.start_ns + offset_ns) for one in new
+                    ]
+        finally:
+            self._looking.release()
+
+    def of_run(self) -> tuple[Compilation, ...]:
+        """Those of recorded calls, with their indices, and those of recorded pipeline calls
+        outside of calls; without those of warm-up and of what the script does beside."""
+        self.look()
+        calls = sorted(self._recorder.finished(), key=lambda call: call.start_ns)
+        found = []
+        for one in sorted(self._found, key=lambda one: one.start_ns):
+            call = _call_at(calls, one.start_ns)
+            if call is not None:
+                found.append(structs.replace(one, call=call.index))
+            elif self._in_pipeline(one.start_ns):
+                found.append(one)
+        return tuple(found)
+
+    def _in_pipeline(self, at_ns: int) -> bool:
+        return any(call.start_ns <= at_ns < call.end_ns for call in self._recorder.pipelines)
+
+
+def _call_at(calls: list[Invocation], at_ns: int) -> Invocation | None:
+    """The call that ran then; of several the one that began last. `calls` by their begin."""
+    running = (call for call in reversed(calls) if call.start_ns <= at_ns < call.end_ns)
+    return next(running, None)
+
+
+# --- Where a run was recorded: versions and hardware, as far as this machine tells.
+
+
+_PACKAGES = ("profile-sd3", "numpy", "diffusers", "transformers")  # and those of backends
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the installed packages that take part in a run."""
+    of_backends = [package for backend in backends() for package in backend.packages]
+    found = {
+        package: _version(package) or _version_of_library(package)
+        for package in (*_PACKAGES, *of_backends)
+    }
+    known = {package: version for package, version in found.items() if version}
+    return {"python": platform.python_version(), **known}
+
+
+@functools.cache  # of a process: looking takes longer than all else that the manifest needs
+def _version(package: str) -> str:
+    """The version of an installed package, "" where it is not. `metadata.version` would parse all
+    of its METADATA as an e-mail, whose body is the README."""
+    try:
+        text = metadata.distribution(package).read_text("METADATA") or ""
+    except (metadata.PackageNotFoundError, OSError, UnicodeDecodeError) as error:
+        let_pass(error)
+        return ""
+    found = re.search(r"^Version:[ \t]*(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _version_of_library(name: str) -> str:
+    """What an imported library of that name says of itself, "" where there is none: packages of
+    other names bring it, too, as builds of a runtime for GPUs do."""
+    found = getattr(sys.modules.get(name), "__version__", "")
+    return found if isinstance(found, str) else ""
+
+
+def hardware() -> Hardware:
+    """CPU model, cores that the process may use, memory in bytes, operating system."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
+    return Hardware(
+        cpu=_cpu_name(),
+        cores=len(cores),
+        memory_bytes=_memory_bytes(),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+    )
+
+
+def crowding() -> float:
+    """How many threads wanted each of the machine's cores over the last minute, this process's
+    among them; 1 where the system does not tell."""
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except (OSError, AttributeError):
+        return 1.0
+
+
+@functools.cache
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError as error:
+        let_pass(error)
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return quantity(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (ValueError, OSError, AttributeError) as error:
+        let_pass(error)
+        return None
+
+
+# --- Settings of a run's pipeline calls and submodules, each written once: those that a call shares
+# with the one before are that one's.
+
+
+def generations(calls: Iterable[PipelineCall]) -> tuple[Generation, ...]:
+    """What the calls made, in order of the first of each; calls that made the same are one."""
+    found: dict[str, tuple[Generation, list[int]]] = {}
+    for call in sorted(calls, key=lambda call: call.number):
+        if call.generation is not None and call.generation != Generation():
+            known = found.setdefault(repr(call.generation), (call.generation, []))
+            known[1].append(call.number)
+    return tuple(structs.replace(made, pipelines=tuple(of)) for made, of in found.values())
+
+
+def settings_of(
+    before: Mapping[str, SubmoduleSettings], calls: Iterable[PipelineCall]
+) -> dict[str, tuple[SubmoduleSettings, ...]]:
+    """The settings of each submodule as pipeline calls found them; where no call tells, those that
+    were read `before` all calls, which may have been changed since."""
+    told: dict[str, list[SubmoduleSettings]] = {}
+    for call in sorted(calls, key=lambda call: call.number):
+        for name, settings in call.submodules.items():
+            known = told.setdefault(name, [])
+            if known and _same(known[-1], settings):
+                known[-1] = structs.replace(settings, since=known[-1].since)
+            else:
+                since = call.number if known else -1
+                known.append(structs.replace(settings, since=since))
+    found = {name: (settings,) for name, settings in before.items()}
+    return found | {name: tuple(known) for name, known in told.items()}
+
+
+def cached_calls(invocations: Iterable[Invocation]) -> tuple[CachedCall, ...]:
+    """What step caches did, of the calls that had one on."""
+    return tuple(
+        CachedCall(
+            call=one.index,
+            cache=one.skipped.cache,
+            blocks=one.skipped.blocks,
+            skipped=one.skipped.paths,
+            without_uncond=one.skipped.without_uncond,
+            residual_ratio=one.skipped.residual_ratio,
+        )
+        for one in invocations
+        if one.skipped is not None
+    )
+
+
+def _same(before: SubmoduleSettings, now: SubmoduleSettings) -> bool:
+    """Whether nothing was changed; a session that has been opened since tells more."""
+    if not (before.inputs or before.providers):
+        before = structs.replace(before, inputs=now.inputs, providers=now.providers)
+    return structs.replace(before, since=now.since) == now
+
+
+# --- What is missing of a run: what its sources say, what its calls show, what ended it.
+#
+# Every call that awaited operators and got none is in some drop, whatever the cause.
+
+
+NOT_ENDED = Drop(
+    DropKind.ABORTED_RUN,
+    "run",
+    1,
+    "runs",
+    Note.of(DropReason.NOT_ENDED),
+)
+"""What the manifest of a run says until the run has ended."""
+
+_UNWRITTEN = (DropKind.MISSING_FILE, DropKind.DROPPED_EVENTS)
+
+
+def run_drops(
+    recorder: Recorder, summaries: Iterable[SourceSummary], written: Iterable[Drop], failure: str
+) -> tuple[Drop, ...]:
+    """All drops of a run that has ended. `written` are those of reading and writing; `failure`
+    says what ended the run early, "" if nothing did."""
+    known = [drop for summary in summaries for drop in summary.drops]
+    written = list(written)
+    return (
+        *known,
+        *_not_returned(recorder),
+        *_failures(recorder),
+        *_unnamed(recorder, [*known, *written]),
+        *_ended_with(failure),
+        *written,
+    )
+
+
+def _ended_with(failure: str) -> Iterator[Drop]:
+    if failure:
+        detail = Note.of(DropReason.ENDED_WITH, failure=failure)
+        yield Drop(DropKind.ABORTED_RUN, "run", 1, "runs", detail)
+
+
+def _not_returned(recorder: Recorder) -> Iterator[Drop]:
+    found: Counter[tuple[str, Note]] = Counter()
+    for call in recorder.invocations:
+        if call.index < 0:
+            detail = Note.of(DropReason.CALL_NOT_RETURNED)
+            if call.stage == "denoise":
+                detail = Note.of(DropReason.STEP_NOT_RETURNED, step=call.step)
+            found[call.submodule, detail] += 1
+    for (submodule, detail), count in found.items():
+        yield Drop(DropKind.UNTRACED_CALL, submodule, count, "calls", detail)
+
+
+def _failures(recorder: Recorder) -> Iterator[Drop]:
+    for (where, reason), count in recorder.failures.items():
+        detail = Note.of(DropReason.PROFILER_FAILED, error=reason)
+        yield Drop(DropKind.UNTRACED_CALL, where, count, "calls", detail)
+
+
+def _unnamed(recorder: Recorder, known: Sequence[Drop]) -> Iterator[Drop]:
+    """Calls that awaited operators and got none, of which no other drop tells. A drop that cannot
+    say how many calls it is of speaks for all of its submodule."""
+    files = {drop.where for drop in known if drop.kind in _UNWRITTEN}
+    named: Counter[str] = Counter()
+    uncounted: set[str] = set()
+    for drop in known:
+        if drop.kind == DropKind.UNTRACED_CALL:
+            named[drop.where] += max(drop.count, 0)
+            uncounted |= {drop.where} if drop.count < 0 else set()
+    without = Counter(
+        call.submodule
+        for call in recorder.finished()
+        if call.awaits_operators and not (call.ops_traced or call.drop_told)
+        if call.as_call().file_name not in files
+    )
+    for submodule, count in (without - named).items():
+        if submodule not in uncounted:
+            detail = Note.of(DropReason.NOT_RECORDED)
+            yield Drop(DropKind.UNTRACED_CALL, submodule, count, "calls", detail)
+
+
+# --- How many bytes the weights of a submodule take on its device: "does it fit?".
+
+
+def weight_bytes(part: Any) -> int | None:
+    """Bytes of a part's weights, as they are stored; None where nobody can tell."""
+    return backend_of(part).weight_bytes(part)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPart:
+    """What a submodule has loaded on a device: `size` bytes, None where nobody can tell. `holder()`
+    is the object that has them, None once it is gone."""
+
+    submodule: str
+    device: str
+    size: int | None
+    holder: Callable[[], Any]
+
+
+def loaded_part(submodule: str, part: Any, device: str) -> LoadedPart:
+    """A part as it is now; it is not kept alive. Parts that share their weights have one holder."""
+    backend = backend_of(part)
+    return LoadedPart(submodule, device, backend.weight_bytes(part), backend.holder(part))
+
+
+class LoadedWeights:
+    """The weights of a run's pipelines and sessions, as they come and go: the most that was loaded
+    at once. What several of them hold together counts once."""
+
+    def __init__(self) -> None:
+        self._parts: list[LoadedPart] = []
+        self._unknown: set[tuple[str, str]] = set()  # submodule and device
+        self._submodules: dict[str, tuple[int, int]] = {}  # in all, of them counted elsewhere
+        self._devices: dict[str, int] = {}
+
+    def add(self, parts: Iterable[LoadedPart]) -> None:
+        """These have been loaded, beside those of before that are still there."""
+        self._parts = [p for p in (*self._parts, *parts) if p.holder() is not None]
+        self._unknown |= {(p.submodule, p.device) for p in self._parts if p.size is None}
+        submodules: dict[str, dict[int, int]] = {}
+        devices: dict[str, dict[int, int]] = {}
+        for part in self._parts:
+            if part.size is not None:
+                identity = id(part.holder())
+                submodules.setdefault(part.submodule, {})[identity] = part.size
+                devices.setdefault(part.device, {})[identity] = part.size
+        counted: set[int] = set()
+        for name, sizes in submodules.items():
+            total = sum(sizes.values())
+            shared = sum(size for identity, size in sizes.items() if identity in counted)
+            counted.update(sizes)
+            self._submodules[name] = max((total, shared), self._submodules.get(name, (0, 0)))
+        for name, sizes in devices.items():
+            self._devices[name] = max(sum(sizes.values()), self._devices.get(name, 0))
+
+    def of_submodule(self, name: str) -> dict[str, int]:
+        """`weight_bytes`, and of them `shared_weight_bytes` with submodules before it; nothing
+        where a part of it does not tell."""
+        if name not in self._submodules or any(name == submodule for submodule, _ in self._unknown):
+            return {}
+        total, shared = self._submodules[name]
+        return {"weight_bytes": total} | ({"shared_weight_bytes": shared} if shared else {})
+
+    def of_device(self, name: str) -> dict[str, int]:
+        """`weight_bytes` on a device; nothing where a part there does not tell."""
+        if name not in self._devices or any(name == device for _, device in self._unknown):
+            return {}
+        return {"weight_bytes": self._devices[name]}
+
+
+# --- What the manifest says of a run: where it ran, on what, what it cost and what is missing.
+#
+# What concerns a pipeline is taken while it is attached, so that nothing here holds on to it.
 
 
 @dataclass(slots=True)
@@ -152,8 +516,8 @@ def run_info(
         model=_joined(facts.model for facts in pipelines),
         pipeline=_joined(facts.name for facts in pipelines),
         command_line=_command_line(),
-        versions=environment.versions(),
-        hardware=environment.hardware(),
+        versions=versions(),
+        hardware=hardware(),
         devices=_described(pipelines, weights),
         submodules=_submodules(pipelines, sources, costs, weights),
         settings=settings,
@@ -177,7 +541,7 @@ def run_info(
                 recorder.hooks_ns,
                 recorder.traced_ns,
                 overhead.whole_of(recorder),
-                overhead.noise_ns(recorder, environment.crowding()),
+                overhead.noise_ns(recorder, crowding()),
             ),
             **(writing or {}),
         ),
@@ -249,7 +613,7 @@ def _hardware(device: str) -> dict[str, Any]:
     """What is known of the hardware of a device: its name; of a GPU its memory and compute units,
     as the backend whose device it is tells."""
     if device.startswith("cpu"):
-        return {"hardware": environment.hardware().cpu}
+        return {"hardware": hardware().cpu}
     told = device_facts(device)
     if told is None:
         return {"hardware": ""}

@@ -1,35 +1,314 @@
-"""Settings of a switched-on process: what to trace and where to, and how that is inherited.
+"""Capture settings: traced calls and output folder, from code or the environment.
 
-    RBLN_PROFILER=1 RBLN_PROFILER_DIR=traces RBLN_PROFILER_CONFIG='{"ops": "none"}' python script.py
+    every:7                           every seventh step of the loop, counted from 0
+    first,last steps:0-3 vae=none     several entries, separated by spaces
+    RBLN_PROFILER=1 RBLN_PROFILER_CONFIG='{"ops": "none"}' python script.py
 
-The keys are the keywords of `profiler.profile` and `profiler.start`; `docs/capture.md` lists them.
-A process that is switched on writes its settings back to the environment, with an absolute folder,
-so that its child processes find one configuration, whatever folder they start in.
+The keys are the keywords of `profiler.profile` and `profiler.start`; `docs/capture.md` lists
+them, and `docs/capture-ops.md` has the grammar of `ops`. A switched-on process writes its
+settings back to the environment with an absolute folder, so child processes use the same
+configuration.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Callable, Mapping, MutableMapping
+import re
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from profiler.capture.options import parse_config, parse_max_size
 from profiler.errors import InputError
-from profiler.run_names import check_run_name
+from profiler.options import check_run_name, parse_size, step_range
+from profiler.trace.events import NO_STEP
 
-__all__ = [
-    "CONFIG",
-    "DIRECTORY",
-    "MAX_SIZE",
-    "MEMORY",
-    "SWITCH",
-    "Settings",
-    "environment_settings",
-    "is_on",
-]
+# --- Which calls have their operators traced: `--ops` and `ops=`, one text for all submodules.
+#
+#     every:7                           every seventh step of the loop, counted from 0
+#     first,last steps:0-3 vae=none     several entries, separated by spaces
+#
+# `docs/capture-ops.md` has the grammar. A call is chosen before it begins, by its `Position`.
+
+
+_MEASURE_OVERHEAD = "measure-overhead"
+_LEFT_OUT = 4  # `measure-overhead` leaves out one call in so many, the last of them
+_WORDS = "all, none, first, last, every:N, steps:A-B and measure-overhead"
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_SUBMODULE = re.compile(r"[\w.\-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a call stands: its `step` (-1 outside the loop) and the schedule's `last_step` (-1:
+    not known), the first step that its pipeline call runs, and its `ordinal` among the
+    submodule's calls of the pipeline call, or of the run where there is no pipeline."""
+
+    ordinal: int
+    step: int = NO_STEP
+    first_step: int = 0
+    last_step: int = NO_STEP
+
+
+@dataclass(frozen=True, slots=True)
+class CallSelection:
+    """The calls of one submodule whose operators are traced: those that any part names."""
+
+    everything: bool = False
+    first: bool = False
+    last: bool = False
+    every: tuple[int, ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()  # first and last, both included
+    measure_overhead: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no call is traced."""
+        return not (self.everything or self.first or self.last or self.every or self.steps)
+
+    @property
+    def steps_only(self) -> bool:
+        """Whether no call outside the denoising loop is ever traced."""
+        return not (self.everything or self.first or self.every)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether there may be calls of both kinds."""
+        return not self.nothing and (self.measure_overhead or not self.everything)
+
+    def selects(self, position: Position) -> bool:
+        """Whether the call there is traced."""
+        in_loop = position.step != NO_STEP
+        place = position.step if in_loop else position.ordinal
+        if self.measure_overhead and place % _LEFT_OUT == _LEFT_OUT - 1:
+            return False
+        return (
+            self.everything
+            or (self.first and place == (position.first_step if in_loop else 0))
+            or (self.last and in_loop and place == position.last_step)
+            or any(place % number == 0 for number in self.every)
+            or (in_loop and any(begin <= place <= end for begin, end in self.steps))
+        )
+
+
+ALL = CallSelection(everything=True)
+NONE = CallSelection()
+_SIMPLE = {
+    "all": ALL,
+    "none": NONE,
+    "first": CallSelection(first=True),
+    "last": CallSelection(last=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpsSelection:
+    """What a whole text says: `default` for every submodule that is not in `by_submodule`."""
+
+    default: CallSelection = ALL
+    by_submodule: Mapping[str, CallSelection] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, submodule: str) -> CallSelection:
+        """The selection for one submodule."""
+        return self.by_submodule.get(submodule, self.default)
+
+
+@functools.lru_cache(maxsize=64)
+def parse_ops(text: str) -> OpsSelection:
+    """Read a text such as `"every:7 vae=none"`. Raises InputError in one sentence."""
+    if not isinstance(text, str):
+        raise InputError(f"ops is {text!r}: give a text such as 'all' or 'every:7'")
+    terms: dict[str, list[str]] = {}
+    for entry in text.split():
+        submodule, equals, words = entry.rpartition("=")
+        if equals and not _SUBMODULE.fullmatch(submodule):
+            raise InputError(f"ops has {entry!r}: write SUBMODULE=SELECTION, such as vae=none")
+        terms.setdefault(submodule, []).extend(words.split(","))
+    if not terms:
+        raise InputError(f"ops is empty: use {_WORDS}")
+    found = {name: _selection(words, name) for name, words in terms.items()}
+    default = found.pop("", ALL)
+    if default.measure_overhead:
+        found = {name: replace(part, measure_overhead=True) for name, part in found.items()}
+    return OpsSelection(default, MappingProxyType(found))
+
+
+def _selection(words: list[str], submodule: str) -> CallSelection:
+    """The calls of a submodule, "" for all others, that any of the words names; `measure-overhead`
+    alone thins out all."""
+    terms = [_term(word) for word in words if word != _MEASURE_OVERHEAD] or [ALL]
+    if len(terms) > 1 and NONE in terms:
+        where = f" for {submodule}" if submodule else ""
+        text = ",".join(words)
+        raise InputError(f"ops has none beside other words in {text!r}{where}: use one of them")
+    return CallSelection(
+        everything=any(term.everything for term in terms),
+        first=any(term.first for term in terms),
+        last=any(term.last for term in terms),
+        every=tuple(number for term in terms for number in term.every),
+        steps=tuple(steps for term in terms for steps in term.steps),
+        measure_overhead=_MEASURE_OVERHEAD in words,
+    )
+
+
+def _term(text: str) -> CallSelection:
+    word, colon, value = text.partition(":")
+    if text in _SIMPLE:
+        return _SIMPLE[text]
+    if word == "every" and colon:
+        if _NUMBER.fullmatch(value) and int(value) > 0:
+            return CallSelection(every=(int(value),))
+        raise InputError(f"ops has {text!r}: write every:N with a whole number from 1 on")
+    if word == "steps" and colon:
+        between = step_range(value)
+        if between is not None:
+            return CallSelection(steps=(between,))
+        raise InputError(f"ops has {text!r}: write steps:A-B with A not above B, or steps:A")
+    raise InputError(f"ops={text!r} is not known: use {_WORDS}")
+
+
+# --- What to trace, and where: the options of a profiled run, checked before anything starts.
+
+
+_OPTION_KEYS = ("activate_profiler", "device")
+_FORM = '{"text_encoder": {"device": 0, "activate_profiler": True}}'
+
+
+@dataclass(frozen=True, slots=True)
+class SubmoduleOptions:
+    """What a configuration says of one submodule: `activate_profiler` False keeps its call
+    spans and leaves out its operators; `device` is where it is expected to run. None: it does not
+    say, so operators are traced, anywhere."""
+
+    activate_profiler: bool | None = None
+    device: str | None = None
+
+    def filled_up(self, own: SubmoduleOptions) -> SubmoduleOptions:
+        """With what `own` says where this says nothing."""
+        activate = self.activate_profiler
+        return SubmoduleOptions(
+            own.activate_profiler if activate is None else activate, self.device or own.device
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`ops` says which calls have their operators traced, as `parse_ops` reads it; `config` holds
+    what was said per submodule. `max_size` is how many bytes a run may write before calls are
+    recorded without operators; `memory` asks for what is allocated, where a backend can tell."""
+
+    ops: str = "all"
+    config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)
+    max_size: int | None = None
+    memory: bool = False
+
+    def of(self, submodule: str) -> SubmoduleOptions:
+        return self.config.get(submodule, SubmoduleOptions())
+
+    def selection(self, submodule: str) -> CallSelection:
+        """The calls of `submodule` whose operators are traced."""
+        off = self.of(submodule).activate_profiler is False
+        return NONE if off else parse_ops(self.ops).of(submodule)
+
+    def beside(self, submodule: str, own: SubmoduleOptions) -> Options:
+        """These options, in which `own` says of `submodule` what they leave open."""
+        if own == SubmoduleOptions():
+            return self
+        filled = {**self.config, submodule: self.of(submodule).filled_up(own)}
+        return replace(self, config=filled)
+
+    def check_device(self, submodule: str, actual: str, recommendation: str) -> None:
+        """Refuse, with InputError, a submodule that runs on another device than configured."""
+        wanted = self.of(submodule).device
+        if wanted is not None and wanted not in (actual, actual.partition(":")[2]):
+            raise InputError(
+                f"{submodule} is configured for device {wanted} but runs on {actual}: "
+                f"{recommendation}, or leave out its device"
+            )
+
+    def traces_operators(self, submodule: str) -> bool:
+        """Whether any call of `submodule` may have its operators traced."""
+        return not self.selection(submodule).nothing
+
+
+def check_names(options: Options, known: Collection[str]) -> None:
+    """Refuse, with InputError, a selection for a submodule that is not `known`."""
+    for name in parse_ops(options.ops).by_submodule:
+        if name not in known:
+            raise _unknown(name, known)
+
+
+def parse_config(
+    config: Mapping[str, Mapping[str, Any]] | None, ops: str, known: Collection[str]
+) -> Options:
+    """Check a configuration of the form `{"text_encoder": {"device": 0, "activate_profiler":
+    True}, …}` and the text `ops`. Raises InputError for unknown submodules, keys or values.
+
+    The submodules in `ops` are left to `check_names`: not every pipeline of a process has all.
+    """
+    parse_ops(ops)
+    if config is not None and not isinstance(config, Mapping):
+        raise InputError(f"config is {config!r}: write {_FORM}")
+    checked: dict[str, SubmoduleOptions] = {}
+    for name, entry in (config or {}).items():
+        if name not in known:
+            raise _unknown(name, known)
+        checked[name] = _checked_entry(name, entry)
+    return Options(ops, checked)
+
+
+def parse_max_size(value: int | str | None) -> int | None:
+    """Bytes, of a number or a text such as "2GiB". Raises InputError."""
+    if value is None:
+        return None
+    size = None if isinstance(value, bool) else parse_size(str(value))
+    if size is None:
+        raise InputError(f"max_size is {value!r}: give bytes, or a size such as 500MB or 2GiB")
+    return size
+
+
+def _unknown(name: str, known: Collection[str]) -> InputError:
+    return InputError(f"{name!r} is not a submodule of this pipeline; it has {', '.join(known)}")
+
+
+def _checked_entry(name: str, entry: Mapping[str, Any]) -> SubmoduleOptions:
+    if not isinstance(entry, Mapping):
+        raise InputError(f"the configuration of {name} is {entry!r}: write {_FORM}")
+    unknown = [key for key in entry if key not in _OPTION_KEYS]
+    if unknown:
+        raise InputError(
+            f"the configuration of {name} has unknown keys {', '.join(map(str, unknown))}: "
+            f"use {' and '.join(_OPTION_KEYS)}"
+        )
+    activate = entry.get("activate_profiler")
+    if "activate_profiler" in entry and not isinstance(activate, bool):
+        raise InputError(f"activate_profiler of {name} is {activate!r}: write True or False")
+    return SubmoduleOptions(activate, _device(name, entry.get("device")))
+
+
+def _device(name: str, device: Any) -> str | None:
+    """A device as "cpu:1", or as an index, of whatever kind the pipeline uses."""
+    if device is None:
+        return None
+    if isinstance(device, bool) or not isinstance(device, (int, str)) or device == "":
+        raise InputError(f"the device of {name} is {device!r}: write an index or kind:index")
+    return str(device)
+
+
+# --- Settings of a switched-on process: what to trace and where to, and how that is inherited.
+#
+#     RBLN_PROFILER=1 RBLN_PROFILER_DIR=traces RBLN_PROFILER_CONFIG='{"ops": "none"}' python
+# script.py
+#
+# The keys are the keywords of `profiler.profile` and `profiler.start`; `docs/capture.md` lists
+# them.
+# A process that is switched on writes its settings back to the environment, with an absolute
+# folder,
+# so that its child processes find one configuration, whatever folder they start in.
+
 
 SWITCH = "RBLN_PROFILER"
 DIRECTORY = "RBLN_PROFILER_DIR"
@@ -68,7 +347,9 @@ class Settings:
         """Check settings given by keyword or as JSON. Raises InputError in one sentence."""
         unknown = [str(key) for key in given if key not in _CHECKS]
         if unknown:
-            raise InputError(f"no setting is called {', '.join(unknown)}: use {', '.join(_KEYS)}")
+            raise InputError(
+                f"no setting is called {', '.join(unknown)}: use {', '.join(_SETTING_KEYS)}"
+            )
         checked: dict[str, Any] = {key: _CHECKS[key](key, value) for key, value in given.items()}
         settings = cls(**checked)
         parse_config(settings.config, settings.ops, settings.config.keys())
@@ -76,7 +357,7 @@ class Settings:
 
     def absolute(self) -> Settings:
         """The same settings, whatever folder a process works in."""
-        return replace(self, out=Path(os.path.abspath(self.out)))  # noqa: PTH100 - links stay
+        return replace(self, out=Path(os.path.abspath(self.out)))
 
     def given(self) -> dict[str, Any]:
         """What `Settings.of` takes to make these settings: those that say more than nothing."""
@@ -218,4 +499,4 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "memory": _switch,
     "journal": _optional_path,
 }
-_KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is `record`'s own
+_SETTING_KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is `record`'s own

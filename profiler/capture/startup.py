@@ -15,12 +15,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from profiler.capture.notices import notice
 from profiler.capture.process import SwitchedOn, open_session
+from profiler.capture.registry import notice
 from profiler.capture.settings import Settings, environment_settings, is_on
 from profiler.errors import InputError, ProfilerError
-
-__all__ = ["done", "from_environment", "recording", "release", "start", "stay_out"]
 
 _process = SwitchedOn(open_session)
 

@@ -30,20 +30,15 @@ from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from profiler.capture.host_commands import HostPieces
-from profiler.capture.invocations import Invocation
-from profiler.capture.operator_source import OperatorSource, OperatorTrace
-from profiler.capture.size_limit import SizeLimit
-from profiler.drop_reasons import DropReason
+from profiler.capture.calls import Invocation
+from profiler.capture.host_work import HostPieces
+from profiler.capture.operator_source import OperatorSource, OperatorTrace, SizeLimit
 from profiler.errors import OutputError
-from profiler.events import UNKNOWN, Drop, DropKind, Span
-from profiler.interruptions import let_pass
-from profiler.notes import Note
-from profiler.trace.bundle import BundleWriter
+from profiler.plugins import let_pass
+from profiler.text import Note
+from profiler.trace.bundle import BundleWriter, Journal
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
-from profiler.trace.journal import Journal
-
-__all__ = ["QUEUE_LIMIT", "CallWriter"]
+from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason, Span
 
 QUEUE_LIMIT = 256  # calls that wait to be written
 _NAP_S = 0.0005
@@ -139,7 +134,7 @@ class CallWriter:
         try:
             for trace in source.traces():
                 self.put(trace)
-        except Exception as error:  # noqa: BLE001 - all other calls are to be written
+        except Exception as error:
             let_pass(error)
             detail = Note.of(DropReason.OPERATORS_UNREADABLE, error=str(error))
             self._unread.append(Drop(DropKind.UNTRACED_CALL, submodule, UNKNOWN, "calls", detail))
@@ -254,7 +249,7 @@ class CallWriter:
         try:
             counters = (*counters, *_ratio(trace.invocation))
             self._bundle.write_call(call, commands, counters)
-        except Exception as error:  # noqa: BLE001 - the pipeline goes on
+        except Exception as error:
             let_pass(error)
             failure = _Failure(call.file_name, len(commands), str(error))
             self._failed.setdefault(call.index, failure)

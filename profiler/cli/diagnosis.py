@@ -19,8 +19,7 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
 from profiler._version import __version__
-from profiler.errors import ProfilerError
-from profiler.extras import DISTRIBUTION, added_by, requirements
+from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
 
 __all__ = ["Check", "Packages", "Report", "State", "diagnose"]
 
@@ -76,8 +75,8 @@ class Report:
 
 def diagnose(environment: Mapping[str, str]) -> Report:
     """Look at this interpreter's installation, as a program started with `environment` finds it."""
-    from profiler.capture.environment import versions
     from profiler.capture.registry import backends
+    from profiler.capture.run_info import versions
     from profiler.importers.registry import importers
 
     texts = requirements()

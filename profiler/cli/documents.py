@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from profiler.errors import OutputError
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 
 __all__ = ["STDOUT", "check_documents", "check_output", "write_json", "write_text"]
 
@@ -92,7 +92,7 @@ def _of_parquet_run(path: Path) -> bool:
     """Whether `write_parquet` wrote the file of that name."""
     if path.suffix not in (".json", ".parquet"):
         return False
-    from profiler.table.parquet import FILES, is_parquet_run
+    from profiler.run.load import FILES, is_parquet_run
 
     return path.name in FILES and is_parquet_run(path.parent)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.filters import name_list
+from profiler.options import name_list
 
 if TYPE_CHECKING:
     from rich.console import Console

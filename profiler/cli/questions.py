@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from profiler.analysis.result import Analysis
-    from profiler.table.run import Run
+    from profiler.run.run import Run
 
 __all__ = ["MOST_ROWS", "Questions"]
 
@@ -45,7 +45,7 @@ class Questions:
 
     def summary(self, run: str) -> dict[str, Any]:
         """What a run is and where its time went: stages, submodules, steps, tracing cost."""
-        from profiler.json_text import plain
+        from profiler.files import plain
         from profiler.report.document import document
 
         with self._analysis(run) as found:
@@ -57,7 +57,7 @@ class Questions:
 
     def findings(self, run: str) -> list[dict[str, Any]]:
         """What stands out in a run, most severe first, with evidence."""
-        from profiler.json_text import plain
+        from profiler.files import plain
         from profiler.report.document import document
 
         with self._analysis(run) as found:
@@ -73,7 +73,7 @@ class Questions:
     def sql(self, run: str, query: str, rows: int = 100) -> dict[str, Any]:
         """The answer of one query in SQL (DuckDB's) on a run: it only reads, reaches no file, and
         may take a minute and 4 GiB."""
-        from profiler.json_text import plain
+        from profiler.files import plain
         from profiler.report.query.database import Database
 
         wanted = max(1, min(rows, MOST_ROWS))
@@ -94,7 +94,7 @@ class Questions:
 
     def _bundles(self) -> dict[str, Path]:
         """Bundles by their name below the folder; those that a link leads to elsewhere are none."""
-        from profiler.trace.search import find_bundles
+        from profiler.trace.bundle import find_bundles
 
         return {
             str(bundle.relative_to(self._folder)): bundle

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from profiler.analysis.result import Analysis
     from profiler.report.html.packing import Packing
     from profiler.report.model import Report
+    from profiler.run.run import Run
     from profiler.sources.resolve import Source
-    from profiler.table.run import Run
 
 __all__ = ["ReportFiles"]
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from profiler.analysis.selection import Selection
     from profiler.cli.report_files import ReportFiles
     from profiler.report.model import Report
+    from profiler.run.run import Run
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import Found, Source
-    from profiler.table.run import Run
 
 __all__ = ["Request", "report_run"]
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from profiler.cli.garbage import leave
 from profiler.errors import InputError
-from profiler.events import DropKind
-from profiler.filters import key_values
+from profiler.options import key_values
+from profiler.trace.events import DropKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profiler.events import Drop
+    from profiler.run.run import Run
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import Found, Source
-    from profiler.table.run import Run
+    from profiler.trace.events import Drop
 
 __all__ = [
     "check_whole",
@@ -71,7 +71,7 @@ def other_runs(found: Found) -> Iterator[str]:
 def left_out(found: Found) -> Iterator[str]:
     """A line for each run that was killed, still goes on or has no call: the newest run may be one
     of them."""
-    from profiler.trace.search import State
+    from profiler.trace.bundle import State
 
     for entry in found.unfinished:
         advice = f"`profile-sd3 merge {entry.path}`"

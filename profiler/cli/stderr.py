@@ -44,7 +44,7 @@ def write_what_fits() -> None:
     """Have `sys.stderr` fail no more, where it is the process's own. One that is closed goes to
     /dev/null, whose descriptor no other file then gets."""
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for good
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
         return
     own = sys.__stderr__
     if own is None or sys.stderr is not own:  # somebody reads it in this process

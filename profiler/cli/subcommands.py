@@ -20,7 +20,7 @@ import typer
 
 from profiler.cli.plain_values import PlainCommand
 from profiler.cli.shared_files import with_shared_option
-from profiler.extras import require
+from profiler.errors import require
 
 __all__ = ["Subcommand", "add_subcommands"]
 

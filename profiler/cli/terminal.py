@@ -7,7 +7,7 @@ import io
 import shutil
 from typing import TYPE_CHECKING, TextIO
 
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -68,8 +68,7 @@ def _view(run: LiveRun, now_ns: int, width: int) -> RenderableType:
 def _look(path: Path) -> tuple[Path | None, bool]:
     """The run at `path` that goes on, the newest of several, and whether there is one that has
     ended, whole or not, or a file."""
-    from profiler.trace.journal import JOURNAL_NAME
-    from profiler.trace.search import search
+    from profiler.trace.bundle import JOURNAL_NAME, search
 
     try:
         found = search(path)
@@ -109,7 +108,7 @@ def _follow(
 ) -> LiveRun:
     """Give the run to `look` until nobody writes it any longer; what was seen of it."""
     from profiler.report.live import LiveRun
-    from profiler.trace.journal import JournalReader, is_running
+    from profiler.trace.bundle import JournalReader, is_running
 
     run, journal = LiveRun(directory.name), JournalReader(directory)
     while True:
@@ -123,7 +122,7 @@ def _follow(
 
 def _has_ended(directory: Path) -> bool:
     """Whether the run in `directory` left a whole bundle. Raises InputError where it left none."""
-    from profiler.trace.search import State, state_of
+    from profiler.trace.bundle import State, state_of
 
     try:
         return state_of(directory) in (State.WHOLE, State.EMPTY)

@@ -139,7 +139,7 @@ def outcome_of(task: tuple[Path, Mapping[str, str]], known: frozenset[str]) -> O
         return _summarized(path, options, known)
     except ProfilerError as error:
         return Outcome(str(path), State.FAILED, reason=str(error))
-    except Exception as error:  # noqa: BLE001  # of an importer, or a file beyond all checks
+    except Exception as error:  # of an importer, or a file beyond all checks
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return Outcome(str(path), State.FAILED, reason=f"{path} cannot be read ({said})")
 

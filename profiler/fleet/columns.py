@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from profiler.table.columns import FLOAT64, INT64, STRING, Column
+from profiler.run.columns import FLOAT64, INT64, STRING, Column
 
 __all__ = [
     "DISTINGUISHING",

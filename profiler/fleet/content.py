@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from profiler.errors import InputError
+from profiler.run.run import Run
 from profiler.sources.resolve import Kind, Source
-from profiler.table.run import Run
 from profiler.trace.bundle import call_files, host_file
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 

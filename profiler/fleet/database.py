@@ -18,8 +18,8 @@ from profiler.fleet.dataset import Dataset
 from profiler.fleet.removal import selected
 from profiler.fleet.storage import is_url
 from profiler.report.query.database import Database
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.run import Run
 
 __all__ = ["bundles_of", "open_database"]
 

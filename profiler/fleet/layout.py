@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Meta, field
 
 from profiler.errors import InputError
+from profiler.files import decoded
 from profiler.fleet.columns import SCHEMA_VERSION
 from profiler.fleet.storage import Storage
-from profiler.typed_json import decoded
 
 __all__ = [
     "DATASET",

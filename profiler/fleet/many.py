@@ -17,7 +17,7 @@ from profiler.sources.imports import Imports
 from profiler.sources.load import load_source
 from profiler.sources.page import page_path
 from profiler.sources.resolve import resolve
-from profiler.trace.placing import place_bundle
+from profiler.trace.bundle import place_bundle
 
 __all__ = ["Done", "analyze_many", "analyzed", "import_many", "imported"]
 
@@ -102,7 +102,7 @@ def _told(path: Path, work: Callable[[], Done]) -> Done:
         return work()
     except ProfilerError as error:
         return Done(str(path), reason=str(error))
-    except Exception as error:  # noqa: BLE001  # one bad item among thousands stops nothing
+    except Exception as error:  # one bad item among thousands stops nothing
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return Done(str(path), reason=f"{path} cannot be read ({said})")
 

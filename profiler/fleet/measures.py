@@ -90,7 +90,7 @@ def _binomial(count: int, number: int) -> float:
     )
 
 
-def _row(  # noqa: PLR0913  # what a number may be of
+def _row(  # what a number may be of
     metric: str,
     value: float | None,
     unit: str = "ns",

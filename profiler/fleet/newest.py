@@ -30,7 +30,14 @@ import numpy as np
 
 from profiler.fleet.lines import line_of
 from profiler.fleet.modes import Modes, two_modes
-from profiler.fleet.scatter import LEAST_SPREAD, Reals, clipped, relative, spread_of, student
+from profiler.fleet.scatter import (
+    LEAST_SPREAD,
+    Reals,
+    clipped,
+    relative,
+    spread_of,
+    student,
+)
 
 __all__ = ["ALPHA", "LEAST_RUNS", "Newest", "history_needed", "newest"]
 

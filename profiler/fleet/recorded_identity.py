@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from profiler.analysis.recorded_settings import setting_pairs
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.fleet.columns import NONE
-from profiler.trace.manifest_settings import Generation
+from profiler.trace.manifest_fields import Generation
 
 __all__ = ["recorded_identity"]
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from profiler.errors import InputError, OutputError
-from profiler.extras import needing
+from profiler.errors import InputError, OutputError, needing
 from profiler.files import create_atomically, folder_mode, not_writable
 
 __all__ = ["LocalStorage", "RemoteStorage", "Storage", "is_url", "open_storage"]

@@ -21,17 +21,16 @@ from profiler.analysis.inputs import Inputs
 from profiler.analysis.result import Analysis
 from profiler.analysis.selection import Selection
 from profiler.errors import InputError, OutputError, ProfilerError
-from profiler.files import write_atomically
+from profiler.files import converted, decoded, write_atomically
 from profiler.fleet.columns import RUNS, SCHEMA_VERSION
 from profiler.fleet.commits import commit_of
 from profiler.fleet.content import bundle_digest, key_of_run
 from profiler.fleet.measures import READS, Measure, measures_of
 from profiler.fleet.recorded_identity import recorded_identity
+from profiler.run.run import Run
 from profiler.sources.load import load_source
 from profiler.sources.resolve import Kind, Source
-from profiler.table.run import Run
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-from profiler.typed_json import converted, decoded
 
 __all__ = [
     "RESIDUAL_LIMIT",

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from profiler.errors import InputError, ProfilerError
-from profiler.extras import needing
+from profiler.errors import InputError, ProfilerError, needing
 
 __all__ = ["Lost", "Workers", "batches_of", "mapped"]
 

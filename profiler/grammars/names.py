@@ -1,31 +1,515 @@
-"""Names that tell which layer a command is of, and where that layer lies in the model.
+"""Parse operator and layer names of torch, ONNX, TensorRT and RBLN into module paths.
 
     parse_name("i0_12_W3_linear_196_0")        → layer linear_196, command 0
     parse_name("/encoder/layers.0/fc1/MatMul") → module path encoder.layers.0.fc1
     parse_name("Conv_5 + Add_6 + Relu_7")      → op types Conv, Add, Relu
 
-Grammars are tried in order, the first that fits speaks. Others can be added without a change here:
-a package names them under the entry point group `profile_sd3.grammars`, as objects with a `name`
-and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left out,
-with a line on stderr (`profiler.plugins`).
+Grammars are tried in order, and the first match is used. Other packages add one under the entry
+point group `profile_sd3.grammars`, as an object with `name` and `parse`. These are tried before
+the built-in ones. One that cannot be loaded is skipped with a line on stderr.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
+from itertools import pairwise, takewhile, zip_longest
 from typing import Protocol
 
-from profiler.grammars.onnx import OnnxNode
-from profiler.grammars.parsed import ParsedName
-from profiler.grammars.rbln import GRAMMARS as RBLN_VERSIONS
-from profiler.grammars.rbln import NameGrammar as RblnGrammar
-from profiler.grammars.tensorrt import TensorRtLayer
-from profiler.grammars.torch import TorchModule
 from profiler.plugins import plugins
 
-__all__ = ["BUILT_IN", "GROUP", "Grammar", "grammars", "parse_name"]
+# --- Collectives between ranks: what their names say, in whatever words a producer has.
+#
+#     collective_kind("_allgather_base")                           → all_gather
+#     collective_kind("ncclDevKernel_AllReduce_Sum_f32_RING_LL")   → all_reduce
+#     bus_factor(CollectiveKind.ALL_REDUCE, 8)                     → 1.75
+#
+# The factors are those of nccl-tests: by how much a message's bytes are to be multiplied for what
+# the
+# slowest link carried, whatever the number of ranks.
+
+
+class CollectiveKind(StrEnum):
+    """What a collective does, in the words of torch.distributed."""
+
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_TO_ALL = "all_to_all"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+    GATHER = "gather"
+    SCATTER = "scatter"
+    SEND_RECV = "send_recv"  # also an all-to-all or a gather that is made of sends
+    BARRIER = "barrier"
+    OTHER = "other"
+
+
+_WORDS = (  # the first that is in a name's letters
+    ("allreduce", CollectiveKind.ALL_REDUCE),
+    ("allgather", CollectiveKind.ALL_GATHER),
+    ("reducescatter", CollectiveKind.REDUCE_SCATTER),
+    ("alltoall", CollectiveKind.ALL_TO_ALL),
+    ("broadcast", CollectiveKind.BROADCAST),
+    ("sendrecv", CollectiveKind.SEND_RECV),
+    ("barrier", CollectiveKind.BARRIER),
+    ("reduce", CollectiveKind.REDUCE),
+    ("gather", CollectiveKind.GATHER),
+    ("scatter", CollectiveKind.SCATTER),
+    ("send", CollectiveKind.SEND_RECV),
+    ("recv", CollectiveKind.SEND_RECV),
+)
+_LETTERS = re.compile(r"[^a-z]")
+_PARAMETERS = re.compile(r"[(<].*", re.DOTALL)
+
+
+def collective_kind(name: str) -> CollectiveKind:
+    """The kind that the name of a collective, an operator or a kernel says."""
+    letters = _LETTERS.sub("", _PARAMETERS.sub("", name).lower())
+    return next((kind for word, kind in _WORDS if word in letters), CollectiveKind.OTHER)
+
+
+def bus_factor(kind: CollectiveKind, ranks: int) -> float:
+    """Bytes that the slowest link carries for each byte of a message between so many ranks."""
+    if ranks < 1:
+        return 1.0
+    others = (ranks - 1) / ranks
+    if kind is CollectiveKind.ALL_REDUCE:
+        return 2 * others
+    spread = (
+        CollectiveKind.ALL_GATHER,
+        CollectiveKind.REDUCE_SCATTER,
+        CollectiveKind.ALL_TO_ALL,
+        CollectiveKind.GATHER,
+        CollectiveKind.SCATTER,
+    )
+    return others if kind in spread else 1.0
+
+
+# --- `ParsedName`: what a name says, whatever grammar it was written in.
+
+
+UNNUMBERED = -1  # the name does not say which of its layer's commands it is
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedName:
+    """`layer` is the tensor-level operation and `command_index` which of its commands the name is
+    of, `UNNUMBERED` where it does not say. `module_path` is the dotted path of the module that
+    it lies in, "" where the name has none; `op_types` what it computes, in order of execution,
+    as far as the name tells."""
+
+    layer: str
+    command_index: int = UNNUMBERED
+    module_path: str = ""
+    op_types: tuple[str, ...] = ()
+
+
+# --- Names of ONNX nodes, as torch's exporters and ONNX Runtime's fusions write them.
+#
+# /encoder/layers.0/self_attn/q_proj/MatMul    TorchScript's exporter: modules, then the op type
+# /conv_in/Conv_nchwc                          ... in ONNX Runtime's own layout
+# node_MatMul_3/MatMulAddFusion                torch.export's: op type and number, then the fusion
+
+
+_SCOPED = re.compile(r"/((?:[^/\s]+/)*)([A-Z]\w*)")
+_ONNX_NODE = re.compile(r"(node_([A-Za-z_]+?)(?:_\d+)*)(?:/(\w+))?")
+_ONNX_SUFFIX = re.compile(r"(_\d+)+$")
+_LAYOUT = re.compile(r"_(nchwc|nhwc|quant)$")
+
+
+class OnnxNode:
+    """Names of nodes with a module path, and those of torch.export's."""
+
+    name = "onnx node"
+
+    def parse(self, name: str) -> ParsedName | None:
+        """What a node's name says, with or without ONNX Runtime's `_kernel_time` behind it."""
+        node = name.removesuffix("_kernel_time")
+        scoped = _SCOPED.fullmatch(node)
+        if scoped is not None:
+            path = ".".join(part for part in scoped[1].split("/") if part)
+            op_type = _ONNX_SUFFIX.sub("", _LAYOUT.sub("", scoped[2]))
+            return ParsedName(node, module_path=path, op_types=(op_type,))
+        exported = _ONNX_NODE.fullmatch(node)
+        if exported is None:
+            return None
+        fused = (exported[3],) if exported[3] else ()
+        return ParsedName(exported[1], op_types=(exported[2], *fused))
+
+
+# --- The names that RBLN's profiler gives to commands, as documented for its versions.
+#
+#     up to 0.11   {sequence}_{layer}_{command}                              12_linear_196_0
+#     from 0.12    i{instance}_{sequence}_W{workload}_{layer}_{command}      i0_12_W3_linear_196_0
+#
+# `i` stands in Multi Stream files only, and Host commands carry no `W`: without both, the two
+# versions are one. The layer is greedy: it may hold digits and underscores, and the number behind
+# the last underscore is the command. A name that fits neither is no command name and stays whole.
+
+
+UNNAMED = -1  # a number that the name does not carry
+
+_PREFIX, _SUFFIX = "fused(", ")"
+_RBLN_NUMBER = "[0-9]{1,18}"  # fits int64
+_INDEX = "[0-9]{1,9}"  # fits int32
+
+
+@dataclass(frozen=True, slots=True)
+class CommandName:
+    """What a command's name says.
+
+    `command_index` is the n-th command of its `layer`; `sequence` the execution order on the
+    runtime instance; `workload` the runtime call and `instance` the runtime, `UNNAMED` where the
+    name has none.
+    """
+
+    layer: str
+    command_index: int
+    sequence: int
+    workload: int = UNNAMED
+    instance: int = UNNAMED
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators of the layer: those joined with `+` in `fused(…)`, else the layer."""
+        return _operators(self.layer)
+
+    @property
+    def op_type(self) -> str:
+        """The layer without the numbers of its operators: `linear`, `fused(conv+relu)`.
+
+        That the trailing number tells operators of one kind apart is inferred from the names that
+        are known (`linear_196`, `paged_attn`), not documented.
+        """
+        kinds = [_without_number(operator) for operator in self.operators]
+        return f"{_PREFIX}{'+'.join(kinds)}{_SUFFIX}" if _is_fused(self.layer) else kinds[0]
+
+
+class NameGrammar(Protocol):
+    """How one producer writes what a command is into the name of its slice."""
+
+    version: str
+
+    def parse(self, name: str) -> CommandName | None:
+        """What `name` says, None where it does not fit."""
+
+    def format(self, command: CommandName) -> str:
+        """The name that `parse` reads back as `command`."""
+
+
+class _Rbln011:
+    version = "0.11"
+    _pattern = re.compile(rf"({_RBLN_NUMBER})_(.+)_({_INDEX})", re.DOTALL)
+
+    def parse(self, name: str) -> CommandName | None:
+        match = self._pattern.fullmatch(name)
+        if match is None:
+            return None
+        return CommandName(match[2], int(match[3]), int(match[1]))
+
+    def format(self, command: CommandName) -> str:
+        return f"{command.sequence}_{command.layer}_{command.command_index}"
+
+
+class _Rbln012:
+    """Names with an `i`, a `W` or both; without them they are those of 0.11."""
+
+    version = "0.12"
+    _pattern = re.compile(
+        rf"(?=i|{_RBLN_NUMBER}_W{_RBLN_NUMBER}_)(?:i({_RBLN_NUMBER})_)?({_RBLN_NUMBER})_(?:W({_RBLN_NUMBER})_)?(.+)_({_INDEX})",
+        re.DOTALL,
+    )
+
+    def parse(self, name: str) -> CommandName | None:
+        match = self._pattern.fullmatch(name)
+        if match is None:
+            return None
+        instance, sequence, workload, layer, index = match.groups()
+        return CommandName(
+            layer=layer,
+            command_index=int(index),
+            sequence=int(sequence),
+            workload=int(workload) if workload else UNNAMED,
+            instance=int(instance) if instance else UNNAMED,
+        )
+
+    def format(self, command: CommandName) -> str:
+        instance = f"i{command.instance}_" if command.instance != UNNAMED else ""
+        workload = f"W{command.workload}_" if command.workload != UNNAMED else ""
+        layer = f"{command.layer}_{command.command_index}"
+        return f"{instance}{command.sequence}_{workload}{layer}"
+
+
+RBLN_0_11: NameGrammar = _Rbln011()
+RBLN_0_12: NameGrammar = _Rbln012()
+GRAMMARS: tuple[NameGrammar, ...] = (RBLN_0_12, RBLN_0_11)  # in the order in which they are tried
+
+
+def parse_command_name(
+    name: str, grammars: tuple[NameGrammar, ...] = GRAMMARS
+) -> CommandName | None:
+    """What the first grammar that fits reads in `name`, None where none does."""
+    for grammar in grammars:
+        command = grammar.parse(name)
+        if command is not None:
+            return command
+    return None
+
+
+def _is_fused(layer: str) -> bool:
+    return layer.startswith(_PREFIX) and layer.endswith(_SUFFIX)
+
+
+def _operators(layer: str) -> tuple[str, ...]:
+    """Split `fused(a+b(c+d))` at the `+` outside inner parentheses."""
+    if not _is_fused(layer):
+        return (layer,)
+    parts, depth, start = [], 0, len(_PREFIX)
+    end = len(layer) - len(_SUFFIX)
+    for position in range(start, end):
+        character = layer[position]
+        depth += (character == "(") - (character == ")")
+        if character == "+" and depth == 0:
+            parts.append(layer[start:position])
+            start = position + 1
+    return (*parts, layer[start:end])
+
+
+def _without_number(operator: str) -> str:
+    """`linear_196` → `linear`."""
+    head, _, tail = operator.rpartition("_")
+    while head and tail.isascii() and tail.isdigit():
+        operator = head
+        head, _, tail = operator.rpartition("_")
+    return operator
+
+
+# --- What tells kernels of one name apart: the template arguments in which they differ.
+#
+# telling_apart(["void f<(ggml_type)13, 1>(int)", "void f<(ggml_type)8, 1>(int)"]) == ["13", "8"]
+
+
+_CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
+_CAST = re.compile(r"^\([\w: ]+\)(?=[-\w])")
+_SCOPE = re.compile(r"(?:\(anonymous namespace\)|[A-Za-z_]\w*)::(?=[\w(])")
+_LAMBDA = re.compile(r"(?:::)?(?:operator ?(?:::)?(?: ?const)?(?:::)?)?[{\[]lambda.*")
+_LONGEST = 40  # characters
+
+
+def telling_apart(kernels: Sequence[str]) -> list[str]:
+    """For each of several full names of kernels, the fewest template arguments that tell it from
+    the others; "" for all where none do."""
+    arguments = [_arguments(kernel) for kernel in kernels]
+    for written in (_bare, _unscoped, str.strip):
+        found = _fewest([[written(text) for text in own] for own in arguments])
+        if found is not None:
+            return found
+    return [""] * len(kernels)
+
+
+def _fewest(arguments: Sequence[Sequence[str]]) -> list[str] | None:
+    """The argument that is another one in each, the first that is no number; else all that
+    differ."""
+    columns = [*zip_longest(*arguments, fillvalue="")]
+    alone = [column for column in columns if len({*column}) == len(arguments)]
+    alone.sort(key=lambda column: ("" in column, _numbers(column)))
+    differing = [column for column in columns if len({*column}) > 1]
+    together = [", ".join(filter(None, texts)) for texts in zip(*differing, strict=True)]
+    cut = (_cut(texts) for texts in (*alone, together) if texts)
+    return next((texts for texts in cut if texts is not None), None)
+
+
+def _numbers(texts: Sequence[str]) -> bool:
+    """Whether none of the arguments says what it is about."""
+    return not any(character.isalpha() for text in texts for character in text)
+
+
+def _cut(texts: Sequence[str]) -> list[str] | None:
+    """The texts at a length that one can read, from their begins or from where they begin to
+    differ; None where neither tells them apart."""
+    alike = takewhile(lambda column: len({*column}) == 1, zip(*texts, strict=False))
+    common = len([*alike])
+    begin = max(texts[0].rfind(mark, 0, common) for mark in "<, ") + 1
+    for shown in (texts, [f"…{text[begin:]}" for text in texts]):
+        cut = [text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…" for text in shown]
+        if len({*cut}) == len(cut):
+            return cut
+    return None
+
+
+def _arguments(kernel: str) -> list[str]:
+    """What stands between the first pair of angle brackets, at its commas."""
+    begin = kernel.find("<")
+    if begin < 0:
+        return []
+    cuts = [begin, *_commas(kernel, begin + 1)]
+    return [kernel[a + 1 : b].strip() for a, b in pairwise(cuts)]
+
+
+def _commas(text: str, begin: int) -> Iterator[int]:
+    """Where the arguments from `begin` on end, the bracket that closes them last."""
+    open_ones: list[str] = []
+    for place in range(begin, len(text)):
+        character = text[place]
+        if character in _CLOSING:
+            open_ones.append(_CLOSING[character])
+        elif open_ones and character == open_ones[-1]:
+            open_ones.pop()
+        elif not open_ones and character in ",>":
+            yield place
+            if character == ">":
+                return
+
+
+def _unscoped(text: str) -> str:
+    """Without casts and namespaces."""
+    return _SCOPE.sub("", _CAST.sub("", text.strip().removeprefix("void ")))
+
+
+def _bare(text: str) -> str:
+    """Without parameters and lambdas either: `copy_kernel(Tensor&)::{lambda(float)#1}` →
+    `copy_kernel`."""
+    found, depth = [], 0
+    for character in _unscoped(text):
+        depth += character == "("
+        if not depth:
+            found.append(character)
+        depth -= character == ")" and depth > 0
+    return _LAMBDA.sub("", "".join(found)).strip() or _unscoped(text)
+
+
+# --- Names of TensorRT's layers: the ONNX nodes that a layer fuses, joined with ` + `.
+#
+# Conv_5 + Add_6 + Relu_7
+# /blocks.0/attn/to_q/MatMul + /blocks.0/attn/to_q/Add
+# PWN(PWN(/act/Sigmoid), /act/Mul)                        pointwise nodes
+# Reformatting CopyNode for Input Tensor 0 to Conv_3      a copy into another layout
+# {ForeignNode[/layers.0/Constant.../layers.11/Add]}      a part that Myelin compiled
+# __myl_MulMeaAddSqrtDiv_myl0_12                          ... one kernel of it
+
+
+_COPY = re.compile(r"Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (.+)", re.DOTALL)
+_FOREIGN = re.compile(r"\{ForeignNode\[(.+?)\.\.\.(.+?)\]\}", re.DOTALL)
+_MYELIN = re.compile(r"__myl_([A-Za-z]+)(?:_myl\d+_(\d+))?")
+_WORD = re.compile(r"[A-Z][a-z0-9]*")
+_POINTWISE = re.compile(r"PWN\(|\)|,")
+_TENSORRT_NODE = re.compile(r"(?:/?(?:[^/\s]+/)*)?([A-Z]\w*?)(?:_\d+)*")
+_SEVERAL = re.compile(r" \+ |\s*,\s*|\s+")
+_HELPER = re.compile(
+    r"(?:copied_)?(?:reshape|squeeze|unsqueeze|shuffle)_(?:node_)?(?:before|after)_(?=.)"
+)
+_BESIDE = " || "  # layers that run as one, side by side
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLayer:
+    """The ONNX nodes that a layer runs, or prepares the tensors of (`helps`); `last` where all from
+    the only one of `nodes` to that one are in it."""
+
+    nodes: tuple[str, ...]
+    last: str = ""
+    helps: bool = False
+
+
+def engine_layer(name: str) -> EngineLayer:
+    """The nodes that a layer of an engine stands for; none for a kernel that Myelin wrote, whose
+    name does not tell."""
+    copy = _COPY.fullmatch(name)
+    if copy is not None:
+        whole = engine_layer(copy[1])
+        return EngineLayer(whole.nodes, whole.last, helps=True)
+    foreign = _FOREIGN.fullmatch(name)
+    if foreign is not None:
+        return EngineLayer((foreign[1],), foreign[2])
+    if _MYELIN.fullmatch(name):
+        return EngineLayer(())
+    helper = _HELPER.match(name)
+    if helper is not None:
+        return EngineLayer((name[helper.end() :],), helps=True)
+    return EngineLayer(tuple(node for part in name.split(_BESIDE) for node in _nodes(part)))
+
+
+class TensorRtLayer:
+    """Names of `exportProfile` and `exportLayerInfo`."""
+
+    name = "tensorrt layer"
+
+    def parse(self, name: str) -> ParsedName | None:
+        """What a layer's name says; its module path is the one that its nodes share."""
+        copy = _COPY.fullmatch(name)
+        if copy is not None:
+            return ParsedName(name, module_path=_shared(_nodes(copy[1])), op_types=("Reformat",))
+        foreign = _FOREIGN.fullmatch(name)
+        if foreign is not None:
+            return ParsedName(name, module_path=_shared([foreign[1], foreign[2]]))
+        kernel = _MYELIN.fullmatch(name)
+        if kernel is not None:
+            return ParsedName(name, op_types=tuple(_WORD.findall(kernel[1])))
+        if " + " not in name and not name.startswith("PWN("):
+            return None
+        nodes = _nodes(name)
+        types = [_TENSORRT_NODE.fullmatch(node) for node in nodes]
+        found = tuple(match[1] for match in types if match is not None)
+        return ParsedName(name, module_path=_shared(nodes), op_types=found) if found else None
+
+
+def _nodes(name: str) -> list[str]:
+    """The names of the nodes that a layer fuses."""
+    return [node for node in _SEVERAL.split(_POINTWISE.sub(" ", name)) if node and node != "+"]
+
+
+def _shared(nodes: list[str]) -> str:
+    """The module path that all nodes with a path lie in, "" where there is none."""
+    paths = [node.strip("/").split("/")[:-1] for node in nodes if "/" in node]
+    if not paths:
+        return ""
+    shared = []
+    for parts in zip(*paths, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared)
+
+
+# --- Paths of torch modules, alone or with the operator that ran in the module.
+#
+# transformer_blocks.0.attn.to_q
+# CLIPTextTransformer.CLIPEncoder.CLIPEncoderLayer_3.CLIPAttention/aten::bmm
+
+
+_PATH = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:/(\w+::\w+|triton_\w+))?")
+
+
+class TorchModule:
+    """Dotted paths; a word alone is one only with an operator behind it."""
+
+    name = "torch module path"
+
+    def parse(self, name: str) -> ParsedName | None:
+        """What a path says: the module, and the operator as op type."""
+        match = _PATH.fullmatch(name)
+        if match is None or not (match[2] or "." in match[1]):
+            return None
+        return ParsedName(name, module_path=match[1], op_types=(match[2],) if match[2] else ())
+
+
+# --- Names that tell which layer a command is of, and where that layer lies in the model.
+#
+#     parse_name("i0_12_W3_linear_196_0")        → layer linear_196, command 0
+#     parse_name("/encoder/layers.0/fc1/MatMul") → module path encoder.layers.0.fc1
+#     parse_name("Conv_5 + Add_6 + Relu_7")      → op types Conv, Add, Relu
+#
+# Grammars are tried in order, the first that fits speaks. Others can be added without a change
+# here:
+# a package names them under the entry point group `profile_sd3.grammars`, as objects with a
+# `name`
+# and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left out,
+# with a line on stderr (`profiler.plugins`).
+
 
 GROUP = "profile_sd3.grammars"
 
@@ -46,7 +530,7 @@ class _Rbln:
     """A version of RBLN's names."""
 
     name: str
-    grammar: RblnGrammar
+    grammar: NameGrammar
 
     def parse(self, name: str) -> ParsedName | None:
         command = self.grammar.parse(name)
@@ -56,7 +540,7 @@ class _Rbln:
 
 
 BUILT_IN: tuple[Grammar, ...] = (
-    *(_Rbln(f"rbln {version.version}", version) for version in RBLN_VERSIONS),
+    *(_Rbln(f"rbln {version.version}", version) for version in GRAMMARS),
     TensorRtLayer(),
     OnnxNode(),
     TorchModule(),

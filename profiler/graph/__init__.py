@@ -4,6 +4,6 @@ Stands alone: errors and leaves are all it uses of the project, so that each par
 model, profiled or not. Everything here needs onnx and onnx_ir, which is said in one sentence.
 """
 
-from profiler.extras import require
+from profiler.errors import require
 
 require("graph-base", __name__)

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from profiler.graph.executed import ExecutedNode, Origins, origins_of
 from profiler.graph.metadata import LAYER, MEASURED, PREFIX
 from profiler.graph.values import nodes as all_nodes
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 
 __all__ = ["Annotation", "HotNode", "MeasuredCommand", "annotate_model"]
 

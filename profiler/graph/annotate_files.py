@@ -17,7 +17,7 @@ from profiler.graph.model_file import external_files, read_graph, read_model
 from profiler.graph.output_file import output_folder, write_model
 from profiler.graph.values import DATA_ERRORS
 from profiler.graph.values import nodes as all_nodes
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 
 __all__ = ["AnnotatedFile", "Measurement", "annotate_file", "annotate_folder"]
 

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from profiler.errors import InputError
-from profiler.extras import needing
+from profiler.errors import InputError, needing
 from profiler.graph.model_file import read_graph
 
 __all__ = ["ExecutedNode", "Origins", "executed_nodes", "optimized_graph", "origins_of"]

@@ -23,7 +23,12 @@ from profiler.graph.fixes.order import sort_nodes
 from profiler.graph.fixes.pairs import merge_pairs
 from profiler.graph.infer import infer_types
 from profiler.graph.model_file import external_files, read_model
-from profiler.graph.output_file import output_folder, refuse_over_input, save_model, write_model
+from profiler.graph.output_file import (
+    output_folder,
+    refuse_over_input,
+    save_model,
+    write_model,
+)
 from profiler.graph.random_inputs import random_inputs
 from profiler.graph.values import nodes
 from profiler.graph.verification import OutputDifference, verify

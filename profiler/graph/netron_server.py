@@ -22,8 +22,7 @@ from types import TracebackType
 from typing import IO
 from urllib.parse import quote, unquote, urlsplit
 
-from profiler.errors import InputError
-from profiler.extras import install_command
+from profiler.errors import InputError, install_command
 from profiler.graph.model_file import data_faults, external_files, read_graph
 
 __all__ = ["NetronServer"]
@@ -190,5 +189,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:
         """Requests are no news."""

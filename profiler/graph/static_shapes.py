@@ -94,7 +94,7 @@ def _evaluated(node: ir.Node, given: list[ir.Value], data: Mapping[str, Any]) ->
         evaluator = ReferenceEvaluator(ir.serde.serialize_node(node))
         with np.errstate(all="ignore"):  # of masks of -inf, as of any model
             found: list[Any] = evaluator.run(None, {str(v.name): data[str(v.name)] for v in given})
-    except Exception:  # noqa: BLE001 - whatever it raises, the value stays unknown
+    except Exception:
         return []
     return found
 
@@ -137,7 +137,7 @@ def _infer(
             {n: onnx.numpy_helper.from_array(np.asarray(data[n])) for n in names if n in data},
             opset_imports=[onnx.helper.make_opsetid("", opsets.get("", 1))],
         )
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:
         return
     types.update({name: proto for name, proto in found.items() if _static(proto) is not None})
 

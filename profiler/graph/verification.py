@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from profiler.errors import InputError, OutputError
-from profiler.extras import needing
+from profiler.errors import InputError, OutputError, needing
 
 __all__ = [
     "TOLERANCES",

@@ -1,4 +1,4 @@
-"""What an importer is: data and two functions, in a folder of its own.
+"""The `Importer` interface: how another profiler's files are recognized and read.
 
     IMPORTER = Importer(
         name="toy",
@@ -9,13 +9,15 @@
         capabilities=frozenset({"timeline"}),
     )
 
-A folder of this package has one as `IMPORTER`; other packages name theirs under the entry point
-group `profile_sd3.importers` (`registry`).
+A folder of this package has one as `IMPORTER`. Other packages register theirs under the entry
+point group `profile_sd3.importers`.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -23,12 +25,90 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from msgspec import Struct
 
 from profiler.errors import InputError
+from profiler.trace.compression import may_unpack_to, too_small
 
 if TYPE_CHECKING:
     from profiler.trace.bundle import BundleWriter
     from profiler.trace.manifest import RunInfo
 
-__all__ = ["ForeignRun", "Importer", "Landmarked", "Option", "only_path", "recognised_by"]
+
+# --- The begin of a file, by which importers recognise it, and all of a small one.
+
+
+GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
+"""What such files begin with."""
+_HEAD = 1 << 20  # bytes of decompressed text
+_LARGEST = 1 << 30  # bytes of what is read at once, unpacked
+
+
+def head_of(path: Path) -> bytes:
+    """The first MiB of a file, of a `.gz` unpacked, and b"" of a folder.
+
+    Raises InputError where it cannot be read.
+    """
+    if path.is_dir():
+        return b""
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(2) == GZIP
+            file.seek(0)
+            if not compressed:
+                return file.read(_HEAD)
+            with gzip.GzipFile(fileobj=file) as stream:
+                return _readable(stream)
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+
+
+def content_of(path: Path, largest: int = _LARGEST) -> bytes:
+    """All of a file, of a `.gz` unpacked, as far as it can be unpacked.
+
+    Raises InputError where it cannot be read or is larger than `largest` bytes.
+    """
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(2) == GZIP
+            file.seek(0)
+            if compressed:
+                bound = may_unpack_to(path.stat().st_size)
+                with gzip.GzipFile(fileobj=file) as stream:
+                    data = _readable(stream, min(largest, bound) + 1)
+                if len(data) > bound:
+                    raise too_small(str(path))
+            else:
+                data = file.read(largest + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+    if len(data) > largest:
+        raise InputError(f"{path} is larger than the limit of {largest:,} bytes: record less")
+    return data
+
+
+def _readable(stream: gzip.GzipFile, most: int = _HEAD) -> bytes:
+    """The first MiB, or what of it can be had: the importer says what is wrong with the rest."""
+    head = bytearray()
+    try:
+        while len(head) < most and (chunk := stream.read1(_HEAD)):
+            head += chunk
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        pass
+    return bytes(head)
+
+
+# --- What an importer is: data and two functions, in a folder of its own.
+#
+#     IMPORTER = Importer(
+#         name="toy",
+#         accepts="a trace of Toy's profiler (.toy)",
+#         recognises=lambda path, head: head.startswith(b"TOY1"),
+#         read=read_run,                        # paths, options → ForeignRun
+#         options=(Option("steps", int, "denoising steps", least=1),),
+#         capabilities=frozenset({"timeline"}),
+#     )
+#
+# A folder of this package has one as `IMPORTER`; other packages name theirs under the entry point
+# group `profile_sd3.importers` (`registry`).
+
 
 _DIGITS = 18  # of a number that an option takes
 
@@ -125,7 +205,7 @@ def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:
     """Whether an importer recognises a path; one that fails on what it does not know does not."""
     try:
         return bool(importer.recognises(path, head))
-    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
+    except Exception:
         return False
 
 

@@ -1,7 +1,10 @@
-"""`import_trace`: files of another producer → a bundle.
+"""`import_trace`: choose the importer of a foreign trace and write its bundle.
 
-import_trace(Path("sd35.json.gz"), Path("traces"))
-import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "steps": 28})
+    import_trace(Path("sd35.json.gz"), Path("traces"))
+    import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "steps": 28})
+
+Importers are the folders of this package with an `IMPORTER`, and those of the entry point group
+`profile_sd3.importers`.
 """
 
 from __future__ import annotations
@@ -14,11 +17,9 @@ from msgspec import structs
 
 from profiler.importers.importer import ForeignRun, Importer
 from profiler.importers.registry import choose
-from profiler.run_names import check_run_name, run_name_of
+from profiler.options import check_run_name, run_name_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.compression import Compression
-
-__all__ = ["import_all", "import_all_with", "import_trace", "import_with"]
 
 
 def import_trace(

@@ -1,20 +1,31 @@
-"""Events of torch.profiler's Chrome JSON, as far as they are read."""
+"""Events of torch.profiler's Chrome JSON as columns, read in bounded memory.
+
+The file is decoded in parts: a 1 GB file is never in memory at once. Categories of PyTorch 1.8
+and 1.9 get today's names. Ranges nest per thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from decimal import Decimal
+from typing import Any, TypeVar, overload
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
 
+from profiler.errors import InputError
+from profiler.files import decoded, decoder_of
+from profiler.kineto.operators import CollectiveArgs, Scalar, collective_args
 from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["Args", "Event", "Events", "Scalar", "whole"]
+# --- Events of torch.profiler's Chrome JSON, as far as they are read.
+
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
-Scalar = int | float | str | None
 
 
 def whole(value: Scalar, default: int) -> int:
@@ -139,3 +150,415 @@ class Events(Sequence[Event]):
         table = np.zeros(len(self.names), dtype=told.dtype)
         table[known] = told[: len(known)]
         return table[codes]
+
+
+# --- The JSON of a trace in parts: a file of 1 GB is never in memory as a whole.
+#
+# `traceEvents` is cut between two of its events. Where that is, nobody knows without reading all
+# of
+# it; but what looks like the begin of an object behind another one is tried from the last place
+# on,
+# and where what stands before it can be decoded, it is one: a cut within an event leaves text
+# that is
+# no JSON, one behind the events a document that has more than events.
+
+
+Text = bytes | bytearray
+_Decoded = TypeVar("_Decoded")
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(rb'\}(\s*,)\s*\{\s*"')
+_FIRST = b'{"traceEvents":['
+_LAST = b"]}"
+_PART = 4 << 20  # bytes that are decoded at once, at least
+_LOOKED_AT = 1 << 16  # bytes at the end of a part in which it may be cut
+_TRIES = 4
+_WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def in_parts(
+    chunks: Iterable[bytes],
+    decode: Callable[[Text], _Decoded],
+    decode_part: Callable[[Text], _Decoded],
+) -> Iterator[tuple[_Decoded, Text]]:
+    """Documents that have the events of a file in turn, decoded, and their texts: the last one has
+    what stands around the events as well. Raises what `decode` raises for that; `decode_part`
+    decodes the others, and must refuse one that has more than events."""
+    text, head, enough = bytearray(), b"", _PART
+    for chunk in chunks:
+        text += chunk
+        if len(text) < enough:
+            continue
+        if not head:
+            head = _head_of(text)
+            del text[: len(head)]
+        found = _cut(text, decode_part) if head else None
+        if found is None:
+            enough = 2 * len(text)
+            continue
+        document, part, used = found
+        del text[:used]
+        enough = _PART
+        yield document, part
+    whole = head + text if head else text
+    yield decode(whole), whole
+
+
+def _head_of(text: bytearray) -> bytes:
+    """What stands before the first event; b"" where that is not there yet."""
+    for found in _EVENTS.finditer(text):
+        head = bytes(text[: found.end()])
+        try:
+            decoded(head + _LAST, dict[str, msgspec.Raw])
+        except _WRONG:
+            continue
+        return head
+    return b""
+
+
+def _cut(text: bytearray, decode: Callable[[Text], _Decoded]) -> tuple[_Decoded, Text, int] | None:
+    """A document of the first events, its text, and how much of `text` that is; None where it
+    cannot be cut."""
+    places = list(_BETWEEN.finditer(text, max(len(text) - _LOOKED_AT, 0)))
+    for found in places[: -_TRIES - 1 : -1]:
+        part = _FIRST + text[: found.start() + 1] + _LAST
+        try:
+            return decode(part), part, found.end(1)
+        except _WRONG:
+            continue
+    return None
+
+
+# --- Events of older recorders under today's names.
+#
+# PyTorch 1.8 and 1.9 called categories `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset`;
+# ranges
+# that torch or the user named were operators.
+
+
+_CATEGORIES = {
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+}
+OLDER = frozenset(_CATEGORIES)
+_NAMED = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(|DistributedDataParallel\.|## ")
+
+
+def renamed(events: Sequence[Event]) -> None:
+    """Give events of older recorders the categories of today, in place."""
+    for event in events:
+        today = _CATEGORIES.get(event.cat)
+        if today is not None:
+            named = today == "cpu_op" and _NAMED.match(event.name)
+            event.cat = "user_annotation" if named else today
+
+
+# --- Events of a trace, part by part, as columns: of each a few numbers stay, and its arguments where
+# anything of them is read. Texts that are equal are one.
+
+
+LATEST_NS = 1 << 62
+"""ns, the year 2116; twice of it still is an int64."""
+_EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
+_MEMORY = "[memory]"
+_NO_ARGS = Args()
+_Float64s = npt.NDArray[np.float64]
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+class _Codes(dict[_Key, int]):
+    """Numbers of what comes, in order."""
+
+    def __missing__(self, key: _Key) -> int:
+        self[key] = code = len(self)
+        return code
+
+
+class _Time(msgspec.Struct, gc=False):
+    ts: Decimal | None = None
+
+
+class _Times(msgspec.Struct):
+    traceEvents: list[_Time]
+
+
+_TIMES = decoder_of(_Times, strict=False)
+
+
+class EventColumns:
+    """What is kept of events; `out_of_range` is the sentence about times that none can have,
+    `valid` makes JSON of a text of the file where that is none."""
+
+    def __init__(self, out_of_range: str, valid: Callable[[Text], Text]) -> None:
+        self._out_of_range = out_of_range
+        self._valid = valid
+        self._names: _Codes[str] = _Codes()
+        self._categories: _Codes[str] = _Codes()
+        self._threads: _Codes[tuple[Scalar, Scalar]] = _Codes()
+        self._raw: dict[bytes, msgspec.Raw] = {b"": msgspec.Raw(b"")}
+        self._codes: list[tuple[Int32s, Int32s, Int32s]] = []
+        self._times: list[tuple[Int64s, Int64s]] = []
+        self._memory_times: list[Int64s] = []
+        self._args: list[Args | None] = []
+        self.memory: list[Event] = []
+        self.thread_names: dict[tuple[Scalar, Scalar], str] = {}
+        self.collectives: dict[int, CollectiveArgs] = {}
+        self.dropped = 0
+
+    def add(self, events: list[Event], text: Text) -> None:
+        """Add some events, which were decoded from `text`."""
+        places = [place for place, event in enumerate(events) if event.ph == "X"]
+        told = events if len(places) == len(events) else [events[place] for place in places]
+        starts = np.array([event.ts for event in told], dtype=np.float64)
+        durations = np.array([event.dur for event in told], dtype=np.float64)
+        kept = ~np.isnan(starts) & ~(durations < 0)
+        if not kept.all():
+            self.dropped += int((~kept).sum())
+            rows = np.flatnonzero(kept).tolist()
+            told, places = [told[row] for row in rows], [places[row] for row in rows]
+            starts, durations = starts[kept], durations[kept]
+        self._times.append((self._exact(starts, places, text), self._whole(durations)))
+        if len(told) < len(events):
+            self._add_others(events, text)
+        self._add_complete(told, places, text)
+
+    def complete(self, base_ns: int) -> tuple[Events, Int64s, Int64s]:
+        """The complete events, and their begins and durations in ns."""
+        codes, times = self._codes, self._times
+        nothing = np.zeros(0, dtype=np.int32)
+        name, category, thread = (
+            np.concatenate((nothing, *(part[at] for part in codes))) for at in range(3)
+        )
+        self._codes, self._times = [], []
+        start_ns, duration_ns = (
+            np.concatenate((np.zeros(0, dtype=np.int64), *(part[at] for part in times)))
+            for at in range(2)
+        )
+        start_ns += base_ns
+        self._check(start_ns, start_ns + duration_ns)
+        known = tuple(self._names), tuple(self._categories), tuple(self._threads)
+        return Events(*known, name, category, thread, self._args), start_ns, duration_ns
+
+    def memory_ns(self, base_ns: int) -> Int64s:
+        """The times of `memory`."""
+        times = np.concatenate((np.zeros(0, dtype=np.int64), *self._memory_times)) + base_ns
+        self._check(times, times)
+        return times
+
+    def _add_complete(self, told: list[Event], places: list[int], text: Text) -> None:
+        if not OLDER.isdisjoint({event.cat for event in told}):
+            renamed(told)
+        names, categories, threads = self._names, self._categories, self._threads
+        self._codes.append(
+            (
+                np.array([names[event.name] for event in told], dtype=np.int32),
+                np.array([categories[event.cat] for event in told], dtype=np.int32),
+                np.array([threads[event.pid, event.tid] for event in told], dtype=np.int32),
+            )
+        )
+        first = len(self._args)
+        args = [None if event.args == _NO_ARGS else event.args for event in told]
+        self._args += args
+        collective = False
+        for one in args:
+            if one is not None:
+                if one.dims or one.types or one.values:
+                    self._share(one)
+                collective |= one.collective is not None
+        if collective:
+            found = collective_args(self._valid(text))
+            rows = {place: row for row, place in enumerate(places, first)}
+            self.collectives |= {rows[at]: one for at, one in found.items() if at in rows}
+
+    def _add_others(self, events: list[Event], text: Text) -> None:
+        places = []
+        for place, event in enumerate(events):
+            if event.ph == "i" and event.name == _MEMORY:
+                places.append(place)
+            elif event.ph == "M" and event.name == "thread_name":
+                name = event.args.name if event.args else None
+                if name:
+                    self.thread_names[event.pid, event.tid] = str(name).strip()
+        if places:
+            memory = [events[place] for place in places]
+            times = np.array([event.ts for event in memory], dtype=np.float64)
+            self._memory_times.append(self._exact(times, places, text))
+            self.memory += memory
+
+    def _share(self, args: Args) -> None:
+        """Have arguments that are equal in many events once, not as part of the file's text."""
+        args.dims = self._shared(args.dims)
+        args.types = self._shared(args.types)
+        args.values = self._shared(args.values)
+
+    def _shared(self, raw: msgspec.Raw) -> msgspec.Raw:
+        text = bytes(raw)
+        found = self._raw.get(text)
+        if found is None:
+            found = self._raw[text] = msgspec.Raw(text)
+        return found
+
+    def _exact(self, microseconds: _Float64s, places: list[int], text: Text) -> Int64s:
+        """Times in ns; nothing is lost to floating point. `places` are those of their events."""
+        whole = self._whole(microseconds)
+        if not len(whole) or np.nanmax(microseconds, initial=0) < _EXACT_BELOW_US:
+            return whole
+        exactly = _TIMES.decode(self._valid(text)).traceEvents
+        told = (exactly[place].ts or Decimal() for place in places)
+        return np.array([round(time * 1000) for time in told], dtype=np.int64)
+
+    def _whole(self, microseconds: _Float64s) -> Int64s:
+        """Times in ns, 0 where there is none; exact for three decimals below `_EXACT_BELOW_US`:
+        what follows the point is set apart before it is multiplied."""
+        microseconds = np.nan_to_num(microseconds, nan=0.0, posinf=np.inf)
+        if len(microseconds) and np.abs(microseconds).max() >= LATEST_NS / 1000:
+            raise InputError(self._out_of_range)
+        whole = np.floor(microseconds)
+        rest = np.rint((microseconds - whole) * 1000).astype(np.int64)
+        return whole.astype(np.int64) * 1000 + rest
+
+    def _check(self, start_ns: Int64s, end_ns: Int64s) -> None:
+        if len(start_ns) and (start_ns.min() < 0 or end_ns.max() >= LATEST_NS):
+            raise InputError(self._out_of_range)
+
+
+# --- Ranges that nest on the threads that recorded them: what lies in what, what is around a time.
+
+
+_BATCH = 1 << 15  # ranges that are Python objects at once
+_NEVER = 1 << 63
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Ranges(Struct, frozen=True, eq=False):
+    """n ranges `[start_ns, end_ns)` in order of thread, start, and outer before inner.
+
+    `row` is whatever the ranges stand for, int64 [n]; `parent` is the index of the innermost
+    range around each, -1 for none.
+    """
+
+    row: Int64s
+    thread: Int32s
+    start_ns: Int64s
+    end_ns: Int64s
+    parent: Int64s
+
+    @classmethod
+    def of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
+        """Sort and nest ranges given in any order; equal ones nest in the order given."""
+        order = np.lexsort((-end_ns, start_ns, thread))
+        thread, start_ns, end_ns = thread[order], start_ns[order], end_ns[order]
+        return cls(row[order], thread, start_ns, end_ns, _parents(thread, start_ns, end_ns))
+
+    @classmethod
+    def outermost_of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
+        """Of the ranges given those that lie in no other, as `of(…).outermost()` has them: begun
+        when all before them on their thread had ended."""
+        order = np.lexsort((-end_ns, start_ns, thread))
+        kept = [np.zeros(0, dtype=np.int64)]
+        heads = np.flatnonzero(np.diff(thread[order], prepend=-1, append=-1))
+        for first, last in zip(heads[:-1].tolist(), heads[1:].tolist(), strict=True):
+            here = order[first:last]
+            reached = np.maximum.accumulate(end_ns[here])
+            alone = np.append(True, reached[:-1] <= start_ns[here[1:]])
+            kept.append(here[alone])
+        rows = np.concatenate(kept)
+        return cls.of(row[rows], thread[rows], start_ns[rows], end_ns[rows])
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def innermost(self, thread: Int32s, time_ns: Int64s) -> Int64s:
+        """The index of the innermost range around each time on its thread, -1 for none: of those
+        that have begun and not ended there the last one."""
+        first, last = self._begun(thread, time_ns)
+        return _last_open(self.end_ns, first, last, time_ns)
+
+    def _begun(self, thread: Int32s, time_ns: Int64s) -> tuple[Int64s, Int64s]:
+        """The indices of the first range on each time's thread and of the last one that has begun
+        there, which is before the first where none has."""
+        order = np.argsort(thread, kind="stable")
+        codes, sizes = np.unique(thread, return_counts=True)
+        tails = np.cumsum(sizes)
+        begins = np.searchsorted(self.thread, codes)
+        ends = np.searchsorted(self.thread, codes, side="right")
+        first, last = np.empty((2, len(thread)), dtype=np.int64)
+        bounds = (one.tolist() for one in (tails - sizes, tails, begins, ends))
+        for head, tail, begin, end in zip(*bounds, strict=True):
+            here = order[head:tail]
+            begun = np.searchsorted(self.start_ns[begin:end], time_ns[here], side="right")
+            first[here], last[here] = begin, begun + (begin - 1)
+        return first, last
+
+    def outermost_marked(self, marked: Bools) -> Int64s:
+        """For each range the outermost marked one among it and those around it, -1 for none."""
+        found: list[int] = []
+        for index, (parent, mark) in enumerate(
+            zip(self.parent.tolist(), marked.tolist(), strict=True)
+        ):
+            above = found[parent] if parent >= 0 else -1
+            found.append(index if above < 0 and mark else above)
+        return np.array(found, dtype=np.int64)
+
+    def select(self, kept: Bools) -> Ranges:
+        """Some of the ranges, nested anew."""
+        return Ranges.of(self.row[kept], self.thread[kept], self.start_ns[kept], self.end_ns[kept])
+
+    def outermost(self) -> Ranges:
+        """The ranges that lie in no other."""
+        return self.select(self.parent < 0)
+
+
+def _parents(thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    parents = np.empty(len(thread), dtype=np.int64)
+    stack, ends = [-1], [_NEVER]
+    current = -1
+    for first in range(0, len(thread), _BATCH):
+        some = slice(first, first + _BATCH)
+        columns = (one[some].tolist() for one in (thread, start_ns, end_ns))
+        found: list[int] = []
+        for index, (code, start, end) in enumerate(zip(*columns, strict=True), first):
+            if code != current:
+                stack, ends = [-1], [_NEVER]
+                current = code
+            while ends[-1] <= start:
+                stack.pop()
+                ends.pop()
+            found.append(stack[-1])
+            stack.append(index)
+            ends.append(end)
+        parents[some] = found
+    return parents
+
+
+def _last_open(end_ns: Int64s, first: Int64s, last: Int64s, time_ns: Int64s) -> Int64s:
+    """Of the ranges from `first` to `last` the last that ends after each time, -1 for none.
+
+    Backwards through blocks that double, by the latest end in each, to one in which a range ends
+    after the time, and down in it: as many passes as the number of ranges has bits.
+    """
+    found = last.copy()
+    over = last >= first
+    over[over] = end_ns[last[over]] <= time_ns[over]
+    asked = np.flatnonzero(over)
+    block = last[asked]  # up to the last range none in it ends after the time
+    latest = [end_ns]  # by blocks of 1, 2, 4, … ranges
+    reached: list[tuple[Int64s, Int64s]] = []
+    while len(asked):
+        before = block - 1
+        inside = (block & 1 == 1) & (latest[-1][before] > time_ns[asked])
+        reached.append((asked[inside], before[inside]))
+        left = ~inside & ((block & ~1) << (len(latest) - 1) > first[asked])
+        found[asked[~inside & ~left]] = -1
+        asked, block = asked[left], block[left] >> 1
+        pairs = latest[-1][: len(latest[-1]) // 2 * 2]
+        latest.append(np.maximum(pairs[::2], pairs[1::2]))
+    asked, block = np.empty((2, 0), dtype=np.int64)
+    for ends, (more, blocks) in zip(reversed(latest[:-1]), reversed(reached), strict=True):
+        later = 2 * block + 1
+        block = np.append(later - (ends[later] <= time_ns[asked]), blocks)
+        asked = np.append(asked, more)
+    found[asked] = block
+    return np.where(found >= first, found, -1)

@@ -1,42 +1,120 @@
-"""torch.profiler's Chrome JSON (Kineto), plain or gzip → events with int64 nanoseconds.
+"""Read Kineto trace files: plain JSON, gzip, or a member of a zip or tar.
 
-Format: pytorch/kineto, libkineto/src/output_json.cpp. Complete events (`"ph": "X"`) carry `ts` and
-`dur` in µs with three decimals, `ts` counted from the file's `baseTimeNanoseconds`; files written
-before that key existed count from the epoch.
+Members are read as streams, and nothing is unpacked to disk. Times are int64 nanoseconds: `ts`
+and `dur` in the file are us with three decimals, and `ts` counts from `baseTimeNanoseconds` or,
+in older files, from the epoch. Format: pytorch/kineto, libkineto/src/output_json.cpp.
 """
 
 from __future__ import annotations
 
 import gzip
 import re
+import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import SEEK_END
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar, cast
 
 import msgspec
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.kineto.archives import PackedError, opened
-from profiler.kineto.collectives import CollectiveArgs
-from profiler.kineto.event_columns import LATEST_NS, EventColumns
-from profiler.kineto.events import Event, Events, Scalar
-from profiler.kineto.json_parts import Text, in_parts
-from profiler.kineto.ranges import Ranges
+from profiler.files import decoder_of
+from profiler.kineto import KEYS, Packed, PackedError, opened, packed_as
+from profiler.kineto.events import LATEST_NS, Event, EventColumns, Events, Ranges, Text, in_parts
+from profiler.kineto.operators import CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
-from profiler.trace.unpack import may_unpack_to, too_small
-from profiler.typed_json import decoder_of
+from profiler.trace.compression import may_unpack_to, too_small
 
-__all__ = [
-    "SIZE_LIMIT",
-    "Header",
-    "KinetoTrace",
-    "read_kineto",
-    "read_kineto_file",
-]
+# --- Members of zip and tar archives: the one that is a trace, as a stream.
+
+
+_HEAD = 1 << 20  # bytes of a member, by which it is known
+_MEMBERS = 1000  # that are looked at
+_NAMES = (".json", ".json.gz")
+_LISTED = 3  # names in a message
+_Member = TypeVar("_Member", zipfile.ZipInfo, tarfile.TarInfo)
+
+
+@contextmanager
+def trace_within(stream: BinaryIO, packed: Packed, limit: int) -> Iterator[BinaryIO]:
+    """The JSON of the one trace in an archive; none is looked for beyond `limit` bytes of it.
+
+    Raises PackedError where there is none, or several, or the archive cannot be read.
+    """
+    try:
+        yield _plain(_zip_member(stream) if packed == "zip" else _tar_member(stream, limit))
+    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError) as error:
+        raise PackedError(f"is an archive that cannot be read ({error}): unpack it") from error
+
+
+def _plain(member: BinaryIO) -> BinaryIO:
+    """A member, unpacked where it is gzip."""
+    packed = packed_as(member.read(2)) == "gzip"
+    member.seek(0)
+    return _gunzipped(member) if packed else member
+
+
+def _gunzipped(file: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+
+
+def _zip_member(file: BinaryIO) -> BinaryIO:
+    archive = zipfile.ZipFile(file)
+    entries = [entry for entry in archive.infolist()[:_MEMBERS] if entry.filename.endswith(_NAMES)]
+    traces = [entry for entry in entries if _is_trace(cast("BinaryIO", archive.open(entry)))]
+    return cast("BinaryIO", archive.open(_only(traces, [entry.filename for entry in traces])))
+
+
+def _tar_member(stream: BinaryIO, limit: int) -> BinaryIO:
+    archive = tarfile.TarFile(fileobj=stream)
+    traces = []
+    for number, member in enumerate(archive):
+        if number >= _MEMBERS or member.offset_data > limit:
+            break
+        if member.isfile() and member.name.endswith(_NAMES):
+            content = archive.extractfile(member)
+            if content is not None and _is_trace(cast("BinaryIO", content)):
+                traces.append(member)
+    content = archive.extractfile(_only(traces, [member.name for member in traces]))
+    if content is None:
+        raise PackedError("is an archive whose trace cannot be read: unpack it")
+    return cast("BinaryIO", content)
+
+
+def _is_trace(content: BinaryIO) -> bool:
+    try:
+        head = _plain(content).read(_HEAD)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return False
+    return any(key in head for key in KEYS)
+
+
+def _only(traces: list[_Member], names: list[str]) -> _Member:
+    if not traces:
+        raise PackedError("is an archive without a torch.profiler trace: give one that holds it")
+    if len(traces) > 1:
+        listed = ", ".join(names[:_LISTED])
+        error = PackedError(
+            f"holds {len(traces)} traces ({listed}): unpack it, and give its folder or one"
+        )
+        error.several = True
+        raise error
+    return traces[0]
+
+
+# --- torch.profiler's Chrome JSON (Kineto), plain or gzip → events with int64 nanoseconds.
+#
+# Format: pytorch/kineto, libkineto/src/output_json.cpp. Complete events (`"ph": "X"`) carry `ts`
+# and
+# `dur` in µs with three decimals, `ts` counted from the file's `baseTimeNanoseconds`; files
+# written
+# before that key existed count from the epoch.
+
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
@@ -46,7 +124,7 @@ _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote
 
 
 class _Events(msgspec.Struct):
-    traceEvents: list[Event]  # noqa: N815  the key's own name
+    traceEvents: list[Event]
 
 
 class _Part(_Events, forbid_unknown_fields=True):
@@ -56,10 +134,10 @@ class _Part(_Events, forbid_unknown_fields=True):
 class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
     """What is read of the file beside its events."""
 
-    deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
-    distributedInfo: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    deviceProperties: msgspec.Raw = msgspec.Raw(b"")
+    distributedInfo: msgspec.Raw = msgspec.Raw(b"")
     base_ns: Scalar = None
-    schemaVersion: Scalar = None  # noqa: N815
+    schemaVersion: Scalar = None
     record_shapes: Scalar = None
     with_stack: Scalar = None
     with_modules: Scalar = None

@@ -22,10 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from profiler.capture.environment import hardware
-from profiler.capture.onnxruntime.small_models import CONSTANT, SmallNode, chain, small_model
-from profiler.errors import InputError
-from profiler.extras import install_command, needing
+from profiler.capture.onnxruntime.operators import (
+    CONSTANT,
+    SmallNode,
+    chain,
+    small_model,
+)
+from profiler.capture.run_info import hardware
+from profiler.errors import InputError, install_command, needing
 from profiler.pipelines.devices import DeviceShare, Placement, pinned
 
 __all__ = [

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from profiler.errors import InputError
-from profiler.extras import needing
+from profiler.errors import InputError, needing
 from profiler.trace import manifest_fields
 
 __all__ = [

@@ -5,8 +5,7 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.errors import InputError
-from profiler.extras import needing
+from profiler.errors import InputError, needing
 from profiler.pipelines.onnx_submodule import Array
 
 with needing("run", "profiler.pipelines"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiler.errors import InputError
-from profiler.part_widths import check_widths
+from profiler.model_layouts import check_widths
 from profiler.pipelines.devices import (
     DEFAULT_DEVICE,
     Device,

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.errors import InputError
-from profiler.extras import needing
+from profiler.errors import InputError, needing
 from profiler.pipelines.devices import Placement, ProviderSpec
 from profiler.pipelines.image import ImageProcessor
 from profiler.pipelines.loading import Components, load_components

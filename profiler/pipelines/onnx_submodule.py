@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.errors import InputError, ProfilerError
-from profiler.extras import needing
+from profiler.errors import InputError, ProfilerError, needing
 from profiler.pipelines.devices import (
     DEFAULT_DEVICE,
     Device,

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError
+from profiler.model_layouts import position_ids
 from profiler.pipelines.loading import Components
 from profiler.pipelines.model_folder import Settings
 from profiler.pipelines.onnx_pipeline import (
@@ -21,7 +22,6 @@ from profiler.pipelines.packed_pipeline import PackedPipeline
 from profiler.pipelines.prompts import as_prompts
 from profiler.pipelines.qwen_tokenizer import qwen_tokenizer
 from profiler.pipelines.sizes import PackedSizes
-from profiler.qwen_positions import position_ids
 
 __all__ = ["QwenEmbeddings", "QwenImagePipeline"]
 
@@ -70,7 +70,7 @@ class QwenImagePipeline(PackedPipeline):
             "negative_prompt": negative_prompt or "",
         }
 
-    def __call__(  # noqa: PLR0913 - the parameters of diffusers' pipeline
+    def __call__(
         self,
         prompt: str | Sequence[str],
         negative_prompt: str | Sequence[str] | None = None,

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from profiler.errors import InputError
-from profiler.extras import needing
+from profiler.errors import InputError, needing
 from profiler.pipelines.loading import Components
 from profiler.pipelines.onnx_pipeline import (
     OnnxPipeline,
@@ -74,7 +73,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
         """Whether the present or last run weighs prompt against negative prompt."""
         return self._guidance_scale > 1
 
-    def __call__(  # noqa: PLR0913 - the parameters of diffusers' pipeline
+    def __call__(
         self,
         prompt: str | Sequence[str],
         negative_prompt: str | Sequence[str] = "",

@@ -17,7 +17,6 @@ import polars as pl
 from profiler.analysis.comparison.codes import ComparisonNote, Level, Side
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
-from profiler.messages import said
 from profiler.report.changed_rows import largest, only_in, with_blocks_together
 from profiler.report.changed_tables import lines_view, operations_view, waterfall_view
 from profiler.report.comparing import side_facts, verdicts
@@ -30,7 +29,7 @@ from profiler.report.sentences.changes import (
     sample_text,
 )
 from profiler.report.sentences.worded import label, worded
-from profiler.report.units import counted, duration
+from profiler.text import counted, duration, said
 
 __all__ = ["ROOMS", "Room", "brief_report"]
 

@@ -16,15 +16,14 @@ from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.registry import question_modules, tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.table import Table
-from profiler.messages import said
 from profiler.report.charts.style import drawings
 from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
 from profiler.report.nouns import noun_of, with_nouns
 from profiler.report.sections.opening import opening_of
 from profiler.report.sections.summary import summary_of
-from profiler.report.units import counted
 from profiler.report.untold import untold_parts
 from profiler.report.views import declared_figure, registered_view
+from profiler.text import counted, said
 
 __all__ = ["build_report", "figure_of", "section_figures", "section_kinds"]
 

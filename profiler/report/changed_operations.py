@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from profiler.messages import Said, said
-from profiler.notes import Note
 from profiler.report.sentences.worded import worded
+from profiler.text import Note, Said, said
 
 __all__ = ["kernels_text", "rates", "reason_text", "why"]
 

@@ -8,14 +8,13 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.comparison.codes import Step
-from profiler.messages import said
 from profiler.report.changed_operations import rates, why
 from profiler.report.model import TableView
 from profiler.report.sentences.changes import change_text, difference_text
 from profiler.report.sentences.worded import label
-from profiler.report.units import counted, duration
 from profiler.report.views import table
-from profiler.table.columns import STRING, Column
+from profiler.run.columns import STRING, Column
+from profiler.text import counted, duration, said
 
 __all__ = [
     "Difference",

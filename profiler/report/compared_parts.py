@@ -22,13 +22,13 @@ from profiler.analysis.comparison.columns import (
     TREE,
 )
 from profiler.analysis.comparison.compare import Comparison
-from profiler.messages import Said, said
+from profiler.bootstrap import CONFIDENCE
 from profiler.report.changed_rows import with_blocks_together
 from profiler.report.model import Part, TableView
 from profiler.report.sentences.worded import label
 from profiler.report.views import inwards, renamed, table
-from profiler.resampling import CONFIDENCE
-from profiler.table.columns import MINOR, Column
+from profiler.run.columns import MINOR, Column
+from profiler.text import Said, said
 
 __all__ = [
     "calls_part",

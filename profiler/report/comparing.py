@@ -13,13 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 from msgspec.structs import replace
 
-from profiler.analysis.comparison.codes import Resampled, Side
+from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
-from profiler.messages import said
+from profiler.bootstrap import CONFIDENCE, Resampled
 from profiler.report.changed_rows import largest, of_whole, only_in, with_blocks_together
-from profiler.report.changed_tables import durations, operations_view, waterfall_view, what
+from profiler.report.changed_tables import (
+    durations,
+    operations_view,
+    waterfall_view,
+    what,
+)
 from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
 from profiler.report.sentences.changes import (
     CALLED,
@@ -36,8 +41,8 @@ from profiler.report.sentences.changes import (
 )
 from profiler.report.sentences.worded import label, worded
 from profiler.report.views import renamed, table
-from profiler.resampling import CONFIDENCE
-from profiler.table.columns import STRING, Column
+from profiler.run.columns import STRING, Column
+from profiler.text import said
 
 __all__ = ["TITLES", "comparison_report", "side_facts", "verdicts"]
 

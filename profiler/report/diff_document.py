@@ -9,9 +9,9 @@ from typing import Any
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.analysis.comparison.side_by_side import Compared
-from profiler.json_text import json_text
+from profiler.bootstrap import CONFIDENCE, RESAMPLES, SEED
+from profiler.files import json_text
 from profiler.report.sentences.worded import worded
-from profiler.resampling import CONFIDENCE, RESAMPLES, SEED
 
 __all__ = [
     "DIFF_VERSION",

@@ -17,12 +17,12 @@ from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.steps.summary import StepSummary
-from profiler.json_text import json_text, plain
-from profiler.notes import Note, NoteCode
+from profiler.files import json_text, plain
 from profiler.report.sections.steps import outlier_count
 from profiler.report.sentences.worded import why_not, worded, worded_cell
 from profiler.report.sentences.worded_tables import worded_tables_by_name
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import Note, NoteCode
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
 

@@ -8,11 +8,9 @@ import polars as pl
 
 from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
-from profiler.messages import joined, said
 from profiler.report.model import Fact
 from profiler.report.nouns import noun_of
-from profiler.report.sentences.nouns import Noun
-from profiler.report.units import count, counted
+from profiler.text import Noun, count, counted, joined, said
 from profiler.trace.manifest import RunInfo
 
 __all__ = ["events_fact"]

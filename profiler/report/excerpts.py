@@ -9,8 +9,7 @@ import polars as pl
 
 from profiler.analysis.result import RunSummary
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.messages import Said, joined, said
-from profiler.report.units import count, counted, duration, percent
+from profiler.text import Said, count, counted, duration, joined, percent, said
 
 __all__ = [
     "changing_parts",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.table.batches import batches
-from profiler.table.run import Run
+from profiler.run.intervals import batches
+from profiler.run.run import Run
 
 __all__ = ["extent"]
 

@@ -13,8 +13,6 @@ from profiler.analysis.findings import trust
 from profiler.analysis.findings.measures import has_queues, works_behind
 from profiler.analysis.result import Analysis
 from profiler.analysis.timelines import are_apart
-from profiler.events import Drop
-from profiler.messages import Said, joined, said
 from profiler.report.event_counts import events_fact
 from profiler.report.model import Fact
 from profiler.report.replay_facts import replay_facts
@@ -22,9 +20,9 @@ from profiler.report.sections.headline import asynchronous, carried_over, measur
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.step_kinds import by_cache
 from profiler.report.tracing_cost import how_known, share_of, unmeasured
-from profiler.report.units import count, counted, duration, percent
-from profiler.trace.manifest_fields import AttributedTo, Attribution, CallsFrom, Coverage
-from profiler.trace.manifest_overhead import Overhead
+from profiler.text import Said, count, counted, duration, joined, percent, said
+from profiler.trace.events import Drop
+from profiler.trace.manifest_fields import AttributedTo, Attribution, CallsFrom, Coverage, Overhead
 
 __all__ = [
     "attributed_to",

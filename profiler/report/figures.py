@@ -44,8 +44,8 @@ from profiler.report.palette import (
     Theme,
     submodule_colours,
 )
-from profiler.report.units import count, duration
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import count, duration
 
 __all__ = ["TIMELINE_LIMIT", "comparison", "figure", "prediction", "timeline"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.json_text import json_text
-from profiler.plain_text import plain_text
+from profiler.files import json_text
+from profiler.plugins import plain_text
 
 __all__ = ["flat", "for_spreadsheets", "for_terminals"]
 

@@ -14,9 +14,9 @@ import polars as pl
 from profiler.analysis.comparison.graph_nodes import GraphPair, by_place
 from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
 from profiler.report.patterns import pattern
-from profiler.report.units import size
 from profiler.report.views import table
-from profiler.table.columns import FLOAT64, INT64, STRING, Column
+from profiler.run.columns import FLOAT64, INT64, STRING, Column
+from profiler.text import size
 
 __all__ = ["graphs_report"]
 

@@ -10,7 +10,7 @@ from html import escape, unescape
 from importlib import resources
 from typing import Any
 
-from profiler.messages import Catalogue, Said, said
+from profiler.text import Catalogue, Said, said
 
 __all__ = [
     "LANGUAGES",

@@ -14,11 +14,11 @@ from statistics import median
 import polars as pl
 
 from profiler.analysis.submodules.columns import SUBMODULES
-from profiler.events import NO_STEP, Call
 from profiler.report.model import Bars, Figure, Part, Report, Section, Summary, TableView
-from profiler.report.units import count, duration
 from profiler.report.views import columns_of, renamed, table
-from profiler.table.columns import Column, schema
+from profiler.run.columns import Column, schema
+from profiler.text import count, duration
+from profiler.trace.events import NO_STEP, Call
 
 __all__ = ["LiveRun"]
 

@@ -19,7 +19,7 @@ from profiler.report.sentences.findings.words import words
 from profiler.report.terminal.findings import evidence_text
 from profiler.report.terminal.layout import clean
 from profiler.report.terminal.tables import drawn
-from profiler.report.units import count
+from profiler.text import count
 
 __all__ = ["escaped", "markdown"]
 

@@ -18,8 +18,8 @@ from msgspec import Struct, field
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
-from profiler.report.sentences.nouns import Noun
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import Noun
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison

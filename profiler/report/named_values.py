@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from profiler.notes import Note
 from profiler.report.model import Group
 from profiler.report.sentences.worded import worded
-from profiler.report.units import count, duration, percent, size
+from profiler.text import Note, count, duration, percent, size
 from profiler.trace.manifest_fields import Fields, stated
 
 __all__ = ["grouped", "grouped_by_name", "named_value"]

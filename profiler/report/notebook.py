@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 from profiler.report.model import Part, Report, TableView
 from profiler.report.sections.excerpt import analysis_excerpt, run_excerpt
 from profiler.report.sentences.findings.words import words
 from profiler.report.terminal.layout import Drawn, shorten
 from profiler.report.terminal.tables import drawn
-from profiler.report.units import count
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import count
 
 __all__ = ["as_html"]
 

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from profiler.analysis.result import Analysis
-from profiler.events import device_kind
-from profiler.messages import Said, said
 from profiler.report.model import Part
-from profiler.report.sentences.nouns import Noun
+from profiler.text import Noun, Said, said
+from profiler.trace.events import device_kind
 
 __all__ = ["all_events", "noun_of", "of_devices", "on_gpus", "with_nouns"]
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from profiler._version import __version__
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["is_of_epoch", "otlp_document"]
 

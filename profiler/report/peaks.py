@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.roofline.codes import Bound
-from profiler.table.columns import Column
+from profiler.run.columns import Column
 
 __all__ = ["OF_PEAK", "with_of_peak"]
 

@@ -8,10 +8,10 @@ from typing import Any
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.result import Part, Prediction, RecordedLatency
 from profiler.analysis.prediction.simulation import Simulation
-from profiler.json_text import json_text
-from profiler.notes import Note
+from profiler.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED
+from profiler.files import json_text
 from profiler.report.sentences.worded import why_not, worded
-from profiler.resampling import PREDICTED_CONFIDENCE, RESAMPLES, SEED
+from profiler.text import Note
 
 __all__ = ["PERCENTILES", "PREDICT_VERSION", "prediction_document", "prediction_to_json"]
 

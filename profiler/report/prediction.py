@@ -15,14 +15,13 @@ from profiler.analysis.prediction.request_graph import Order
 from profiler.analysis.prediction.result import Part as Share
 from profiler.analysis.prediction.result import Prediction, RecordedLatency
 from profiler.analysis.prediction.simulation import Simulation
-from profiler.notes import Note
+from profiler.bootstrap import PREDICTED_CONFIDENCE
 from profiler.report.model import Figure, Part, Report, Section, Summary, TableView
 from profiler.report.predict_document import PERCENTILES
 from profiler.report.sentences.worded import label, worded
-from profiler.report.units import counted, duration, percent
 from profiler.report.views import table
-from profiler.resampling import PREDICTED_CONFIDENCE
-from profiler.table.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.text import Note, counted, duration, percent
 
 __all__ = ["headline", "prediction_report"]
 

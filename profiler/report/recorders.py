@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiler.drop_reasons import DropReason
-from profiler.messages import said
 from profiler.report.sentences.worded import worded
-from profiler.report.units import count, duration
+from profiler.text import count, duration, said
+from profiler.trace.events import DropReason
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_parts import Apart, LeftOut, PartOfRun, Parts, RelatedBy, WhyApart
+from profiler.trace.manifest_fields import (
+    Apart,
+    LeftOut,
+    PartOfRun,
+    Parts,
+    RelatedBy,
+    WhyApart,
+)
 
 __all__ = ["beside", "part_rows"]
 

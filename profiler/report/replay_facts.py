@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.analysis.result import Analysis
-from profiler.events import GRAPH_CAPTURE
-from profiler.messages import Said, said
 from profiler.report.model import Fact
-from profiler.report.units import count, counted, percent
+from profiler.text import Said, count, counted, percent, said
+from profiler.trace.events import GRAPH_CAPTURE
 from profiler.trace.manifest_fields import Graphs
 
 __all__ = ["replay_facts"]

@@ -15,7 +15,6 @@ import polars as pl
 from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.side_by_side import Compared
-from profiler.messages import said
 from profiler.report.changed_operations import kernels_text
 from profiler.report.changed_rows import of_whole, with_blocks_together
 from profiler.report.changed_tables import what
@@ -32,8 +31,8 @@ from profiler.report.sentences.changes import (
     side_text,
 )
 from profiler.report.sentences.worded import worded
-from profiler.report.units import counted, duration
-from profiler.table.columns import STRING, Column, schema
+from profiler.run.columns import STRING, Column, schema
+from profiler.text import counted, duration, said
 
 __all__ = ["columns_report"]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.steps.summary import StepSummary
-from profiler.messages import Said, joined, said
-from profiler.report.units import count, duration
+from profiler.text import Said, count, duration, joined, said
 
 __all__ = ["by_cache"]
 

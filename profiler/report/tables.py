@@ -11,13 +11,13 @@ from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.table import Table
 from profiler.files import appearing, not_writable
-from profiler.notes import NoteCode
 from profiler.report.flat import for_spreadsheets
 from profiler.report.sentences.worded import worded_cell
 from profiler.report.sentences.worded_tables import worded_tables_by_name
-from profiler.table.columns import Column
-from profiler.table.parquet import write_parquet
-from profiler.table.run import Run
+from profiler.run.columns import Column
+from profiler.run.load import write_parquet
+from profiler.run.run import Run
+from profiler.text import NoteCode
 
 __all__ = ["worded_columns", "worded_tables", "write_csv_tables", "write_parquet_tables"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.grammars.template_arguments import telling_apart
+from profiler.grammars.names import telling_apart
 
 __all__ = ["with_template_arguments"]
 

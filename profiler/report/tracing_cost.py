@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profiler.messages import Said, joined, said
-from profiler.report.units import count, duration
-from profiler.trace.manifest_fields import Recording
-from profiler.trace.manifest_overhead import (
+from profiler.text import Said, count, duration, joined, said
+from profiler.trace.manifest_fields import (
     MeasuredCost,
     Overhead,
+    Recording,
     ShareOf,
     UnknownCost,
     WhyUnknown,

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
-from profiler.messages import said, sentence
 from profiler.report.compared_parts import (
     calls_part,
     metric_parts,
@@ -22,6 +21,7 @@ from profiler.report.comparing import side_facts, verdicts
 from profiler.report.model import TOP, Part, Report, Section, Summary
 from profiler.report.sentences.changes import headline, sample_line
 from profiler.report.sentences.worded import worded
+from profiler.text import said, sentence
 
 __all__ = ["two_runs_report"]
 

@@ -8,9 +8,9 @@ import polars as pl
 
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
-from profiler.messages import joined, said
 from profiler.report.model import Part
 from profiler.report.sentences.capabilities import ADVICE, CONSEQUENCES, FINDINGS
+from profiler.text import joined, said
 
 __all__ = ["untold_parts"]
 

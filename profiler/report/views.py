@@ -9,10 +9,10 @@ import polars as pl
 from msgspec.structs import replace
 
 from profiler.analysis.table import Table
-from profiler.notes import NoteCode
 from profiler.report.model import Bars, Figure, Opens, Selected, TableView
 from profiler.report.sentences.worded import labels, worded_cell
-from profiler.table.columns import DATA_ONLY, Column, column_of
+from profiler.run.columns import DATA_ONLY, Column, column_of
+from profiler.text import NoteCode
 
 __all__ = [
     "columns_of",

@@ -12,10 +12,10 @@ from profiler.analysis.memory.sizes import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
 from profiler.analysis.selection import Selection
-from profiler.filters import name_list
+from profiler.options import name_list
+from profiler.run.run import Run
 from profiler.sources.load import load_found
 from profiler.sources.resolve import as_paths, resolve
-from profiler.table.run import Run
 
 __all__ = ["analyze"]
 

@@ -58,10 +58,7 @@ class Imports:
         InputError where it cannot be imported, OutputError where nothing can be written."""
         if source.kind is not Kind.FOREIGN or source.foreign is None:
             return source
-        from profiler.importers.importing import (  # most sources are no foreign ones
-            import_all_with,
-            import_with,
-        )
+        from profiler.importers.importing import import_all_with, import_with
 
         foreign = source.foreign
         out = self._keep or self._temporary()

@@ -16,11 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from profiler.run.load import load_bundle, load_trace, read_parquet
+from profiler.run.run import Run
 from profiler.sources.imports import Imports
 from profiler.sources.resolve import Found, Kind, Source, as_paths, check_kept, resolve
-from profiler.table.load import load_bundle, load_trace
-from profiler.table.parquet import read_parquet
-from profiler.table.run import Run
 
 __all__ = ["load", "load_found", "load_source"]
 

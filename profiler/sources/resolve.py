@@ -21,12 +21,10 @@ from types import MappingProxyType
 from msgspec import Struct, field
 
 from profiler.errors import InputError
-from profiler.importers.head import head_of
-from profiler.importers.importer import Importer
-from profiler.importers.likeness import likeness, producer
-from profiler.importers.registry import recognised, unread
-from profiler.table.parquet import is_parquet_run
-from profiler.trace.search import Unfinished, search
+from profiler.importers.importer import Importer, head_of
+from profiler.importers.registry import likeness, producer, recognised, unread
+from profiler.run.load import is_parquet_run
+from profiler.trace.bundle import Unfinished, search
 
 __all__ = ["Foreign", "Found", "Kind", "Source", "as_paths", "check_kept", "resolve"]
 

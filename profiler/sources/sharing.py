@@ -24,15 +24,20 @@ from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.roofline.device_profiles import FILE_NAME, profiles_text, read_profiles
+from profiler.analysis.roofline.device_profiles import (
+    FILE_NAME,
+    profiles_text,
+    read_profiles,
+)
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.files import appearing
+from profiler.run.columns import TABLES
+from profiler.run.load import load_bundle
+from profiler.run.run import Run
 from profiler.sources.removal import Removal
-from profiler.table.columns import TABLES
-from profiler.table.load import load_bundle
-from profiler.table.run import Run
 from profiler.trace.bundle import MERGED_NAME, host_file
+from profiler.trace.dump import with_texts
+from profiler.trace.events import DropKind
 from profiler.trace.manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -41,7 +46,6 @@ from profiler.trace.manifest import (
     parse_info,
     read_manifest,
 )
-from profiler.trace.shared_trace import with_texts
 
 __all__ = ["Shared", "share"]
 

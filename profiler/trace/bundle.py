@@ -10,42 +10,40 @@ Every file is written beside its place and renamed, so a name that exists is com
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter as CountOf
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from profiler.errors import OutputError
-from profiler.events import Call, Span
+import msgspec
+from msgspec import Struct, structs
+
+from profiler.errors import InputError, OutputError
 from profiler.files import (
     appearing,
+    decoder_of,
+    file_mode,
     folder_mode,
     not_writable,
     sync_to_disk,
     write_atomically,
     write_small,
 )
-from profiler.trace.columns import CommandColumns, Counter
+from profiler.plugins import let_pass
+from profiler.text import Note
+from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, read_trace
 from profiler.trace.compression import Compression
-from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
-from profiler.trace.storage import begin_file, finish_file
-from profiler.trace.writer import call_chunks, host_chunks, text_table
-
-__all__ = [
-    "HOST_NAME",
-    "MERGED_NAME",
-    "WORK_NAME",
-    "BundleWriter",
-    "Sync",
-    "call_files",
-    "host_file",
-    "is_call_file",
-    "merge_files",
-    "write_manifest",
-]
+from profiler.trace.events import Call, Drop, DropKind, DropReason, Span
+from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
+from profiler.trace.writer import begin_file, call_chunks, finish_file, host_chunks, text_table
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"
@@ -217,3 +215,480 @@ def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False
 def host_file(directory: Path) -> list[Path]:
     """`host.pb` of a bundle, where there is one."""
     return [path for path in (directory / HOST_NAME,) if path.is_file()]
+
+
+# --- The journal of a run that is still going on: one line for each call that has returned.
+#
+#     journal = Journal.create(directory)
+#     journal.add(call, awaits_operators=True)
+#     journal.remove()
+#
+# It lies in the bundle as `.calls` until the run has ended; a process that is killed leaves it,
+# and
+# `profile-sd3 merge` makes call files of its lines. A line is handed to the system in one write,
+# so
+# it outlives the process, though not a machine that goes down.
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+JOURNAL_NAME = ".calls"
+_encoder = msgspec.json.Encoder()
+_own: dict[tuple[int, int], int] = {}  # journals that this process writes: file → process
+
+
+class JournalEntry(Struct, frozen=True):
+    """A call that has returned; `awaits_operators`: its operators were to be read later."""
+
+    call: Call
+    awaits_operators: bool
+
+
+class Journal:
+    """Appends to the journal of one bundle. It is locked while its process lives."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, directory: Path) -> Journal:
+        """Begin the journal of a bundle. Raises OutputError."""
+        path = directory / JOURNAL_NAME
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, file_mode())
+        except OSError as error:
+            raise not_writable(path, error) from error
+        if fcntl is not None:
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:  # some network file systems have no locks
+                let_pass(error)
+        _own[_identity(os.fstat(descriptor))] = os.getpid()
+        return cls(path, descriptor)
+
+    def add(self, call: Call, *, awaits_operators: bool) -> bool:
+        """Append one call; whether it was written whole. Each line begins with its line break, so
+        that one that was cut by a full disk spoils no other."""
+        line = b"\n" + _encoder.encode(JournalEntry(call, awaits_operators))
+        try:
+            return os.write(self._descriptor, line) == len(line)
+        except OSError as error:
+            let_pass(error)
+            return False
+
+    def remove(self) -> None:
+        """The run is whole without its journal; again without effect."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write no more, and leave the journal where it is; again without effect."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            _own.pop(_identity(os.fstat(descriptor)), None)
+            os.close(descriptor)
+
+
+def read_journal(directory: Path) -> dict[int, JournalEntry]:
+    """The calls of a journal by index; lines that are cut or no calls are left out."""
+    decoder = decoder_of(JournalEntry)
+    found: dict[int, JournalEntry] = {}
+    with (directory / JOURNAL_NAME).open("rb") as file:
+        for line in file:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                entry = decoder.decode(line)
+                if _sound(entry.call):
+                    found[entry.call.index] = entry  # a later line has the labels for good
+    return found
+
+
+class JournalReader:
+    """Reads the journal of a run that goes on, each line once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / JOURNAL_NAME
+        self._offset = 0
+        self._decoder = decoder_of(JournalEntry)
+
+    def read(self) -> list[JournalEntry]:
+        """The calls that have been added since the last time; none once the journal is gone. A
+        last line that is not whole yet is read again; others that are cut are left out."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return []
+        found = []
+        *lines, last = data.split(b"\n")
+        for line in lines:
+            found += self._entry(line)
+        whole = self._entry(last)
+        self._offset += len(data) - (0 if whole else len(last))
+        return found + whole
+
+    def _entry(self, line: bytes) -> list[JournalEntry]:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            entry = self._decoder.decode(line)
+            return [entry] if _sound(entry.call) else []
+        return []
+
+
+def is_running(directory: Path) -> bool:
+    """Whether the process that writes the bundle still lives; False where nobody can tell.
+
+    A process that closes a file loses all its locks on it, so it must not open its own journal.
+    """
+    path = directory / JOURNAL_NAME
+    try:
+        if _own.get(_identity(path.stat())) == os.getpid():  # a forked child's are its parent's
+            return True
+        if fcntl is None:
+            return False
+        with path.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _sound(call: Call) -> bool:
+    """Whether its numbers fit the tables and its name is a file of the bundle."""
+    numbers = 0 <= call.index < 1 << 31 and -1 <= call.step < 1 << 31
+    numbers = numbers and -1 <= call.pipeline < 1 << 31 and -1 <= call.iteration < 1 << 31
+    times = 0 <= call.start_ns < 1 << 62 and -1 <= call.duration_ns < 1 << 62
+    noted = (call.device_lag_ns, call.device_duration_ns)
+    times = times and all(-1 <= each < 1 << 60 for each in noted)
+    return numbers and times and len(call.file_name) < 200
+
+
+# --- Merge a bundle anew from what its files hold, complete one whose run was killed, and rebuild a
+# manifest that was never written.
+
+
+def merge_bundle(directory: Path) -> Path:
+    """Write `merged.pb` anew from the call files and `host.pb`; rebuild a missing manifest.
+
+    Of a run that was killed, calls that have no file yet get one from the journal. Of a file that
+    is cut, its whole packets are merged. Returns the path of `merged.pb`. Raises InputError where
+    there is nothing to merge, or where the run is still going on.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory} is not a folder: give the folder of one run")
+    if (directory / JOURNAL_NAME).is_file():
+        return _complete(directory)
+    files = call_files(directory)
+    if not files and (directory / WORK_NAME).is_dir():
+        raise InputError(
+            f"{directory} is of a run that was killed before its calls were written, which happens "
+            "when the run ends: nothing can be recovered, remove the folder and run again"
+        )
+    if not files:
+        raise InputError(f"{directory} holds no call files: give the folder of one run")
+    manifest_path = directory / MANIFEST_NAME
+    if not manifest_path.is_file():
+        _rebuild(directory, files, RunInfo(producer="merge"))
+        return directory / MERGED_NAME
+    known = read_manifest(manifest_path)
+    sizes = dict(known.files) | {entry.file: entry.bytes for entry in known.calls}
+    files += host_file(directory)
+    changed = [path for path in files if path.stat().st_size != sizes.get(path.name)]
+    merged = merge_files(directory, {path.name: _whole_bytes(path) for path in changed})
+    drops = {(drop.kind, drop.where): drop for drop in _absent(directory, sizes)}
+    for drop in known.info.drops:
+        if drop.kind != DropKind.MISSING_FILE or not (directory / drop.where).is_file():
+            drops[drop.kind, drop.where] = drop
+    info = structs.replace(known.info, drops=tuple(drops.values()))
+    write_atomically(manifest_path, replace(known, info=info, files=merged).to_json().encode())
+    return directory / MERGED_NAME
+
+
+def _complete(directory: Path) -> Path:
+    """Turn what a killed process left into a bundle: its files, its journal, its manifest."""
+    if is_running(directory):
+        raise InputError(f"the run in {directory} is still going on: end it first")
+    try:
+        noted = read_journal(directory)
+    except OSError as error:
+        raise InputError(f"cannot read {directory}: {error.strerror or error}") from error
+    if not noted and not call_files(directory):
+        advice = "nothing can be recovered, remove the folder and run again"
+        raise InputError(f"{directory} is of a run that was killed before its first call: {advice}")
+    manifest_path = directory / MANIFEST_NAME
+    info = RunInfo(producer="merge")
+    if manifest_path.is_file():
+        info = read_manifest(manifest_path).info
+    lost = _write_noted(directory, noted)
+    info = structs.replace(info, drops=tuple(dict.fromkeys((*info.drops, *lost))))
+    _rebuild(directory, call_files(directory), info)
+    shutil.rmtree(directory / WORK_NAME, ignore_errors=True)
+    for part in directory.glob(".*.part"):
+        part.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        (directory / JOURNAL_NAME).unlink()
+    return directory / MERGED_NAME
+
+
+def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> list[Drop]:
+    """Write the calls of a journal that have no file; what is lost of them."""
+    there = {path.name for path in call_files(directory)}
+    writer, nothing = BundleWriter(directory), CommandBuilder().build()
+    without: CountOf[str] = CountOf()
+    for entry in noted.values():
+        if entry.call.file_name not in there:
+            writer.write_call(replace(entry.call, ops_traced=False), nothing)
+            without[entry.call.submodule] += entry.awaits_operators
+    detail = Note.of(DropReason.KILLED_BEFORE_READ)
+    return [
+        Drop(DropKind.UNTRACED_CALL, name, n, "calls", detail) for name, n in without.items() if n
+    ]
+
+
+def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
+    """Write the manifest of a run that ended before it could, from what its files say; `info` is
+    what is known of it otherwise."""
+    entries: list[CallEntry] = []
+    drops = list(info.drops)
+    whole: dict[str, int] = {}
+    for path in (*files, *host_file(directory)):
+        size = path.stat().st_size
+        try:
+            trace = read_trace(path)
+        except InputError as error:
+            whole[path.name] = 0
+            detail = Note.of(DropReason.ERROR, error=str(error))
+            drops.append(Drop(DropKind.TRUNCATED_FILE, path.name, size, "bytes", detail))
+            continue
+        cut = _cut_bytes(trace.drops)
+        whole[path.name] = size - cut
+        drops.extend(trace.drops)
+        if trace.calls:
+            entries.append(CallEntry(trace.calls[0], path.name, size, len(trace.slices)))
+        elif path.name != HOST_NAME and not cut:
+            advice = "it was not written by profile-sd3, remove it"
+            raise InputError(f"{path} holds no call: {advice}")
+    drops.extend(_missing_files(directory, entries))
+    info = structs.replace(info, drops=tuple(drops))
+    write_manifest(directory, info, entries, merge_files(directory, whole))
+
+
+def _absent(directory: Path, names: Iterable[str]) -> Iterator[Drop]:
+    """Files that the manifest names and that are not there."""
+    for name in names:
+        if name != MERGED_NAME and not (directory / name).is_file():
+            detail = Note.of(DropReason.NOT_THERE, file=name)
+            yield Drop(DropKind.MISSING_FILE, name, 1, "files", detail)
+
+
+def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Drop]:
+    """What a rebuilt run lacks, as far as the files that are there tell."""
+    found = {entry.call.index for entry in entries}
+    absent = sorted(set(range(max(found, default=-1))) - found)
+    if absent:
+        detail = Note.of(DropReason.CALLS_NOT_THERE, calls=tuple(absent[:20]))
+        where = f"call {', '.join(map(str, absent[:20]))}"
+        yield Drop(DropKind.MISSING_FILE, where, len(absent), "files", detail)
+    if not host_file(directory):
+        detail = Note.of(DropReason.HOST_NOT_WRITTEN)
+        yield Drop(DropKind.MISSING_FILE, HOST_NAME, 1, "files", detail)
+
+
+def _whole_bytes(path: Path) -> int:
+    """The bytes up to the end of the last whole packet; 0 where there is none."""
+    try:
+        drops = read_trace(path).drops
+    except InputError:
+        return 0
+    return path.stat().st_size - _cut_bytes(drops)
+
+
+def _cut_bytes(drops: Sequence[Drop]) -> int:
+    return sum(drop.count for drop in drops if drop.kind == DropKind.TRUNCATED_FILE)
+
+
+# --- A bundle that appears whole: written in a folder that nobody looks into, then moved.
+
+
+def place_bundle(bundle: Path, parent: Path) -> Path:
+    """Move a finished bundle into `parent`, on the same file system, under its name or `NAME-2`, …
+    where that is taken, which its manifest then says; its new place. Raises OutputError."""
+    try:
+        for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+            target = parent / f"{bundle.name}{suffix}"
+            try:
+                target.mkdir(folder_mode())  # which takes the name
+            except FileExistsError:
+                continue
+            if suffix:
+                manifest = replace(read_manifest(bundle / MANIFEST_NAME), run_id=target.name)
+                write_atomically(bundle / MANIFEST_NAME, manifest.to_json().encode())
+            if os.name == "nt":
+                target.rmdir()
+            bundle.replace(target)
+            return target
+    except OSError as error:
+        raise not_writable(parent, error) from error
+    raise OutputError(f"{parent} holds 999 runs named {bundle.name}: choose another --out folder")
+
+
+# --- Bundles below a folder, and in which state each is: asked once, and told as a value.
+#
+# found = search(Path("traces"))
+# found.whole         # newest first
+# found.unfinished    # going on, cut short, never merged, or without a call
+
+
+_LEVELS = 2
+
+
+class State(Enum):
+    """What a directory that belongs to a run holds; `merge_bundle` completes those that are cut or
+    not merged."""
+
+    WHOLE = "whole"
+    EMPTY = "empty"  # whole, but the run ended before its first call
+    RUNNING = "running"  # its process still writes it
+    CUT = "cut"  # its process is gone and has left the journal
+    UNMERGED = "unmerged"  # call files without a manifest
+
+
+class Unfinished(Struct, frozen=True):
+    """A run that is not whole."""
+
+    path: Path
+    state: State
+
+    def error(self) -> InputError:
+        """What to say to who wants to read it."""
+        rebuild = f"`profile-sd3 merge {self.path}`"
+        if self.state is State.EMPTY:
+            return InputError(
+                f"{self.path} holds no call: the run ended before its first, record it again"
+            )
+        if self.state is State.RUNNING:
+            text = f"the run in {self.path} is still going on: wait for its end"
+        elif self.state is State.CUT:
+            text = f"{self.path} is of a run that has not ended: if it was killed, {rebuild}"
+            text += " completes it"
+        else:
+            text = f"{self.path} holds call files but no {MANIFEST_NAME}: run {rebuild} to rebuild"
+            text += " it"
+        return InputError(text)
+
+
+class Bundles(Struct, frozen=True):
+    """What is at `path`: itself where that belongs to a run, else the runs below it."""
+
+    path: Path
+    whole: tuple[Path, ...]
+    unfinished: tuple[Unfinished, ...]
+
+    @property
+    def is_one_run(self) -> bool:
+        """Whether `path` itself is the run."""
+        return self.path in (*self.whole, *(entry.path for entry in self.unfinished))
+
+    @property
+    def running(self) -> tuple[Path, ...]:
+        """The runs that go on."""
+        return tuple(one.path for one in self.unfinished if one.state is State.RUNNING)
+
+    def check(self) -> None:
+        """Raises InputError with what to do where none is whole."""
+        if self.whole:
+            return
+        if self.unfinished:
+            raise self.unfinished[0].error()
+        raise InputError(
+            f"no bundle in {self.path}: record one with `profile-sd3 run --out {self.path}`"
+        )
+
+
+def state_of(directory: Path) -> State | None:
+    """The state of the run in `directory`, None where there is none. Raises OSError."""
+    with os.scandir(directory) as entries:
+        names = {entry.name for entry in entries}
+    if JOURNAL_NAME in names:
+        return State.RUNNING if is_running(directory) else State.CUT
+    has_calls = any(map(is_call_file, names))
+    if MANIFEST_NAME in names:
+        return State.WHOLE if has_calls or _lists_calls(directory) else State.EMPTY
+    return State.UNMERGED if has_calls else None
+
+
+def _lists_calls(directory: Path) -> bool:
+    """Whether the manifest of a directory without call files lists some, which are then lost, or
+    cannot be read: whoever reads it says so."""
+    try:
+        return bool(read_manifest(directory / MANIFEST_NAME).calls)
+    except InputError:
+        return True
+
+
+def search(path: Path) -> Bundles:
+    """The runs at `path`, a folder: itself, or those up to two levels below it; what is below and
+    cannot be read is left out. One without calls is whole where `path` itself is it. Raises OSError
+    where `path` cannot be read."""
+    found = _states(path, _LEVELS, state_of(path))
+    whole: list[Path] = []
+    rest: list[Unfinished] = []
+    for directory, state in found:
+        if state is State.WHOLE or (state is State.EMPTY and directory == path):
+            whole.append(directory)
+        else:
+            rest.append(Unfinished(directory, state))
+    rest.sort(key=lambda entry: entry.path)
+    return Bundles(path, tuple(sorted(whole, key=_age)), tuple(rest))
+
+
+def _states(directory: Path, levels: int, state: State | None) -> list[tuple[Path, State]]:
+    if state is not None:
+        return [(directory, state)]
+    found: list[tuple[Path, State]] = []
+    for entry in directory.iterdir() if levels else ():
+        try:
+            if entry.is_dir() and not _is_scratch(entry.name):
+                found += _states(entry, levels - 1, state_of(entry))
+        except OSError:  # not ours to read, or gone meanwhile
+            continue
+    return found
+
+
+def _is_scratch(name: str) -> bool:
+    """Whether a folder of that name is one in which something is being made: `scratch_folder`."""
+    return name.startswith(".") and name.endswith(".part")
+
+
+def find_bundles(path: Path) -> list[Path]:
+    """Finished bundles at `path`, newest first: `path` itself, or those below it.
+
+    Raises InputError with what to do where there is none.
+    """
+    try:
+        if not path.exists():
+            raise InputError(f"{path} does not exist: give a bundle or a folder of bundles")
+        if not path.is_dir():
+            raise InputError(f"{path} is a file: give a bundle or a folder of bundles")
+        found = search(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    found.check()
+    return list(found.whole)
+
+
+def _age(bundle: Path) -> tuple[int, str]:
+    try:
+        return (-(bundle / MANIFEST_NAME).stat().st_mtime_ns, bundle.name)
+    except OSError:  # gone meanwhile: whoever reads it says so
+        return (0, bundle.name)

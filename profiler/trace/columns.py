@@ -9,31 +9,32 @@ Text is interned: a column of text holds positions in one tuple of strings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import mmap
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Drop, Span, Track
-
-__all__ = [
-    "ARG_KINDS",
-    "TEXT_COLUMNS",
-    "ArgColumns",
-    "CommandBuilder",
-    "CommandColumns",
-    "Counter",
-    "CounterColumns",
-    "Int32s",
-    "Int64s",
-    "SliceColumns",
-    "TraceColumns",
-    "TrackRow",
-    "number_within",
-    "numbered",
-    "same",
-]
+from profiler.errors import InputError
+from profiler.text import Note
+from profiler.trace import _core
+from profiler.trace.compression import Unpacker, is_gzip, not_a_trace
+from profiler.trace.events import (
+    NO_CALL,
+    NO_PIPELINE,
+    NO_STEP,
+    UNKNOWN,
+    Call,
+    Drop,
+    DropKind,
+    DropReason,
+    Span,
+    SpanKind,
+    Track,
+)
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -263,7 +264,7 @@ class CommandBuilder:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(  # noqa: PLR0913  # one argument a column
+    def add(  # one argument a column
         self,
         track: Track,
         layer: str,
@@ -361,3 +362,263 @@ def number_within(layer: Int32s) -> Int32s:
     numbers = np.empty(len(layer), dtype=np.int32)
     numbers[order] = np.arange(len(layer)) - np.repeat(begins, sizes)
     return numbers
+
+
+# --- Commands that were built in pieces, as the columns of one table.
+
+
+_NUMBERS = ("step", "start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
+_Known = TypeVar("_Known", bound=Hashable)
+
+
+def join_commands(pieces: Iterable[CommandColumns]) -> CommandColumns:
+    """All commands in order of their start, those that start together in the order of `pieces`;
+    the commands of each layer are numbered anew."""
+    tracks: dict[Track, int] = {}
+    strings: dict[str, int] = {"": 0}
+    found: dict[str, list[npt.NDArray[Any]]] = {}
+    rows = 0
+    for piece in (CommandBuilder().build(), *pieces):
+        codes = {n: _given(getattr(piece, n), len(piece), 0) for n in TEXT_COLUMNS}
+        texts = _codes(piece.strings, codes.values(), strings)
+        columns: dict[str, npt.NDArray[Any]] = {n: texts[codes[n]] for n in TEXT_COLUMNS}
+        columns |= {name: getattr(piece, name) for name in _NUMBERS}
+        columns["track"] = _codes(piece.tracks, [piece.track], tracks)[piece.track]
+        columns["pipeline"] = _given(piece.pipeline, len(piece), NO_PIPELINE)
+        columns["flows"] = piece.flows + rows
+        rows += len(piece)
+        for name, column in columns.items():
+            found.setdefault(name, []).append(column)
+    joined: dict[str, Any] = {name: np.concatenate(parts) for name, parts in found.items()}
+    order = np.argsort(joined["start_ns"], kind="stable")
+    position = np.empty(rows, dtype=np.int64)
+    position[order] = np.arange(rows)
+    flows = position[joined.pop("flows")]
+    joined = {name: column[order] for name, column in joined.items()}
+    return CommandColumns(
+        tracks=tuple(tracks),
+        strings=tuple(strings),
+        command_index=number_within(joined["layer"]),
+        flows=flows,
+        **joined,
+    )
+
+
+def take_commands(columns: CommandColumns, rows: npt.NDArray[np.int64]) -> CommandColumns:
+    """The commands in `rows`, ascending int64 [k], with the flows between them."""
+    position = np.full(len(columns), -1, dtype=np.int64)
+    position[rows] = np.arange(len(rows))
+    flows = position[columns.flows]
+    taken: dict[str, Any] = {"flows": flows[(flows >= 0).all(axis=1)]}
+    for column in fields(columns):
+        values = getattr(columns, column.name)
+        if column.name != "flows" and isinstance(values, np.ndarray):
+            taken[column.name] = values[rows]
+    return replace(columns, **taken)
+
+
+def _codes(values: Sequence[_Known], used_in: Iterable[Int32s], known: dict[_Known, int]) -> Int32s:
+    """The number of each of `values` among those that are `known`, which grow by what is used."""
+    codes = np.zeros(len(values), dtype=np.int32)
+    for code in np.unique(np.concatenate(list(used_in))).tolist():
+        codes[code] = known.setdefault(values[code], len(known))
+    return codes
+
+
+def _given(column: Int32s | None, rows: int, absent: int) -> Int32s:
+    """A column that may be absent."""
+    return np.full(rows, absent, dtype=np.int32) if column is None else column
+
+
+# --- A Perfetto trace → columns: slices paired and interned names resolved, of any producer.
+#
+#     trace = read_trace(Path("traces/run/006_transformer.step000.pb"))
+#     trace.calls[0].submodule, len(trace.slices)
+#
+# The reading itself is done by `profiler.trace._core`, by trace_processor's rules: events in
+# order
+# of time, whatever their order in the file; slices paired per track. Memory stays below 64 times
+# the
+# size of the trace and 1 MiB, whatever is in it; of a packed trace, of what it unpacks to, which
+# `unpack` bounds.
+
+
+_Piece = TypeVar("_Piece", Call, Span)
+_MAPPED = 1 << 20  # files from this size on are mapped, not read
+
+_CALL_DURATION, _SPAN_DURATION = 7, 5  # places in the rows of the core
+
+_LOST = {
+    "clock": DropReason.CLOCK_UNRELATED_IN_FILE,
+    "time": DropReason.NO_TIME,
+    "no_sequence": DropReason.NO_SEQUENCE,
+    "state_lost": DropReason.STATE_MISSING,
+    "track": DropReason.NO_TRACK,
+    "counter": DropReason.NO_COUNTER,
+    "phase": DropReason.UNKNOWN_TYPE,
+    "overlap": DropReason.NOT_NESTED,
+    "depth": DropReason.TOO_DEEP,
+    "malformed": DropReason.DAMAGED,
+    "argument": DropReason.BAD_ARGUMENTS,
+    "descriptor": DropReason.BAD_DESCRIPTORS,
+    "snapshot": DropReason.BAD_SNAPSHOTS,
+    "compressed": DropReason.BAD_COMPRESSED,
+}
+_UNITS = {
+    "argument": "arguments",
+    "descriptor": "descriptors",
+    "snapshot": "snapshots",
+    "compressed": "packets",
+}
+
+
+def read_trace(path: Path) -> TraceColumns:
+    """Read one trace file; a cut file is read up to its last whole packet and the drop reported.
+
+    Files from 1 MiB on are mapped into memory, which spares a copy of them and the pages that it
+    would take: nobody may cut them shorter meanwhile. Raises InputError where the file cannot be
+    opened or is no Perfetto trace.
+    """
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            raise InputError(f"{path} is empty: record or copy it again")
+        with path.open("rb") as file:
+            if size < _MAPPED:
+                return read_bytes(file.read(), str(path))
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return read_bytes(data, str(path))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_bytes(data: bytes | mmap.mmap, where: str = "the trace") -> TraceColumns:
+    """Read a trace from memory; `where` names it in errors and drops."""
+    unpacker = Unpacker(len(data), where)
+    with memoryview(data) as view:
+        if not is_gzip(view):
+            return _decode(view, where, unpacker)
+        unpacked, failure = unpacker.gunzip(view)
+        trace = _decode(unpacked, where, unpacker)
+        if not failure:
+            return trace
+        detail = Note.of(DropReason.GZIP_CUT, error=str(failure), unpacked=len(unpacked))
+        drop = Drop(DropKind.TRUNCATED_FILE, Path(where).name, 1, "files", detail)
+        others = (known for known in trace.drops if known.kind != DropKind.TRUNCATED_FILE)
+        return replace(trace, drops=(drop, *others))
+
+
+def _decode(data: bytes | memoryview, where: str, unpacker: Unpacker) -> TraceColumns:
+    try:
+        found = _core.decode(data, unpacker)
+    except (MemoryError, OverflowError, ValueError) as error:
+        reason = str(error) or "it needs more memory than there is"
+        raise InputError(f"cannot read {where}: {reason}") from error
+    if found["packets"] == 0:
+        raise not_a_trace(where)
+    return _columns(found, len(data), where)
+
+
+def _columns(found: Mapping[str, Any], size: int, where: str) -> TraceColumns:
+    slices = _slices(found["slices"])
+    counters = CounterColumns(**found["counters"])
+    flows = found["flows"]
+    calls = [Call(*row) for row in found["calls"]]
+    spans = [_span(*row) for row in found["spans"]]
+    return TraceColumns(
+        tracks=tuple(_named(TrackRow(*row)) for row in found["tracks"]),
+        strings=found["strings"],
+        slices=slices,
+        calls=tuple(sorted(_closed(calls, slices, counters), key=_by_index)),
+        spans=tuple(sorted(_closed(spans, slices, counters), key=_outer_first)),
+        counters=counters,
+        flows=np.stack([flows["source"], flows["target"]], axis=1).astype(np.int64),
+        drops=tuple(_drops(found, slices, size, Path(where).name)),
+        instants=found["instants"],
+        args=ArgColumns(**found["args"]),
+    )
+
+
+_ABSENT = dict.fromkeys(("depth", "op_type", "role", "shapes", "stage", "kernel", "module"), 0)
+
+
+def _slices(found: Mapping[str, Any]) -> SliceColumns:
+    """The columns as they are. What no slice has is one value, repeated without taking memory."""
+    rows = len(found["start_ns"])
+    columns = dict(found)
+    if len(found["layer"]) < rows:
+        columns["layer"] = found["name"]  # that of every slice
+    for name, column in columns.items():
+        if len(column) < rows:
+            columns[name] = same(column.dtype.type(_ABSENT.get(name, -1)), rows)
+    return SliceColumns(**columns)
+
+
+def _named(track: TrackRow) -> TrackRow:
+    """Threads and processes are called by their own names, whatever their tracks are called."""
+    name = track.name
+    if track.kind == "thread":
+        name = track.thread or name or f"thread {track.tid}"
+    elif track.kind == "process":
+        name = track.process or name or f"process {track.pid}"
+    return replace(track, name=name or f"track {track.uuid}")
+
+
+def _closed(
+    pieces: Sequence[_Piece], slices: SliceColumns, counters: CounterColumns
+) -> Iterator[_Piece]:
+    """Calls or spans; what never ended ends with the last event of its call, or of no call."""
+    unclosed = any(piece.duration_ns < 0 for piece in pieces)
+    last_ns = _last_events(slices, counters) if unclosed else {}
+    for piece in pieces:
+        if piece.duration_ns < 0:
+            index = piece.index if isinstance(piece, Call) else NO_CALL
+            end_ns = max(last_ns.get(index, 0), piece.start_ns)
+            yield replace(piece, duration_ns=end_ns - piece.start_ns)
+        else:
+            yield piece
+
+
+def _last_events(slices: SliceColumns, counters: CounterColumns) -> dict[int, int]:
+    """When the last event of each call was, by the call's index."""
+    ends = slices.start_ns + np.maximum(slices.duration_ns, 0)
+    calls, place = np.unique(np.concatenate([slices.call, counters.call]), return_inverse=True)
+    last_ns = np.zeros(len(calls), dtype=np.int64)
+    np.maximum.at(last_ns, place, np.concatenate([ends, counters.time_ns]))
+    return dict(zip(calls.tolist(), last_ns.tolist(), strict=True))
+
+
+def _by_index(call: Call) -> int:
+    return call.index
+
+
+def _span(  # a row of the core
+    kind: str, name: str, stage: str, step: int, start_ns: int, duration_ns: int, pipeline: int
+) -> Span:
+    kinds: dict[str, SpanKind] = {kind: kind for kind in get_args(SpanKind)}
+    return Span(kinds.get(kind, "step"), name, stage, step, start_ns, duration_ns, pipeline)
+
+
+def _outer_first(span: Span) -> tuple[int, int, int]:
+    return (span.start_ns, -span.duration_ns, get_args(SpanKind).index(span.kind))
+
+
+def _drops(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str) -> Iterator[Drop]:
+    whole = found["whole"]
+    if whole < size:
+        detail = Note.of(DropReason.CUT_OR_DAMAGED, at=whole, size=size)
+        yield Drop(DropKind.TRUNCATED_FILE, name, size - whole, "bytes", detail)
+    for reason, count in found["dropped"].items():
+        unit, detail = _UNITS.get(reason, "events"), Note.of(_LOST[reason])
+        yield Drop(DropKind.DROPPED_EVENTS, name, count, unit, detail)
+    if found["unmatched_ends"]:
+        detail = Note.of(DropReason.NO_BEGIN)
+        yield Drop(DropKind.DROPPED_EVENTS, name, found["unmatched_ends"], "events", detail)
+    unclosed = {
+        "calls": sum(row[_CALL_DURATION] < 0 for row in found["calls"]),
+        "slices": int(np.count_nonzero(slices.duration_ns < 0)),
+        "spans": sum(row[_SPAN_DURATION] < 0 for row in found["spans"]),
+    }
+    for unit, count in unclosed.items():
+        if count:
+            yield Drop(DropKind.UNCLOSED_SLICE, name, count, unit, Note.of(DropReason.NO_END))

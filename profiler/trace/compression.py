@@ -6,15 +6,162 @@ packets without a word.
 
 from __future__ import annotations
 
+import gzip
+import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal, cast, get_args
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args
 
-from profiler.errors import InputError
+from profiler.errors import InputError, MissingPackageError
 from profiler.trace import schema
-from profiler.trace.unpack import zstandard
 
-__all__ = ["COMPRESSIONS", "Compression", "check_compression", "compressed"]
+# --- Packed traces: `.gz` files, and packets inside packets.
+#
+# A packed file of a few bytes can claim to hold any amount. All that a file unpacks to, in all
+# its
+# layers together, is bounded before it is there: to 256 times the file's size and 4 MiB, far
+# beyond
+# what traces compress to. Of what is damaged, everything ahead of the damage is kept.
+
+
+_FACTOR = 256
+_LEAST = 1 << 22  # bytes that may always be unpacked
+_PIECE = 1 << 20  # bytes unpacked at a time
+_BEGUN = b"\x0a"  # a packet that begins and never ends: the core counts it as damaged
+
+
+def is_gzip(data: memoryview) -> bool:
+    """Whether `data` begins as a `.gz` file does."""
+    return bytes(data[:2]) == b"\x1f\x8b"
+
+
+def may_unpack_to(size: int) -> int:
+    """How many bytes a file of `size` bytes may hold when it is unpacked."""
+    return size * _FACTOR + _LEAST
+
+
+def too_small(where: str) -> InputError:
+    """The error for a file that holds more than that."""
+    return InputError(
+        f"{where} unpacks to more than {_FACTOR} times its size: it is no trace of a profiler"
+    )
+
+
+def not_a_trace(where: str) -> InputError:
+    """The error for a file, `where`, in which there is no packet."""
+    return InputError(
+        f"{where} is not a Perfetto trace: give a .pb written by a tracer, or convert another "
+        "profiler's trace (.json, .json.gz) with `profile-sd3 import`"
+    )
+
+
+def zstandard() -> Any | None:
+    """Python's own module for Zstandard (3.14), else the package `zstandard`, else None."""
+    for name in ("compression.zstd", "zstandard"):
+        with suppress(ImportError):
+            return import_module(name)
+    return None
+
+
+class Unpacker:
+    """Unpacks one file of `size` bytes and the compressed packets in it, all within one bound.
+
+    Raises InputError where the bound is passed, MissingPackageError where nothing here unpacks
+    Zstandard.
+    """
+
+    def __init__(self, size: int, where: str) -> None:
+        self._left = may_unpack_to(size)
+        self._where = where
+
+    def gunzip(self, data: memoryview) -> tuple[bytes, str]:
+        """The content of a `.gz` file of one or more members, and why it ends early: "" where it
+        does not. Raises InputError where not even its begin can be read."""
+        failure = ""
+        parts: list[bytes] = []
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            try:
+                for part in self._bounded(file.read1):
+                    parts.append(part)  # what came ahead of an error is kept
+            except (OSError, EOFError, zlib.error) as error:
+                failure = str(error) or type(error).__name__
+        if failure and not parts:
+            raise InputError(f"{self._where} is no whole .gz file ({failure}): copy it again")
+        return b"".join(parts), failure
+
+    def __call__(self, how: str, data: bytes) -> bytes | None:
+        """The packets in `data`, which is packed by `how` ("deflate" or "zstd"); None where not
+        even their begin can be read."""
+        read, failure = self._zstd(data) if how == "zstd" else (_inflater(data), zlib.error)
+        parts: list[bytes] = []
+        try:
+            for part in self._bounded(read):
+                parts.append(part)  # as above
+        except (failure, EOFError):
+            if not parts:
+                return None
+            parts.append(_BEGUN)
+        return b"".join(parts)
+
+    def _bounded(self, read: Callable[[int], bytes]) -> Iterator[bytes]:
+        while part := read(_PIECE):
+            self._left -= len(part)
+            if self._left < 0:
+                raise too_small(self._where)
+            yield part
+
+    def _zstd(self, data: bytes) -> tuple[Callable[[int], bytes], type[Exception]]:
+        """A reader of `data`, and the error that it raises for damage."""
+        module = zstandard()
+        if module is None:
+            raise MissingPackageError(
+                f"{self._where} is packed with Zstandard: use Python 3.14 or "
+                "`pip install zstandard`"
+            )
+        if hasattr(module, "ZstdFile"):
+            return module.ZstdFile(io.BytesIO(data)).read, module.ZstdError
+        return _zstd_reader(module, data), module.ZstdError
+
+
+def _inflater(data: bytes) -> Callable[[int], bytes]:
+    """Reads zlib's format piece by piece; EOFError where it is cut."""
+    stream = zlib.decompressobj()
+    rest = data
+
+    def read(size: int) -> bytes:
+        nonlocal rest
+        if stream.eof:
+            return b""
+        part = stream.decompress(rest, size)
+        rest = stream.unconsumed_tail
+        if not part and not stream.eof:
+            raise EOFError
+        return part
+
+    return read
+
+
+def _zstd_reader(module: Any, data: bytes) -> Callable[[int], bytes]:
+    """The same for Zstandard's: a frame says how much it holds, or its last packet is cut."""
+    stream = module.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    read_so_far = 0
+
+    def read(size: int) -> bytes:
+        nonlocal read_so_far
+        part = bytes(stream.read(size))
+        read_so_far += len(part)
+        if not part and read_so_far < module.frame_content_size(data):
+            raise EOFError
+        return part
+
+    return read
+
+
+# --- Packets inside packets: deflate or Zstandard over many packets at a time.
+
 
 Compression = Literal["none", "deflate", "zstd"]
 COMPRESSIONS: Final[tuple[str, ...]] = get_args(Compression)
@@ -76,3 +223,127 @@ def _zstd() -> Callable[[bytes], bytes]:
             "Zstandard needs Python 3.14 or `pip install zstandard`: install it, or use deflate"
         )
     return lambda data: bytes(module.compress(data, level=_ZSTD_LEVEL))
+
+
+# --- Packets of a trace file one by one, as messages: for `profile-sd3 dump`, which shows them all,
+# and `profile-sd3 view`, whose UI does not read those packed with Zstandard.
+#
+# A `Trace` is nothing but its packets, one length-delimited field after another, so a file that
+# was
+# cut keeps every packet before the cut.
+
+
+_LIMIT = (1 << 31) - 1  # protobuf's own limit for one message
+_PACKET_TAG = 0x0A  # field 1, length-delimited
+
+
+def file_bytes(path: Path) -> bytes:
+    """The content of a trace file, unpacked where it is a `.gz`. Raises InputError where it cannot
+    be one."""
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            raise InputError(f"{path} is empty: record or copy it again")
+        if size > _LIMIT:
+            raise InputError(f"{path} is larger than 2 GiB: read the call files one by one instead")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    with memoryview(data) as view:
+        return Unpacker(size, str(path)).gunzip(view)[0] if is_gzip(view) else data
+
+
+def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int, Any]]:
+    """Every whole packet with the offset behind it; ends where the next one is cut or damaged.
+
+    The packets that a compressed one holds follow it, with its offset.
+    """
+    unpacker = Unpacker(len(data), where)
+    for offset, packet in _frames(data):
+        yield offset, packet
+        for how, field in (("deflate", "compressed_packets"), ("zstd", "zstd_compressed_packets")):
+            if packet.HasField(field):
+                unpacked = unpacker(how, getattr(packet, field))
+                yield from ((offset, inner) for _, inner in _frames(unpacked or b""))
+
+
+def holds_zstd(data: bytes) -> bool:
+    """Whether the first packet of a trace, of which `data` is the begin, is packed with Zstandard:
+    then all of them are."""
+    if not data or data[0] != _PACKET_TAG:
+        return False
+    payload = next((at for at in range(1, min(11, len(data))) if data[at] < 0x80), len(data)) + 1
+    number = schema.TracePacket.DESCRIPTOR.fields_by_name["zstd_compressed_packets"].number
+    tag = bytes([number << 3 & 0x7F | 2 | 0x80, number >> 4])
+    return data[payload : payload + 2] == tag
+
+
+def without_zstd(data: bytes, where: str = "the trace") -> Iterator[bytes]:
+    """The packets of a trace in pieces, those packed with Zstandard unpacked."""
+    unpacker = Unpacker(len(data), where)
+    begin = 0
+    for end, packet in _frames(data):
+        if packet.HasField("zstd_compressed_packets"):
+            yield unpacker("zstd", packet.zstd_compressed_packets) or b""
+        else:
+            yield data[begin:end]
+        begin = end
+
+
+def _frames(data: bytes) -> Iterator[tuple[int, Any]]:
+    from google.protobuf.message import DecodeError
+
+    offset = 0
+    while (frame := _frame(data, offset)) is not None:
+        begin, offset = frame
+        try:
+            packet = schema.TracePacket.FromString(data[begin:offset])
+        except DecodeError:
+            return
+        yield offset, packet
+
+
+def _frame(data: bytes, offset: int) -> tuple[int, int] | None:
+    """Begin and end of the payload of the packet at `offset`, None where there is no whole one."""
+    if offset >= len(data) or data[offset] != _PACKET_TAG:
+        return None
+    length = shift = 0
+    for cursor in range(offset + 1, min(offset + 6, len(data))):
+        length |= (data[cursor] & 0x7F) << shift
+        if data[cursor] < 0x80:
+            begin = cursor + 1
+            return (begin, begin + length) if begin + length <= len(data) else None
+        shift += 7
+    return None
+
+
+# --- Words that most traces hold, and that therefore get the shortest numbers (1 or 2 wire bytes).
+#
+# A word's number is its place here, counted from 1. Files that are merged must agree on it:
+# append,
+# never insert or remove. Readers need none of this, every file defines the numbers it uses.
+
+
+_STAGES = "encode denoise decode"
+_ROLES = (
+    "attention qkv_projection mlp norm modulation embedding convolution resample rope residual"
+    " data_movement other"
+)
+_OPERATORS = (  # ONNX and ONNX Runtime's contributed operators
+    "MatMul Gemm Add Mul Reshape Transpose LayerNormalization SkipLayerNormalization Softmax"
+    " Gelu Conv FusedMatMul FusedConv FusedGemm SimplifiedLayerNormalization BiasGelu FastGelu"
+    " QuickGelu MultiHeadAttention Attention InstanceNormalization GroupNormalization"
+    " GroupNorm Sigmoid Div Sub Concat Split Slice Gather Unsqueeze Squeeze Expand Cast Shape"
+    " Sqrt Pow ReduceMean Tanh Exp Sin Cos Erf Resize Upsample Where Equal Constant"
+    " ConstantOfShape Identity Clip Max Min Neg Reciprocal ReduceSum ReduceMax ArgMax Flatten"
+    " Pad Range CumSum Tile Trilu Einsum Relu LeakyRelu Swish Mish Silu RMSNormalization"
+    " SkipSimplifiedLayerNormalization RotaryEmbedding GroupQueryAttention"
+    " PackedMultiHeadAttention NhwcConv NhwcFusedConv ReorderInput ReorderOutput MatMulNBits"
+    " MatMulInteger DynamicQuantizeLinear DynamicQuantizeMatMul QuantizeLinear"
+    " DequantizeLinear QLinearConv QLinearMatMul QLinearAdd ConvTranspose MaxPool AveragePool"
+    " GlobalAveragePool BatchNormalization BiasAdd BiasSplitGelu BiasSoftmax SkipGroupNorm"
+    " GatherElements GatherND ScatterND ScatterElements Not And Or Less Greater LessOrEqual"
+    " GreaterOrEqual IsNaN TopK Memcpy MemcpyFromHost MemcpyToHost"
+)
+
+WORDS = ("", *f"{_STAGES} {_ROLES} {_OPERATORS}".split())

@@ -17,40 +17,93 @@ import msgspec
 from msgspec import Meta, field
 
 from profiler.errors import InputError
-from profiler.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
-from profiler.trace.manifest_caches import CachedCall
-from profiler.trace.manifest_clocks import Clocks
-from profiler.trace.manifest_compilations import Compilation
-from profiler.trace.manifest_drops import DropRow
+from profiler.files import converted, decoded
+from profiler.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
+from profiler.trace.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
 from profiler.trace.manifest_fields import (
     Attribution,
+    CachedCall,
+    Clocks,
+    Compilation,
     Coverage,
     Device,
+    DropRow,
     Fields,
+    Generation,
     Hardware,
     HostActivity,
+    Job,
+    Overhead,
+    Parts,
     Recording,
     Setting,
     Submodule,
+    SubmoduleSettings,
     Warmup,
 )
-from profiler.trace.manifest_overhead import Overhead
-from profiler.trace.manifest_parts import Parts
-from profiler.trace.manifest_ranks import Job
-from profiler.trace.manifest_secrets import without_secrets
-from profiler.trace.manifest_settings import Generation, SubmoduleSettings
-from profiler.typed_json import converted, decoded
 
-__all__ = [
-    "FORMAT_VERSION",
-    "MANIFEST_NAME",
-    "CallEntry",
-    "Manifest",
-    "RunInfo",
-    "info_document",
-    "parse_info",
-    "read_manifest",
-]
+# --- The manifest without secrets: where texts of a user's stand in it. `redaction` decides what one
+# is; what is written has none, and neither has what is read of bundles that others wrote.
+
+
+_TEXTS = (
+    "model",
+    "pipeline",
+    "recording",
+    "parts",
+    "host_activities",
+    "compilations",
+    "submodule_settings",
+    "generations",
+)
+
+
+def without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a run, by the manifest's keys, without secrets. Values are plain; others
+    stay as they are."""
+    homes = own_homes()
+    found = dict(document)
+    if "command_line" in found:
+        found["command_line"] = redacted_arguments(found["command_line"], homes)
+    if "settings" in found:
+        found["settings"] = redacted_settings(found["settings"], homes)
+    if "pipeline_settings" in found:
+        of_calls = found["pipeline_settings"]
+        found["pipeline_settings"] = {
+            number: redacted_settings(settings, homes) for number, settings in of_calls.items()
+        }
+    for key in _TEXTS:
+        if key in found:
+            found[key] = _plain(found[key], homes)
+    for key, part in (("submodules", "model"), ("drops", "detail")):
+        if key in found:
+            found[key] = _parts(found[key], part, homes)
+    return found
+
+
+def _parts(entries: Any, part: str, homes: tuple[str, ...]) -> Any:
+    """Entries by name, or in order, whose `part` alone is a text of a user's."""
+    if isinstance(entries, dict):
+        return {name: _plain_part(entry, part, homes) for name, entry in entries.items()}
+    return [_plain_part(entry, part, homes) for entry in entries]
+
+
+def _plain_part(entry: Any, part: str, homes: tuple[str, ...]) -> Any:
+    if not isinstance(entry, dict) or part not in entry:
+        return entry
+    return {**entry, part: _plain(entry[part], homes)}
+
+
+def _plain(value: Any, homes: tuple[str, ...]) -> Any:
+    if isinstance(value, str):
+        return redacted_text(value, homes)
+    if isinstance(value, dict):
+        return {key: _plain(inner, homes) for key, inner in value.items()}
+    return [_plain(inner, homes) for inner in value] if isinstance(value, list) else value
+
+
+# --- `manifest.json`: what a bundle holds and how it came to be.
+
 
 FORMAT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
@@ -306,7 +359,7 @@ def _located(document: object, wanted: type, error: msgspec.ValidationError) -> 
         number = re.fullmatch(r"\[(\d+)\]", key)
         keys.append(int(number[1]) if number else key)
         where += key if number else f".{_shown(key)}"
-        at = _part(at, keys[-1])
+        at = _get(at, keys[-1])
     reason = message.replace("`", "")
     for theirs, ours in _REASONS.items():
         reason = reason.replace(theirs, ours)
@@ -332,13 +385,13 @@ def _with(document: Any, keys: Sequence[str | int], value: object) -> Any:
     """A copy of `document` with `value` at `keys`."""
     if not keys:
         return value
-    part = _with(_part(document, keys[0]), keys[1:], value)
+    part = _with(_get(document, keys[0]), keys[1:], value)
     if isinstance(document, dict):
         return {**document, keys[0]: part}
     return [part if number == keys[0] else entry for number, entry in enumerate(document)]
 
 
-def _part(value: Any, key: str | int) -> Any:
+def _get(value: Any, key: str | int) -> Any:
     try:
         return value[key]
     except (KeyError, IndexError, TypeError):

@@ -14,29 +14,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, field
 
-__all__ = [
-    "LARGEST",
-    "ActivityKind",
-    "AttributedTo",
-    "Attribution",
-    "CallsFrom",
-    "Coverage",
-    "Device",
-    "Fields",
-    "Graphs",
-    "Hardware",
-    "HostActivity",
-    "OverheadRatio",
-    "Recording",
-    "Setting",
-    "StepsFrom",
-    "Submodule",
-    "Uncaptured",
-    "Warmup",
-    "quantity",
-    "setting",
-    "stated",
-]
+from profiler.text import Note, Value
+from profiler.trace.events import Drop, DropKind, DropReason
 
 LARGEST = (1 << 53) - 1
 _Count = Annotated[int, Meta(ge=0, le=LARGEST)]  # also bytes and nanoseconds
@@ -274,3 +253,489 @@ def setting(value: bool | float) -> Setting:
 def stated(fields: Fields | None) -> Mapping[str, Any]:
     """What is told, by key, as in the JSON; nested structs are mappings, too."""
     return {} if fields is None else fields.as_json()
+
+
+# --- What a manifest says of calls that a step cache of diffusers' let skip blocks.
+#
+# `docs/file-format.md` describes the keys.
+
+
+_KnownCallIndex = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+
+
+class CachedCall(Fields, frozen=True, kw_only=True):
+    """The call of index `call`, made under `cache`, which may skip so many `blocks`: paths of those
+    that it skipped. `without_uncond`: the unconditional half of the batch was left out.
+    `residual_ratio` is what FirstBlockCache held against its threshold."""
+
+    call: _KnownCallIndex
+    cache: str
+    blocks: _Count = 0
+    skipped: tuple[str, ...] = ()
+    without_uncond: bool = False
+    residual_ratio: _Real | None = None
+
+
+# --- What a manifest says of clocks: whose time the timestamps are, and how others were laid onto it.
+#
+# `docs/file-format.md` describes the keys.
+
+
+class ClockName(StrEnum):
+    """Whose time the timestamps are."""
+
+    REALTIME = "CLOCK_REALTIME"
+    BOOTTIME = "CLOCK_BOOTTIME"  # since the machine's start
+    LOCAL_TIME = "local_time"  # CLOCK_REALTIME, but for a zone that nobody told
+    DEVICE = "device"  # that of `Clocks.reference`
+
+
+class PlacedBy(StrEnum):
+    """How the clock of a device was laid onto the run's."""
+
+    OWN_CLOCK = "own_clock"
+    SHARED_CALL = "shared_call"
+    CALL_ORDER = "call_order"
+    RUN_START = "run_start"
+    END_TO_END = "end_to_end"
+
+
+class DeviceClock(Fields, frozen=True, kw_only=True):
+    """`offset_ns` was added to the device's times, known to within `uncertainty_ns`."""
+
+    placed_by: PlacedBy
+    offset_ns: _Time = 0
+    uncertainty_ns: _Count | None = None
+
+
+class Clocks(Fields, frozen=True, kw_only=True):
+    """`monotonic_offset_ns` is to be added to CLOCK_MONOTONIC, `base_ns` to the imported file's
+    times, to get the run's clock, which is off by `within_ns` at most where that is told."""
+
+    clock: ClockName | None = None
+    reference: str = ""
+    monotonic_offset_ns: _Time | None = None
+    base_ns: _Time | None = None
+    within_ns: _Count | None = None
+    aligned: bool | None = None
+    devices: dict[str, DeviceClock] = field(default_factory=dict)
+
+
+# --- What a manifest says of code that was compiled while the run went on.
+#
+# Texts are of the user's program and of its compiler: bounded here, escaped where they are shown.
+# `docs/file-format.md` describes the keys.
+
+
+LONGEST_NAME = 200  # characters
+LONGEST_REASON = 500
+
+_Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
+_Reason = Annotated[str, Meta(max_length=LONGEST_REASON)]
+
+
+class GraphBreak(Fields, frozen=True, kw_only=True):
+    """Why the compiler ended a graph before the code's end, `times` times; `place` is the line of
+    the program, "" where the compiler does not tell."""
+
+    reason: _Reason
+    place: _Name = ""
+    times: _Count = 1
+
+
+class Compilation(Fields, frozen=True, kw_only=True):
+    """One compilation of `function`, from `start_ns` on the run's clock for `duration_ns`, in the
+    call of index `call`, -1 in a pipeline call outside of every call.
+
+    `id` is the compiler's own. `recompile_reason` says why what had been compiled before did not
+    do, "" for a first compilation. `failure` says why it came to nothing: the code then runs as it
+    is. `forgotten` counts compilations before this one of which the compiler has kept nothing but
+    how long they took, `forgotten_ns` together.
+    """
+
+    id: _Name = ""
+    function: _Name = ""
+    call: _CallIndex = -1
+    start_ns: _Time
+    duration_ns: _Count
+    recompile_reason: _Reason = ""
+    failure: _Reason = ""
+    graph_breaks: tuple[GraphBreak, ...] = ()
+    forgotten: _Count = 0
+    forgotten_ns: _Count = 0
+
+
+# --- What was executed but is not in the trace, as the manifest has it: strict about every value.
+
+
+_CountOrUnknown = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
+
+
+class _Detail(Fields, frozen=True, kw_only=True):
+    """A note of a drop; its values may be notes again."""
+
+    code: DropReason
+    values: dict[str, int | float | str | _Detail | tuple[int | float | str | _Detail, ...]] = (
+        field(default_factory=dict)
+    )
+
+    def note(self) -> Note:
+        """The note that it says. Raises ValueError for a value that is called `code`."""
+        if "code" in self.values:
+            raise ValueError("a value of a drop's detail is called code")
+        return Note(self.code, {name: _value(value) for name, value in self.values.items()})
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_value, value))
+    found: Value = value.note() if isinstance(value, _Detail) else value
+    return found
+
+
+class DropRow(Fields, frozen=True, kw_only=True):
+    """One of the manifest's `drops`."""
+
+    kind: DropKind
+    where: str
+    count: _CountOrUnknown
+    unit: str
+    detail: _Detail
+
+    def drop(self) -> Drop:
+        """The drop that it says."""
+        return Drop(self.kind, self.where, self.count, self.unit, self.detail.note())
+
+
+# --- What a manifest says of the cost of tracing: how it is known, what it was, why it is not known.
+#
+# `docs/file-format.md` describes the keys.
+
+
+class MeasuredCost(Fields, frozen=True, kw_only=True):
+    """What tracing cost a call of a submodule, from its traced and untraced calls."""
+
+    traced_calls: _Count = 0
+    untraced_calls: _Count = 0
+    traced_median_ns: _Real | None = None
+    untraced_median_ns: _Real | None = None
+    call_ns: _Real | None = None
+    call_low_ns: _Real | None = None
+    call_high_ns: _Real | None = None
+    event_ns: _Real | None = None
+
+
+class CallCounts(Fields, frozen=True, kw_only=True):
+    """Calls of a submodule that could be compared, too few of either kind."""
+
+    traced_calls: _Count = 0
+    untraced_calls: _Count = 0
+
+
+class ShareOf(StrEnum):
+    """What `Overhead.share` is of."""
+
+    END_TO_END = "end_to_end"
+    CALLS = "calls"  # all of it lies outside of pipeline calls
+    BOTH = "end_to_end_and_calls"
+
+
+class WhyUnknown(StrEnum):
+    """Why the cost of tracing is not known."""
+
+    NOT_TOLD = "not_told"  # an import: the trace does not say
+    NOT_MEASURED = "not_measured"  # nothing measures this backend's cost per event
+    TOO_BUSY = "too_busy"  # the machine was, so the measurement failed
+    IMPLAUSIBLE = "implausible"  # the estimate exceeds all that ran
+
+
+class UnknownCost(Fields, frozen=True, kw_only=True):
+    """A cost that is not known; `event_ns` is the estimate that was implausible."""
+
+    why: WhyUnknown
+    backend: str = ""
+    event_ns: _Real | None = None
+
+
+class CostMethod(StrEnum):
+    """How it is known what a run would have taken without tracing."""
+
+    MEASURED = "measured"  # by the clock, and by untraced calls of the run itself
+    ESTIMATED = "estimated"  # what recorded events cost: how many times what one does
+    BOTH = "both"  # of some submodules so, of others so
+
+
+class Overhead(Fields, frozen=True, kw_only=True):
+    """What tracing cost, as far as it is known; `docs/file-format.md` describes each field."""
+
+    traced_ns: _Count | None = None
+    untraced_ns: _Whole | None = None
+    untraced_low_ns: _Whole | None = None
+    untraced_high_ns: _Whole | None = None
+    method: CostMethod | None = None
+    hooks_ns: _Count | None = None
+    operator_events: _Count | None = None
+    measured: dict[str, MeasuredCost] = field(default_factory=dict)
+    too_few: dict[str, CallCounts] = field(default_factory=dict)
+    estimated_by: tuple[str, ...] = ()
+    unknown: tuple[UnknownCost, ...] = ()
+    estimated_events: _Count | None = None
+    operator_event_ns: _Real | None = None
+    operator_event_low_ns: _Real | None = None
+    operator_event_high_ns: _Real | None = None
+    noisy: bool = False
+    operators_ns: _Whole | None = None
+    operators_low_ns: _Whole | None = None
+    operators_high_ns: _Whole | None = None
+    new_sessions_ns: _Whole | None = None
+    share: _Real | None = None
+    share_of: ShareOf | None = None
+    writing_ns: _Count | None = None
+    backpressure_ns: _Count | None = None
+    conversion_ns: _Count | None = None
+
+
+# --- What a manifest says of the files of several recorders that are one run: their clocks, and what
+# they recorded twice.
+
+
+class RelatedBy(StrEnum):
+    """What relates the clock of some files to that of the run."""
+
+    REFERENCE = "reference"  # it is the run's
+    EPOCH = "epoch"  # both count from 1970
+    LOCAL_TIME = "local_time"  # that of the begin, which a file's name tells
+    EVENTS = "events"  # that both recorded
+
+
+class WhyApart(StrEnum):
+    """Why files that lay beside a run are not of it."""
+
+    ANOTHER_TIME = "another_time"  # both clocks count from 1970
+    UNRELATED = "unrelated"  # neither a clock nor three events in common
+
+
+class PartOfRun(Fields, frozen=True, kw_only=True):
+    """The `files` of one recorder, read by the importer `producer`. `offset_ns` was added to their
+    times; where events tell it, `pairs` of them do, which then differ by `residual_ns` in the
+    median and `worst_ns` at most; where a name does, it is known to `within_ns`. Of its `commands`
+    on devices `twice` are in another part as well, and left out here; `calls` are those kept."""
+
+    files: tuple[str, ...]
+    producer: str
+    related_by: RelatedBy
+    offset_ns: _Time = 0
+    pairs: _Count = 0
+    residual_ns: _Count | None = None
+    worst_ns: _Count | None = None
+    within_ns: _Count | None = None
+    commands: _Count = 0
+    twice: _Count = 0
+    calls: _Count = 0
+
+
+class Apart(Fields, frozen=True, kw_only=True):
+    """Files that are another run, or whose clock nothing relates to this run's."""
+
+    files: tuple[str, ...]
+    producer: str
+    why: WhyApart
+
+
+class LeftOut(Fields, frozen=True, kw_only=True):
+    """A file that was not read, and what it is or looks like."""
+
+    file: str
+    what: str
+
+
+class Parts(Fields, frozen=True, kw_only=True):
+    """The parts of a run, that whose clock it has first; what lay beside them."""
+
+    parts: tuple[PartOfRun, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+# --- What a manifest says of a job of several processes: ranks, their clocks, collectives.
+
+
+_Rank = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+
+
+class MatchedBy(StrEnum):
+    """What tells that collectives of several ranks are one and the same."""
+
+    SEQUENCE = "sequence"  # process group and number
+    GROUP_ORDER = "group_order"  # process group, and order within it
+    STREAM_ORDER = "stream_order"  # order on a stream, where the ends agree
+
+
+class Rank(Fields, frozen=True, kw_only=True):
+    """One process of a job. `source` is its file. `offset_ns`, and `drift_ppm` µs a second from
+    the job's begin on, were added to its times; `pairs` collectives tell them, `left_out` were more
+    than 1 ms off. The ends of the collectives then differ by `residual_ns` in the median and by
+    `worst_ns` at most. `aligned` is False where too few collectives relate its clock to others."""
+
+    rank: _Rank
+    source: str = ""
+    offset_ns: _Time = 0
+    drift_ppm: _Real = 0.0
+    pairs: _Count = 0
+    left_out: _Count = 0
+    residual_ns: _Count | None = None
+    worst_ns: _Count | None = None
+    aligned: bool | None = None
+
+
+class Collective(Fields, frozen=True, kw_only=True):
+    """One collective: its kind, process group and the number of that group's ranks, the bytes
+    that a rank gave and got, and for each rank that was recorded the begin of its command."""
+
+    kind: str
+    group: str = ""
+    size: _Count | None = None
+    sent_bytes: _Count | None = None
+    received_bytes: _Count | None = None
+    members: tuple[tuple[_Rank, _Time], ...] = ()
+
+
+class Job(Fields, frozen=True, kw_only=True):
+    """A job of `world_size` processes, as far as their files were given; `reference` is the rank on
+    whose clock all times are."""
+
+    world_size: _Count
+    backend: str = ""
+    reference: _Rank = 0
+    matched_by: MatchedBy | None = None
+    ranks: tuple[Rank, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+
+
+# --- What a manifest says of how submodules and pipeline calls were set up: read from the objects
+# that
+# ran, for comparison with another run.
+#
+# What nobody could tell is absent. `docs/file-format.md` describes the keys.
+
+
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_Number = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+Parameters = dict[str, Setting]
+
+
+class WeightType(Fields, frozen=True, kw_only=True):
+    """Weights of one type of elements: their bytes as they are stored, and the share of these in
+    the submodule's."""
+
+    bytes: _Count
+    share: _Share
+
+
+class Attention(Fields, frozen=True, kw_only=True):
+    """What computes attention. `backends` are those of diffusers' dispatcher that the processors
+    name, or its own where they name none; `processors` counts their classes; `implementations` are
+    those of transformers' models; `sdpa` are torch's kernels that are switched on."""
+
+    backends: tuple[str, ...] = ()
+    processors: dict[str, _Count] = field(default_factory=dict)
+    implementations: tuple[str, ...] = ()
+    sdpa: tuple[str, ...] = ()
+
+
+class StepCache(Fields, frozen=True, kw_only=True):
+    """A cache of diffusers' that lets steps skip blocks, and its configuration."""
+
+    name: str
+    parameters: Parameters = field(default_factory=dict)
+
+
+class OffloadKind(StrEnum):
+    """How weights come to the device that needs them."""
+
+    MODEL = "model"  # the whole submodule before its call
+    SEQUENTIAL = "sequential"  # each layer before it runs
+    GROUP = "group"  # blocks or leaves in groups
+    DEVICE_MAP = "device_map"  # parts lie on several devices
+
+
+class Offload(Fields, frozen=True, kw_only=True):
+    """Weights that do not stay where they are needed. `device_map` counts modules by device."""
+
+    kind: OffloadKind
+    execution_device: str = ""
+    device_map: dict[str, _Count] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=dict)
+
+
+class Compiled(Fields, frozen=True, kw_only=True):
+    """torch.compile: of the whole submodule, or of so many `modules` in it. `mode` is known where
+    the compiler's options are those of one."""
+
+    whole: bool = False
+    modules: _Count = 0
+    backend: str = ""
+    mode: str = ""
+    dynamic: bool | None = None
+    fullgraph: bool | None = None
+
+
+class Adapter(Fields, frozen=True, kw_only=True):
+    """A LoRA or another adapter of peft's on so many `modules`: its ranks and the factors by which
+    what it computes is scaled, each value once. `fused` into the weights it computes nothing."""
+
+    kind: str = ""
+    modules: _Count = 0
+    active: bool = False
+    fused: bool = False
+    ranks: tuple[_Count, ...] = ()
+    scalings: tuple[_Real, ...] = ()
+
+
+class SubmoduleSettings(Fields, frozen=True, kw_only=True):
+    """How a submodule was set up from the pipeline call `since` on, -1 for from the beginning.
+
+    `weights` are by type of elements; `inputs` are types of a session's inputs by name;
+    `providers` are ONNX Runtime's, in order, with their options.
+    """
+
+    since: _Number = -1
+    weights: dict[str, WeightType] = field(default_factory=dict)
+    attention: Attention | None = None
+    cache: StepCache | None = None
+    offload: Offload | None = None
+    compiled: Compiled | None = None
+    adapters: dict[str, Adapter] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+    providers: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+class Scheduler(Fields, frozen=True, kw_only=True):
+    """A scheduler's class, and what of its configuration is not its class's default."""
+
+    name: str
+    config: Parameters = field(default_factory=dict)
+
+
+class Generation(Fields, frozen=True, kw_only=True):
+    """What pipeline calls made, and how: the calls of these numbers, all alike.
+
+    `steps` are those that the scheduler took, `scheduled_steps` what it was set to. `width` and
+    `height` are in pixels, `frames` a video's, `batch` images or videos of the result.
+
+    Of a script's own loop `pipelines` is empty, `batch` counts the latents that the scheduler
+    steps, and `denoiser_passes` says how often each of them goes through the denoiser in a step:
+    twice with classifier-free guidance, whose scale no object tells.
+    """
+
+    pipelines: tuple[_Number, ...] = ()
+    scheduler: Scheduler | None = None
+    steps: _Count | None = None
+    scheduled_steps: _Count | None = None
+    guidance_scale: _Real | None = None
+    true_cfg_scale: _Real | None = None
+    width: _Count | None = None
+    height: _Count | None = None
+    frames: _Count | None = None
+    batch: _Count | None = None
+    denoiser_passes: _Count | None = None

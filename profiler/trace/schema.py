@@ -34,6 +34,7 @@ __all__ = [
     "load",
 ]
 
+
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4  # TrackEvent.Type
 INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE = 1, 2  # TracePacket.SequenceFlags
 CLOCK_REALTIME, CLOCK_BOOTTIME = 1, 6  # BuiltinClock

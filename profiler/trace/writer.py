@@ -19,38 +19,174 @@ Here is what decides (tracks, ranks, names); the loops are C++ (`core/encode*`).
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
 import numpy as np
+from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.events import (
+from profiler.files import file_mode, not_writable
+from profiler.trace import _core, schema
+from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.compression import WORDS, Compression, compressed
+from profiler.trace.events import (
     CALLS_TRACK,
     HOST_TRACK,
+    NO_ITERATION,
+    NO_PIPELINE,
     PIPELINE_TRACK,
+    PROFILER_TRACK,
     UNKNOWN,
     Call,
     Span,
     Track,
 )
-from profiler.trace import _core, schema
-from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.compression import Compression, compressed
-from profiler.trace.span_slices import SpanSlice, call_slice, encodable, span_slice
-from profiler.trace.words import WORDS
 
-__all__ = [
-    "HOST_SEQUENCE",
-    "call_chunks",
-    "encode_call",
-    "encode_host",
-    "host_chunks",
-    "text_table",
-    "track_uuid",
-]
+# --- Calls and spans as slices of their tracks, with the fields of our extension.
+
+
+class SpanSlice(Struct, frozen=True):
+    """A call or a span; `fields` are those of its extension. Slices of one `correlation` have one
+    colour in the Perfetto UI, where names that differ in their digits would share theirs."""
+
+    track: Track
+    name: str
+    start_ns: int
+    duration_ns: int
+    extension: Any
+    fields: dict[str, Any]
+    correlation: str = ""
+
+    def event(self) -> bytes:
+        """The serialized TrackEvent that begins the slice."""
+        event = schema.TrackEvent()
+        if self.correlation:
+            event.correlation_id_str = encodable(self.correlation)
+        message = event.Extensions[self.extension]
+        for name, value in self.fields.items():
+            if name == "inputs":
+                for entry in value:
+                    message.inputs.add(**entry)
+            else:
+                setattr(message, name, encodable(value) if isinstance(value, str) else value)
+        data: bytes = event.SerializeToString()
+        return data
+
+
+def call_slice(call: Call) -> SpanSlice:
+    """A call on the track of its device's calls."""
+    inputs = [
+        {"name": encodable(name), "shape": encodable(shape)}
+        for name, shape in call.input_shapes.items()
+    ]
+    fields = {
+        "index": call.index,
+        "submodule": call.submodule,
+        "stage": call.stage,
+        "branch": call.branch,
+        "step": call.step,
+        "device": call.device,
+        "ops_traced": call.ops_traced,
+        "inputs": inputs,
+        **_pipeline(call.pipeline),
+    }
+    if call.iteration != NO_ITERATION:
+        fields["iteration"] = call.iteration
+    if call.device_duration_ns != UNKNOWN:
+        fields["device_lag_ns"] = call.device_lag_ns
+        fields["device_duration_ns"] = call.device_duration_ns
+    track = Track(call.device, CALLS_TRACK, "other")
+    return SpanSlice(
+        track,
+        call.submodule,
+        call.start_ns,
+        call.duration_ns,
+        schema.CALL,
+        fields,
+        correlation=call.submodule,
+    )
+
+
+def span_slice(span: Span, device: str) -> SpanSlice:
+    """A pipeline, stage or step on the pipeline track of the root `device`; our own work on a track
+    beside it, for it need not nest with them."""
+    fields: dict[str, Any] = {"kind": span.kind, "stage": span.stage, "step": span.step}
+    fields |= _pipeline(span.pipeline)
+    own = span.kind == "profiler"
+    track = Track(device, PROFILER_TRACK if own else PIPELINE_TRACK, "other")
+    return SpanSlice(track, span.name, span.start_ns, span.duration_ns, schema.SPAN, fields)
+
+
+def _pipeline(number: int) -> dict[str, int]:
+    """The field of a pipeline call's number; what lies in none has none."""
+    return {} if number == NO_PIPELINE else {"pipeline": number}
+
+
+def encodable(text: str) -> str:
+    """`text` without lone surrogates, which JSON may hold and UTF-8 may not."""
+    return text.encode("utf-8", "replace").decode()
+
+
+# --- A file of a bundle that grows through the run under a temporary name until it is complete.
+
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+
+def begin_file(path: Path, chunks: Iterable[bytes], begun: int) -> int:
+    """Append to what will be `path`, of which `begun` bytes are written, under its temporary name;
+    returns how many are now. What an OutputError leaves behind them is overwritten."""
+    try:
+        with _opened(_part_of(path), begun) as file:
+            return begun + sum(map(file.write, chunks))
+    except OSError as error:
+        raise not_writable(path, error) from error
+
+
+def finish_file(path: Path, chunks: Iterable[bytes], begun: int, *, sync: bool = False) -> int:
+    """Write the rest of what `begin_file` has begun, and give it its name; returns its size in
+    bytes. `sync` forces it to the disk before. Raises OutputError, and leaves nothing then."""
+    part = _part_of(path)
+    try:
+        with _opened(part, begun) as file:
+            size = begun + sum(map(file.write, chunks))
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise not_writable(path, error) from error
+        raise
+    return size
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _opened(part: Path, begun: int) -> BinaryIO:
+    """A file to write behind its first `begun` bytes, which alone are kept."""
+    file = os.fdopen(os.open(part, _FLAGS, file_mode()), "wb")
+    try:
+        file.truncate(begun)
+        file.seek(begun)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+# --- Columns → a complete Perfetto trace.
+
 
 HOST_SEQUENCE: Final = 1  # calls use their index + 2
 _FIRST_PIECE: Final = 1 << 27  # pieces of host.pb, above all calls

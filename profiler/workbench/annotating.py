@@ -14,7 +14,7 @@ from typing import Any
 
 from profiler.analysis.operators.positions import command_positions
 from profiler.analysis.roles.of_commands import with_roles
-from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.errors import InputError
 from profiler.graph.annotate import MeasuredCommand
 from profiler.graph.annotate_files import (
@@ -25,8 +25,8 @@ from profiler.graph.annotate_files import (
 )
 from profiler.graph.executed import optimized_graph
 from profiler.graph.model_file import model_files
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.run import Run
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Annotated", "AnnotatedModel", "annotate"]

@@ -14,7 +14,7 @@ import polars as pl
 from profiler.analysis.comparison.nodes import converted_name, nodes_of
 from profiler.graph.check import CheckResult
 from profiler.graph.checks.finding import GraphFinding
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["MeasuredFinding", "measured"]
 

@@ -12,8 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.analysis.comparison.graph_nodes import GraphPair, GraphSide, PlainNode, node_table
-from profiler.capture.onnxruntime.paired_models import ModelPair, profile_in_turn, submodule_name
+from profiler.analysis.comparison.graph_nodes import (
+    GraphPair,
+    GraphSide,
+    PlainNode,
+    node_table,
+)
+from profiler.capture.onnxruntime.sessions import (
+    ModelPair,
+    profile_in_turn,
+    submodule_name,
+)
 from profiler.errors import InputError
 from profiler.graph.inventory import inventory
 from profiler.graph.model_file import model_files, read_model

@@ -14,7 +14,7 @@ import pytest
 from profiler.analysis.axis import Axis
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["check_all", "of_the_host"]
 

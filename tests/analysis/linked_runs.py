@@ -7,8 +7,8 @@ import dataclasses
 import polars as pl
 
 from profiler.analysis.waiting.run_timeline import RunTimeline
-from profiler.table.columns import FLOWS, schema
-from profiler.table.run import Run
+from profiler.run.columns import FLOWS, schema
+from profiler.run.run import Run
 from tests.runs import Command
 
 __all__ = ["gpu", "host", "linked", "timeline", "wait"]

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from profiler.events import BRANCHES, CATEGORIES, ROLES
-from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS
-from profiler.table.run import Run
+from profiler.run.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS
+from profiler.run.run import Run
+from profiler.trace.events import BRANCHES, CATEGORIES, ROLES
 from profiler.trace.manifest import RunInfo
 from tests.runs import make_frame, make_info
 

@@ -9,7 +9,11 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import kinds_of
-from profiler.analysis.roofline.bounds import kind_roofline, operator_roofline, role_roofline
+from profiler.analysis.roofline.bounds import (
+    kind_roofline,
+    operator_roofline,
+    role_roofline,
+)
 from profiler.analysis.roofline.fusion import fusion_table
 from profiler.analysis.work.of_kinds import kind_work
 from tests.runs import Command, make_call, make_run

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from profiler.analysis.accounting.account import account
 from profiler.analysis.accounting.identity import StageAccount
-from profiler.events import Drop, DropKind
 from profiler.report.sentences.worded import why_not
+from profiler.trace.events import Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked, wait
 from tests.examples import examples
 from tests.runs import TINY_CALLS, Command, make_call, make_run, make_span, tiny_run, why

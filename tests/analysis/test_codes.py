@@ -13,9 +13,6 @@ import pytest
 import profiler.analysis
 from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import tables
-from profiler.drop_reasons import DropReason
-from profiler.events import DropKind
-from profiler.notes import Note, NoteCode, notes_from, notes_text
 from profiler.report.sentences.worded import (
     all_factors,
     all_sentences,
@@ -23,6 +20,8 @@ from profiler.report.sentences.worded import (
     value_text,
     worded,
 )
+from profiler.text import Note, NoteCode, notes_from, notes_text
+from profiler.trace.events import DropKind, DropReason
 from tests.report.hostile import hostile_analysis
 from tests.runs import tiny_run
 

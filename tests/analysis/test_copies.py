@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from profiler.analysis.analyze import analyze
-from profiler.events import Drop, DropKind
-from profiler.table import batches
+from profiler.run import intervals
+from profiler.trace.events import Drop, DropKind
 from tests.async_runs import TICK_NS, machines
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run, why
@@ -83,7 +83,7 @@ def _direction(command):
 def test_directions_are_told_by_any_name(monkeypatch, batch):
     """Operator, kernel and track name the direction of a copy, each or together, in runs that are
     worked through in batches; what computes or takes no time is no copy."""
-    monkeypatch.setattr(batches, "_BATCH", batch)
+    monkeypatch.setattr(intervals, "_BATCH", batch)
     choices = product(
         _NAMES, _NAMES, ("stream 7", "HtoD queue"), ("dma", "copy", "compute"), (0, 5)
     )

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.analysis.waiting.coverage import Cover, InOrder, covered_before, union_and_shared
-from profiler.table import batches
+from profiler.analysis.waiting.coverage import (
+    Cover,
+    InOrder,
+    covered_before,
+    union_and_shared,
+)
+from profiler.run import intervals as batches
 
 SPAN = 200  # ns
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from profiler.analysis.waiting.critical_path import critical_path_table
 from profiler.analysis.waiting.device_queues import Queues
 from profiler.analysis.waiting.longest_chain import longest_chain
-from profiler.events import CATEGORIES
+from profiler.trace.events import CATEGORIES
 from tests.analysis.linked_runs import gpu, host, linked, timeline, wait
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span, tiny_run

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis import distinct_commands
 from profiler.analysis.distinct_commands import KIND, kinds_of
-from profiler.table import batches
+from profiler.run import intervals
 from tests.analysis.identities import of_the_host
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, tiny_run
@@ -101,7 +101,7 @@ def test_kinds_are_those_of_a_plain_group_by(commands, batch, colliding, renumbe
     codes are too large to make keys of."""
     calls = [make_call(0, "a", 0, 10), make_call(1, "b", 10, 20), make_call(2, "a", 20, 30)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BATCH", batch)
+        patch.setattr(intervals, "_BATCH", batch)
         if colliding:
             patch.setattr(distinct_commands, "_MULTIPLIER", np.int64(0))
         if renumbered:

@@ -13,12 +13,12 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import InputError
-from profiler.events import STAGES
 from profiler.importers.importing import import_trace
 from profiler.report.document import to_json
 from profiler.report.terminal.report import print_report
+from profiler.run import intervals
 from profiler.sources.load import load
-from profiler.table import batches
+from profiler.trace.events import STAGES
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
@@ -55,7 +55,7 @@ def test_identities_hold_of_any_run(run):
 def test_identities_hold_in_small_batches(run):
     """Long runs are worked on in batches: four commands at a time change nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BATCH", 4)
+        patch.setattr(intervals, "_BATCH", 4)
         check_all(run, analyze(run))
 
 

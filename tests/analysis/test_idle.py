@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from profiler.analysis.analyze import analyze
 from profiler.analysis.axis import Axis
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.events import CATEGORIES, Drop, DropKind
+from profiler.trace.events import CATEGORIES, Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked, wait
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run, why

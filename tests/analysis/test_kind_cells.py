@@ -10,7 +10,7 @@ from profiler.analysis import kind_cells as module
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.kind_cells import kind_cells, sums_of
 from profiler.analysis.selection import Selection
-from profiler.table.batches import chosen
+from profiler.run.intervals import chosen
 from tests.runs import tiny_run
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import kinds_of
 from profiler.analysis.kind_times import kind_times
-from profiler.table import batches
+from profiler.run import intervals
 from tests.runs import Command, make_call, make_run
 
 _COMMAND = st.tuples(
@@ -66,7 +66,7 @@ def test_as_command_by_command(calls):
     kept = kinds.table["category"].is_in(["compute", "copy"]).to_numpy()
     for size in (1, 3, 1 << 18):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(batches, "_BATCH", size)
+            patch.setattr(intervals, "_BATCH", size)
             times = kind_times(kinds, arrays, kept)
         names = [*arrays.devices, None]
         found = {

@@ -13,7 +13,7 @@ from profiler.analysis.selection import Selection
 from profiler.analysis.submodules.device_time import work_extents
 from profiler.analysis.waiting.device_gaps import PARTS
 from profiler.analysis.waiting.tables import busy_of, gaps_of, kernels_of
-from profiler.table import batches
+from profiler.run import intervals
 from tests.analysis.random_runs import runs
 from tests.async_runs import TICK_NS, machines
 from tests.examples import examples
@@ -28,7 +28,7 @@ _slow = settings(max_examples=examples(60), deadline=None)
 def _batch(request):
     """Batches of a few rows have borders everywhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BATCH", request.param)
+        patch.setattr(intervals, "_BATCH", request.param)
         yield
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
-from profiler.events import HOST_TRACK
-from profiler.table import batches
+from profiler.run import intervals
+from profiler.trace.events import HOST_TRACK
 from tests.analysis.linked_runs import linked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
@@ -325,7 +325,7 @@ def test_operators_against_counting(rows, batch):
         for call, layer, track, a, b, kind in rows
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BATCH", batch)
+        patch.setattr(intervals, "_BATCH", batch)
         table = analyze(make_run(calls, commands)).operators
     found = {(row["layer"], row["host"]): row for row in table.iter_rows(named=True)}
     expected = _expected(commands)

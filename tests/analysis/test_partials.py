@@ -17,8 +17,8 @@ from profiler.analysis.assembly import partials_of
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.registry import table_named, tables
 from profiler.analysis.roles.of_commands import with_roles
-from profiler.table.columns import Column
-from profiler.table.run import Run
+from profiler.run.columns import Column
+from profiler.run.run import Run
 from tests.async_runs import Machine, machines
 from tests.examples import examples
 from tests.report.combining import combine

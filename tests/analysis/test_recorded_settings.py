@@ -9,7 +9,7 @@ from msgspec import structs
 from profiler.analysis.comparison.codes import ComparisonNote
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.recorded_settings import generation_pairs, setting_pairs
-from profiler.trace.manifest_settings import (
+from profiler.trace.manifest_fields import (
     Adapter,
     Attention,
     Compiled,

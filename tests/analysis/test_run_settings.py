@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.codes import SettingNote
 from profiler.analysis.run_settings import run_settings
-from profiler.notes import Note
+from profiler.text import Note
 
 
 def test_what_differs_is_said_as_a_range_or_as_differing():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.shapes.labels import label_of
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes

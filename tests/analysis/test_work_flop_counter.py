@@ -8,7 +8,7 @@ import pytest
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import kinds_of
 from profiler.analysis.work.of_kinds import kind_work
-from profiler.table.load import load_bundle
+from profiler.run.load import load_bundle
 
 pytestmark = pytest.mark.torch
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from profiler.analysis.analyze import analyze
 from profiler.report.html.page import write_html
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = [
     "DRAWN",

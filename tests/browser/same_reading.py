@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import profiler
-from profiler.events import PIPELINE_TRACK
-from profiler.trace.columns import TraceColumns
-from profiler.trace.reader import read_trace
+from profiler.trace.columns import TraceColumns, read_trace
+from profiler.trace.events import PIPELINE_TRACK
 from tests.browser.perfetto_ui import PerfettoUi
 
 __all__ = ["COMPLAINTS", "COUNTERS", "FLOWS", "SLICES", "assert_same", "bag"]

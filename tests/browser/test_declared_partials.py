@@ -15,8 +15,7 @@ from profiler.analysis.registry import registered
 from profiler.analysis.table import Table
 from profiler.report.html.page import write_html
 from profiler.report.patterns import by_pattern
-from profiler.table.columns import Column
-from profiler.table.combining import Key, Sum
+from profiler.run.columns import Column, Key, Sum
 from tests.browser.report_page import become, opened, scope, values
 from tests.report.selections import analysis_of, split_run
 

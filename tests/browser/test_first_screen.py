@@ -11,7 +11,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.report.palette import SURFACE
-from profiler.table.run import Run
+from profiler.run.run import Run
 from tests.browser.report_page import ReportPage, chips, opened, page_of
 from tests.runs import Command, make_call, make_run
 

@@ -7,11 +7,11 @@ import re
 import polars as pl
 import pytest
 
+from profiler import text
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.roles.of_commands import with_roles
 from profiler.analysis.selection import Selection
-from profiler.report import units
 from profiler.report.html.page import write_html
 from profiler.report.palette import ROLE_COLOURS, submodule_colours
 from profiler.report.patterns import by_pattern
@@ -115,7 +115,7 @@ def test_a_bar_of_a_step_chooses_it_everywhere(report, run):
     commands = run.commands.filter(step=1)
     device = commands.filter(pl.col("category") != "host")["duration_ns"].sum()
     assert counts.startswith(f"{len(commands):,} of {len(run.commands):,} commands, ")
-    assert units.duration(device) in counts
+    assert text.duration(device) in counts
 
 
 def step_rows(report):

@@ -7,13 +7,14 @@ import re
 import polars as pl
 import pytest
 
+from profiler import text
 from profiler.analysis.analyze import analyze
-from profiler.events import Drop, DropKind
-from profiler.report import units
+from profiler.report.extent import extent
 from profiler.report.html.page import html_page, write_html
-from profiler.report.html.timeline import extent, timeline_of
+from profiler.report.html.timeline import timeline_of
 from profiler.report.palette import SURFACE, TEXT, submodule_colours
 from profiler.report.patterns import pattern
+from profiler.trace.events import Drop, DropKind
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run, why
@@ -479,7 +480,7 @@ def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):
     """A page that cannot hold all commands says how many it holds."""
     monkeypatch.setattr("profiler.report.html.timeline.COMMAND_LIMIT", 5)
     monkeypatch.setattr(
-        "profiler.report.html.page.timeline_of",
+        "profiler.report.html.timeline.timeline_of",
         lambda run, axis, bounds: timeline_of(run, 5, axis, bounds),
     )
     with opened(chromium, page_of(tiny_run(), tmp_path)) as report:
@@ -513,9 +514,9 @@ def test_numbers_read_alike_in_page_and_python(report):
           ns.map(format.duration), ratios.map(format.percent), sizes.map(format.size)]""",
         [ns, ratios, sizes],
     )
-    assert evaluated[0] == [units.duration(value) for value in ns]
-    assert evaluated[1] == [units.percent(value) for value in ratios]
-    assert evaluated[2] == [units.size(value) for value in sizes]
+    assert evaluated[0] == [text.duration(value) for value in ns]
+    assert evaluated[1] == [text.percent(value) for value in ratios]
+    assert evaluated[2] == [text.size(value) for value in sizes]
 
 
 def test_names_fold_alike_in_page_and_python(report):

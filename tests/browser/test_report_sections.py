@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from profiler import text as units
 from profiler.analysis.analyze import analyze
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.cli.main import command_line
-from profiler.report import units
+from profiler.report.extent import extent
 from profiler.report.html.page import write_html
-from profiler.report.html.timeline import extent
 from profiler.sources.load import load
 from tests.browser.report_page import choose, opened, page_of, with_figures
 from tests.importers.kineto.traces import flux

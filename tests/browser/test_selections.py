@@ -18,10 +18,9 @@ from profiler.analysis.roles.of_commands import with_roles
 from profiler.report.html.page import write_html
 from profiler.report.patterns import by_pattern
 from profiler.report.views import worded
+from profiler.run.columns import Column, Ratio, Rule, Sum, Union
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.columns import Column
-from profiler.table.combining import Ratio, Rule, Sum, Union
-from profiler.table.run import Run
 from tests.browser.report_page import (
     ReportPage,
     become,
@@ -200,7 +199,7 @@ def compare_all(report: ReportPage, expected: Expected) -> Counter[str]:
 
 _STATES = """() => Object.fromEntries(Object.entries(profileReport.tables).map(([key, table]) =>
   [key, { combined: table.combined, said: table.scope.textContent,
-    whole: table.values === (table.whole.variants?.[Number(table.chosen.value)] ?? table.whole).values }]))"""  # noqa: E501
+    whole: table.values === (table.whole.variants?.[Number(table.chosen.value)] ?? table.whole).values }]))"""
 
 
 def compare(

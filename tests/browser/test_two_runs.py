@@ -11,7 +11,7 @@ import pytest
 from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.measure import measure
 from profiler.report.html.two_runs import write_two_runs
-from profiler.table.run import Run
+from profiler.run.run import Run
 from tests.browser.report_page import USABLE, ReportPage, opened
 
 pytestmark = pytest.mark.browser

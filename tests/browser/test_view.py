@@ -17,7 +17,7 @@ from profiler.report.perfetto.queries import MARK, QUERIES
 from profiler.report.perfetto.server import TraceServer
 from profiler.report.perfetto.source import served_bundle
 from profiler.report.perfetto.web_files import find_ui
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 pytestmark = pytest.mark.browser
 

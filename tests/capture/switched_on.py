@@ -16,8 +16,8 @@ from textwrap import dedent
 import onnx
 from onnx import TensorProto, helper
 
-from profiler.events import NO_STEP
 from profiler.trace.bundle import MERGED_NAME
+from profiler.trace.events import NO_STEP
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
 from tests.runs import told
 
@@ -120,7 +120,7 @@ class Environment:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
+            preexec_fn=default_signals,
         )
 
     def run(self, script: str, *arguments: str, **settings: str | None) -> Ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.class_patches import ClassPatches
+from profiler.capture.patching import ClassPatches
 
 
 def test_classes_are_left_as_they_were():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.conversions import Conversions
-from profiler.capture.torch.cut import StoppedSession, TracedCall
-from profiler.drop_reasons import DropReason
-from profiler.notes import Note
+from profiler.capture.host_work import Conversions
+from profiler.capture.torch.profiler_session import StoppedSession, TracedCall
+from profiler.text import Note
+from profiler.trace.events import DropReason
 
 NOTHING = Note.of(DropReason.NO_SESSION_EVENTS)
 

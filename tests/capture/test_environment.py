@@ -6,12 +6,12 @@ import sys
 import types
 from importlib import metadata
 
-from profiler.capture import environment
+from profiler.capture import run_info
 
 
 def test_versions_are_those_of_the_metadata():
     """Read without parsing all of METADATA, versions are what importlib says they are."""
-    found = environment.versions()
+    found = run_info.versions()
     assert {"python", "numpy", "onnxruntime"} <= set(found)
     packages = {name: version for name, version in found.items() if name != "python"}
     assert packages == {name: metadata.version(name) for name in packages}
@@ -19,14 +19,14 @@ def test_versions_are_those_of_the_metadata():
 
 def test_a_library_of_another_package(monkeypatch):
     """onnxruntime-gpu brings onnxruntime: its version is what the library says."""
-    monkeypatch.setattr(environment, "_version", lambda package: "")
+    monkeypatch.setattr(run_info, "_version", lambda package: "")
     library = types.ModuleType("onnxruntime")
     library.__version__ = "1.99"
     monkeypatch.setitem(sys.modules, "onnxruntime", library)
-    assert environment.versions()["onnxruntime"] == "1.99"
+    assert run_info.versions()["onnxruntime"] == "1.99"
 
 
 def test_nobody_changes_what_the_next_run_says():
     """Each manifest gets a mapping of its own, though packages are looked up once."""
-    environment.versions()["numpy"] = "0"
-    assert environment.versions()["numpy"] == metadata.version("numpy")
+    run_info.versions()["numpy"] = "0"
+    assert run_info.versions()["numpy"] == metadata.version("numpy")

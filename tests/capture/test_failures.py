@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.options import Options
-from profiler.capture.pipelines.hooks import PipelineHooks
+from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session
+from profiler.capture.settings import Options
 from profiler.testing import FakeClock
 from tests.runs import told
 
@@ -125,7 +125,7 @@ def test_what_the_user_replaces_may_fail_to_show_itself(tmp_path):
 
 def test_arguments_that_have_no_shape():
     """An object whose `shape` is a method is no array, and no reason to fail."""
-    from profiler.capture.arrays import described, first_dimension
+    from profiler.capture.calls import described, first_dimension
 
     assert (described(Odd()), first_dimension(Odd())) == ("", 0)
     assert (described(np.zeros((2, 1))), first_dimension(np.zeros((2, 1)))) == ("float64[2,1]", 2)

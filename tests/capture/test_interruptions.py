@@ -15,20 +15,18 @@ from pathlib import Path
 import pytest
 
 import profiler
+from profiler.capture.calls import Scope, scope
 from profiler.capture.imports import waiting, when_imported
-from profiler.capture.options import Options
-from profiler.capture.pipelines.hooks import PipelineHooks
+from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
 from profiler.capture.process import SwitchedOn, open_session
 from profiler.capture.recorder import Recorder
-from profiler.capture.scopes import Scope, scope
 from profiler.capture.session import Session
-from profiler.capture.settings import Settings
+from profiler.capture.settings import Options, Settings
 from profiler.errors import OutputError
 from profiler.files import write_atomically
-from profiler.interruptions import let_pass
+from profiler.plugins import let_pass
 from profiler.testing import FakeClock
-from profiler.trace.journal import JOURNAL_NAME
-from profiler.trace.merge import merge_bundle
+from profiler.trace.bundle import JOURNAL_NAME, merge_bundle
 
 from .interrupting import Interruptions, TimeIsUp, handled
 from .toy import ToyPipeline
@@ -44,7 +42,7 @@ def passed(action):
     """Whether what `action` raises is an interruption."""
     try:
         action()
-    except Exception as error:  # noqa: BLE001 - of any kind
+    except Exception as error:
         try:
             let_pass(error)
         except type(error) as found:

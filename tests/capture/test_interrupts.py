@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from profiler.capture.interrupts import interrupts_wait
+from profiler.capture.imports import interrupts_wait
 
 
 @pytest.fixture(autouse=True)

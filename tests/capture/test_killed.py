@@ -15,9 +15,8 @@ import pytest
 import profiler
 from profiler.cli.commands.merge import merge
 from profiler.errors import InputError
-from profiler.trace.journal import JOURNAL_NAME, read_journal
+from profiler.trace.bundle import JOURNAL_NAME, find_bundles, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-from profiler.trace.search import find_bundles
 from tests.capture.switched_on import default_signals
 from tests.runs import told
 
@@ -67,7 +66,7 @@ class Child:
         self.bundle = folder / "traces" / "run"
         self._process = subprocess.Popen(
             [sys.executable, str(folder / "script.py"), ops, str(steps), str(stop), how],
-            preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
+            preexec_fn=default_signals,
             cwd=folder,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
             stdin=subprocess.PIPE,
@@ -208,7 +207,7 @@ def test_signals_end_profile_sd3_run(tmp_path: Path, number: signal.Signals) -> 
     command = [sys.executable, "-m", "profiler", "run", "--steps", "5000", "--warmup", "0"]
     process = subprocess.Popen(
         [*command, "--name", "run", "--out", str(tmp_path), "--height", "64", "--width", "64"],
-        preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
+        preexec_fn=default_signals,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

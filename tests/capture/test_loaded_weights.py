@@ -8,9 +8,9 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.capture.options import Options
+from profiler.capture.run_info import LoadedPart, LoadedWeights
 from profiler.capture.session import Session
-from profiler.capture.weights import LoadedPart, LoadedWeights
+from profiler.capture.settings import Options
 
 pytestmark = pytest.mark.torch
 

@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 
 import profiler
-from profiler.capture.invocations import Invocation
-from profiler.capture.onnxruntime.runs import NotedCall
+from profiler.capture.calls import Invocation
+from profiler.capture.onnxruntime.operators import NotedCall
 from tests.capture.onnx_pipelines import Part, Pipeline, gathering, opened, ways
 
 STEPS = 10  # of a pipeline call

@@ -3,9 +3,13 @@
 import onnx
 import pytest
 
-from profiler.capture.module_classes import known_modules
-from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map, module_classes
-from profiler.capture.onnxruntime.model_graph import read_graph
+from profiler.capture.imports import known_modules
+from profiler.capture.onnxruntime.onnx_graph import (
+    ExportedModel,
+    build_layer_map,
+    module_classes,
+    read_graph,
+)
 from profiler.capture.run_info import add_known
 from profiler.pipelines.tiny import default_model_folder
 from profiler.trace.manifest_fields import Submodule

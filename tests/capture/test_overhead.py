@@ -9,16 +9,20 @@ from random import Random
 import pytest
 
 from profiler.capture import overhead
-from profiler.capture.call_costs import call_cost, measured_costs
-from profiler.capture.event_cost import EventCost
-from profiler.capture.invocations import Invocation
+from profiler.capture.calls import Invocation
 from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary, TimedCall
-from profiler.capture.overhead import noise_ns, tracing_cost, whole_of
+from profiler.capture.overhead import (
+    EventCost,
+    call_cost,
+    measured_costs,
+    noise_ns,
+    tracing_cost,
+    whole_of,
+)
 from profiler.capture.recorder import Recorder
 from profiler.report.tracing_cost import how_known, method
 from profiler.testing import FakeClock
-from profiler.trace.manifest_fields import stated
-from profiler.trace.manifest_overhead import CallCounts
+from profiler.trace.manifest_fields import CallCounts, stated
 from tests.runs import make_info
 
 START = 1_790_000_000_000_000_000
@@ -352,7 +356,7 @@ def test_an_estimate_above_all_that_ran_is_not_stated():
 def test_the_cost_of_torchs_events_is_measured(monkeypatch):
     """On the torch that is installed; not while a profiler of the script runs."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch import cost
+    from profiler.capture.torch import operators as cost
 
     for limit in ("_BUSY_S", "_LONGEST_S"):  # a busy machine decides nothing here
         monkeypatch.setattr(cost, limit, math.inf)

@@ -9,13 +9,12 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.capture.options import Options
 from profiler.capture.session import Session
+from profiler.capture.settings import Options
 from profiler.report.facts import key_facts
 from profiler.testing import FakeClock
-from profiler.trace.journal import JOURNAL_NAME
-from profiler.trace.manifest_overhead import Overhead
-from profiler.trace.merge import merge_bundle
+from profiler.trace.bundle import JOURNAL_NAME, merge_bundle
+from profiler.trace.manifest_fields import Overhead
 from tests.capture.onnx_pipelines import gathering
 from tests.capture.switched_on import Environment
 

@@ -7,17 +7,17 @@ import errno
 import pytest
 
 import profiler
-from profiler.capture.invocations import Invocation
+from profiler.capture.calls import Invocation
 from profiler.capture.operator_source import SourceSummary
-from profiler.capture.options import Options
 from profiler.capture.recorder import Recorder
-from profiler.capture.run_drops import run_drops
+from profiler.capture.run_info import run_drops
 from profiler.capture.session import Session
+from profiler.capture.settings import Options
 from profiler.errors import OutputError
-from profiler.events import UNKNOWN, Drop, DropKind
 from profiler.files import not_writable
 from profiler.testing import FakeClock
 from profiler.trace.bundle import BundleWriter
+from profiler.trace.events import UNKNOWN, Drop, DropKind
 from tests.runs import why
 
 
@@ -88,7 +88,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(BundleWriter, "begin", begin)
     session = Session.open(Options(), tmp_path)
     with pytest.raises(OutputError, match=r"left on device.: make room there, or give a"):
-        session.directory  # noqa: B018 - it is made on first use
+        session.directory
     assert list(tmp_path.iterdir()) == []
     assert session.close() is None
 
@@ -97,7 +97,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
 def test_a_session_that_vanishes(tmp_path, monkeypatch):
     """What torch has recorded goes, as after two interrupts: the run says so by submodule."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.conversions import Conversions
+    from profiler.capture.host_work import Conversions
 
     class Pipeline:
         def __init__(self):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.invocations import Invocation
-from profiler.capture.operator_source import SourceSummary
-from profiler.capture.options import Options, check_names, parse_config
-from profiler.capture.selected_calls import SelectedCalls
-from profiler.capture.selection import Position, parse_ops
-from profiler.capture.timeline import PipelineCall
+from profiler.capture.calls import Invocation, PipelineCall
+from profiler.capture.operator_source import SelectedCalls, SourceSummary
+from profiler.capture.settings import Options, Position, check_names, parse_config, parse_ops
 from profiler.errors import InputError
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import profiler
-from profiler.capture.options import parse_max_size
-from profiler.capture.settings import Settings, environment_settings
+from profiler.capture.settings import Settings, environment_settings, parse_max_size
 from profiler.errors import InputError
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder

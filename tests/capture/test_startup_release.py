@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from profiler.capture.options import Options
 from profiler.capture.process import SwitchedOn
 from profiler.capture.session import Session
-from profiler.capture.settings import Settings
+from profiler.capture.settings import Options, Settings
 from profiler.testing import FakeClock
 from tests.capture.toy import ToyPipeline
 
@@ -85,7 +84,7 @@ def test_a_release_during_a_first_use(tmp_path):
 ENDED = """
     import gc
     import profiler
-    from profiler.capture.pipelines.attachment import Attachment
+    from profiler.capture.pipelines.pipeline_hooks import Attachment
     from profiler.capture.recorder import Recorder
     from profiler.capture.session import Session
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline

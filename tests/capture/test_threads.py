@@ -9,12 +9,12 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.capture.clock import RunClock
-from profiler.capture.options import Options
-from profiler.capture.pipelines import hooks
+from profiler.capture.calls import RunClock
+from profiler.capture.pipelines import pipeline_hooks
 from profiler.capture.session import Session
-from profiler.events import NO_PIPELINE
+from profiler.capture.settings import Options
 from profiler.testing import FakeClock
+from profiler.trace.events import NO_PIPELINE
 
 from .toy import ToyPipeline
 
@@ -290,7 +290,7 @@ def test_a_replaced_module_is_hooked_once(tmp_path, monkeypatch):
         def __call__(self):
             return self.transformer(torch.ones(1, 2))
 
-    known_names, started = hooks.argument_names, []
+    known_names, started = pipeline_hooks.argument_names, []
     second_waits_or_ended = threading.Event()
 
     class Lock:
@@ -318,7 +318,7 @@ def test_a_replaced_module_is_hooked_once(tmp_path, monkeypatch):
     session = Session.open(Options("none"), tmp_path)
     session.attach(pipeline)._hooks._lock = Lock()
     pipeline.transformer = replaced = torch.nn.Linear(2, 2)
-    monkeypatch.setattr(hooks, "argument_names", names)
+    monkeypatch.setattr(pipeline_hooks, "argument_names", names)
     pipeline()
     second.join()
     assert (len(replaced._forward_pre_hooks), len(replaced._forward_hooks)) == (1, 1)

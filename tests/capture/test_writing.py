@@ -10,19 +10,17 @@ from typing import Any
 import pytest
 
 import profiler
-from profiler.capture.invocations import Invocation
+from profiler.capture.calls import Invocation
 from profiler.capture.operator_source import OperatorTrace, SourceSummary
-from profiler.capture.options import Options
 from profiler.capture.session import Session
+from profiler.capture.settings import Options
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
-from profiler.events import Track
 from profiler.testing import FakeClock
-from profiler.trace.bundle import BundleWriter, call_files
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.journal import JOURNAL_NAME, Journal, read_journal
+from profiler.trace.bundle import JOURNAL_NAME, BundleWriter, Journal, call_files, read_journal
+from profiler.trace.columns import CommandBuilder, read_trace
+from profiler.trace.events import Track
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-from profiler.trace.reader import read_trace
 from tests.runs import told
 
 from .toy import ToyPipeline
@@ -103,7 +101,7 @@ class SlowDisk:
             return path
 
         monkeypatch.setattr(BundleWriter, "write_call", write_call)
-        monkeypatch.setattr("profiler.capture.run_files.CallWriter", Writer)
+        monkeypatch.setattr("profiler.capture.writing.CallWriter", Writer)
 
     def nap(self, seconds: float) -> None:
         self.naps += 1

@@ -84,7 +84,7 @@ class ToyOperators:
 
     def after(self, invocation):
         from profiler.capture.operator_source import OperatorTrace
-        from profiler.events import Track
+        from profiler.trace.events import Track
         from profiler.trace.columns import CommandBuilder
 
         builder = CommandBuilder()
@@ -127,7 +127,7 @@ class Toy(Backend):
         return None if request.selection.nothing else ToyOperators(request)
 
     def event_cost(self, gaps):  # noqa: ARG002
-        from profiler.capture.event_cost import EventCost
+        from profiler.capture.overhead import EventCost
 
         return EventCost(1.0)
 

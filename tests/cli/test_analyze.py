@@ -18,12 +18,12 @@ from profiler.analysis.registry import tables
 from profiler.cli.commands.analyze import analyze
 from profiler.cli.main import command_line
 from profiler.errors import InputError, OutputError
-from profiler.events import Drop, DropKind
 from profiler.report.build import section_kinds
+from profiler.run.load import write_parquet
 from profiler.sources.load import load
-from profiler.table.parquet import write_parquet
 from profiler.trace import schema
-from profiler.trace.merge import merge_bundle
+from profiler.trace.bundle import merge_bundle
+from profiler.trace.events import Drop, DropKind
 from tests.runs import why, write_empty_bundle, write_tiny_bundle
 
 

@@ -14,8 +14,8 @@ from profiler.analysis.comparison.measure import measure
 from profiler.analysis.comparison.side_by_side import Compared, compare_each
 from profiler.report.side_by_side import columns_report
 from profiler.report.terminal.report import print_report
+from profiler.run.load import write_parquet
 from profiler.sources.load import load
-from profiler.table.parquet import write_parquet
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused
 from tests.corpus import CORPUS, needs_corpus

@@ -8,7 +8,7 @@ import pytest
 
 from profiler.cli.commands.dump import dump
 from profiler.errors import ProfilerError
-from profiler.trace.text import dump_lines
+from profiler.trace.dump import dump_lines
 from profiler.trace.writer import encode_call
 from tests.trace.samples import small_calls
 

@@ -8,8 +8,9 @@ import tempfile
 
 import pytest
 
-from profiler import analyze, load
 from profiler.errors import InputError
+from profiler.sources.analyze import analyze
+from profiler.sources.load import load
 from tests.command_line import refused
 from tests.importers import toy
 from tests.importers.kineto.traces import flux

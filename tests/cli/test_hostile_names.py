@@ -17,11 +17,11 @@ import typer.main
 
 import profiler
 from profiler.cli.main import command_line
-from profiler.events import ROOT_DEVICE, Call, Drop, DropKind, Span, Track
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 from profiler.report.notebook import as_html
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
+from profiler.trace.events import ROOT_DEVICE, Call, Drop, DropKind, Span, Track
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo
 from profiler.trace.manifest_fields import Device, Hardware, Recording, Submodule
 from tests.runs import why

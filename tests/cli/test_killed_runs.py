@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from profiler.capture.run_drops import NOT_ENDED
-from profiler.trace.bundle import BundleWriter
+from profiler.capture.run_info import NOT_ENDED
+from profiler.trace.bundle import BundleWriter, Journal
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.journal import Journal
 from tests.command_line import refused
 from tests.runs import TINY_CALLS, TINY_INFO, write_tiny_bundle
 

@@ -8,10 +8,8 @@ import pytest
 
 from profiler.cli.commands.merge import merge
 from profiler.errors import ProfilerError
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME
-from profiler.trace.journal import Journal
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME, Journal, find_bundles
 from profiler.trace.manifest import MANIFEST_NAME
-from profiler.trace.search import find_bundles
 from tests.trace.samples import small_bundle
 
 

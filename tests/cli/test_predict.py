@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from profiler.run.load import write_parquet
 from profiler.sources.load import load
-from profiler.table.parquet import write_parquet
 from tests.command_line import refused
 from tests.runs import write_tiny_bundle
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from profiler.events import NO_STEP
+from profiler.trace.events import NO_STEP
 from tests.capture.switched_on import Environment, default_signals, drops, labels, whole
 
 SCRIPT = """
@@ -44,7 +44,7 @@ def scripts(python, tmp_path):
 def started(scripts, *arguments, **settings):
     return subprocess.Popen(
         [scripts.python, "-m", "profiler", "record", *arguments],
-        preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
+        preexec_fn=default_signals,
         cwd=scripts.work,
         env=scripts.variables(settings),
         stdout=subprocess.PIPE,

@@ -13,10 +13,9 @@ from rich.console import Console
 
 from profiler.cli.watch import watch
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE
-from profiler.trace.bundle import BundleWriter
+from profiler.trace.bundle import JOURNAL_NAME, BundleWriter, Journal, JournalReader
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.journal import JOURNAL_NAME, Journal, JournalReader
+from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.manifest import RunInfo
 from tests.cli.pty_command import PtyCommand
 from tests.runs import EPOCH, make_call

@@ -12,7 +12,7 @@ from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 FOLDER = Path(__file__).parent / "h200"
 TIMED = {  # by trace: the model and the stage whose events were in the very run that was traced

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.grammars import names
-from profiler.grammars.names import BUILT_IN, parse_name
-from profiler.grammars.parsed import UNNUMBERED, ParsedName
+from profiler.grammars.names import BUILT_IN, UNNUMBERED, ParsedName, parse_name
 from profiler.plugins import plugins
 
 

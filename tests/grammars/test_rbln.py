@@ -4,12 +4,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from profiler.grammars.rbln import (
+from profiler.grammars.names import (
     RBLN_0_11,
     RBLN_0_12,
     UNNAMED,
     CommandName,
-    parse_name,
+    parse_command_name,
 )
 
 numbers = st.integers(0, 10**18 - 1)
@@ -46,7 +46,7 @@ layers = st.one_of(
 )
 def test_known_names(name: str, expected: CommandName | None) -> None:
     """Names of both versions are taken apart, and names of neither are left alone."""
-    assert parse_name(name) == expected
+    assert parse_command_name(name) == expected
 
 
 @given(st.builds(CommandName, layers, indices, numbers))
@@ -59,7 +59,7 @@ def test_round_trip_0_11(command: CommandName) -> None:
 def test_round_trip_0_12(command: CommandName) -> None:
     """Every command of 0.12 with a workload is read back, with an instance or without one."""
     assert RBLN_0_12.parse(RBLN_0_12.format(command)) == command
-    assert parse_name(RBLN_0_12.format(command)) == command
+    assert parse_command_name(RBLN_0_12.format(command)) == command
 
 
 @given(
@@ -68,15 +68,15 @@ def test_round_trip_0_12(command: CommandName) -> None:
 def test_round_trip_of_host_commands(command: CommandName) -> None:
     """Host commands have no workload and are read back in either kind of file."""
     assume(not command.layer.startswith("W"))
-    assert parse_name(RBLN_0_12.format(command)) == command
+    assert parse_command_name(RBLN_0_12.format(command)) == command
 
 
 @given(st.text())
 def test_any_text(name: str) -> None:
     """No text makes parsing fail, and what is parsed gives the name back but for leading zeros."""
-    command = parse_name(name)
+    command = parse_command_name(name)
     if command is not None:
-        again = parse_name(RBLN_0_12.format(command))
+        again = parse_command_name(RBLN_0_12.format(command))
         assert again == command
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from profiler.grammars.template_arguments import telling_apart
+from profiler.grammars.names import telling_apart
 
 _QUANTIZED = "void mul_mat_vec_q<(ggml_type){}, 1, false, false>(void const*, HIP_vector_type<int>)"
 _ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<{}, std::array<char*, {}ul> >(int)"

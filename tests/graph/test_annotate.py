@@ -11,14 +11,14 @@ import onnxruntime
 import pytest
 
 from profiler.analysis.operators.positions import command_positions
-from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.errors import InputError, OutputError
 from profiler.graph.annotate import MeasuredCommand, annotate_model
 from profiler.graph.annotate_files import Measurement, annotate_file
 from profiler.graph.executed import executed_nodes, optimized_graph, origins_of
 from profiler.graph.model_file import read_graph, read_model
 from profiler.pipelines.tiny import default_model_folder
-from profiler.table.load import load_bundle
+from profiler.run.load import load_bundle
 from tests.command_line import run_command
 from tests.graph.models import external_model, graph, save
 

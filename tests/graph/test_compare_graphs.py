@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.onnxruntime.paired_models import submodule_name
+from profiler.capture.onnxruntime.sessions import submodule_name
 from profiler.graph.optimize.files import optimize_files
 from profiler.graph.optimize.optimizers import Optimizer
 from profiler.graph.split.files import split_files

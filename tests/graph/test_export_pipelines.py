@@ -17,9 +17,9 @@ from profiler.graph.export.options import ExportOptions, StaticSizes
 from profiler.graph.export.pipeline import export_pipeline
 from profiler.graph.metadata import layer_of
 from profiler.graph.verification import run_model
+from profiler.model_layouts import position_ids
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
-from profiler.qwen_positions import position_ids
 from tests.command_line import run_command
 from tests.graph.export_sources import exported, source_folder
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from profiler.graph.metadata import COMMAND_INDEX, LAYER, OPERATION, module_scopes, path_of
+from profiler.graph.metadata import (
+    COMMAND_INDEX,
+    LAYER,
+    OPERATION,
+    module_scopes,
+    path_of,
+)
 from profiler.graph.optimize.layers import keep_paths
 from tests.graph.optimized_models import model_of, node, value
 

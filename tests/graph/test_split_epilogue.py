@@ -8,7 +8,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.graph.split.model import split_model
 from profiler.graph.split.portions import Target
 from tests.graph.split_models import check_same, commands, make_model, numbers

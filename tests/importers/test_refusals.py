@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.head import head_of
-from profiler.importers.likeness import likeness
-from profiler.importers.refusals import REFUSALS
-from profiler.importers.registry import built_in, choose
+from profiler.importers.importer import head_of
+from profiler.importers.registry import REFUSALS, built_in, choose, likeness
 from profiler.report.sentences.capabilities import told
 from profiler.sources.resolve import resolve
 from tests.corpus import CORPUS, needs_corpus

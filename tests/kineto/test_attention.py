@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.kineto.attention import CAUSAL_PLACES, causal_mark, is_attention, is_causal
+from profiler.kineto.operators import CAUSAL_PLACES, causal_mark, is_attention, is_causal
 
 
 @pytest.mark.parametrize(

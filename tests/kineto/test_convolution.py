@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.kineto.convolution import is_convolution, result_dims
+from profiler.kineto.operators import is_convolution, result_dims
 from tests.examples import examples
 
 X, W = [1, 4, 8, 8], [6, 4, 3, 3]

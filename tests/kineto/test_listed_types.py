@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.kineto.listed_types import is_list_copy, listed_type
+from profiler.kineto.operators import is_list_copy, listed_type
 
 _CAT = "void at::native::(anonymous namespace)::CatArrayBatchedCopy"
 _OPAQUE = "<at::native::(anonymous namespace)::OpaqueType"

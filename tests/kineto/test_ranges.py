@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.kineto.ranges import Ranges
+from profiler.kineto.events import Ranges
 
 _MANY = 300_000
 _DEEP = 100_000

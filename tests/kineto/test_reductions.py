@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.kineto.reductions import is_reduction, reduced_dims
+from profiler.kineto.operators import is_reduction, reduced_dims
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.kineto.resampling import is_resampling, resampled_dims
+from profiler.kineto.operators import is_resampling, resampled_dims
 
 
 @pytest.mark.parametrize(

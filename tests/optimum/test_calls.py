@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.events import NO_STEP
+from profiler.trace.events import NO_STEP
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 from tests.capture.switched_on import drops, labels, whole
 

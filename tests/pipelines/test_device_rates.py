@@ -5,7 +5,12 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.pipelines import device_rates
-from profiler.pipelines.device_rates import DeviceRates, Effort, measure_cpu, measure_torch
+from profiler.pipelines.device_rates import (
+    DeviceRates,
+    Effort,
+    measure_cpu,
+    measure_torch,
+)
 from profiler.pipelines.devices import Placement
 
 LITTLE = Effort(seconds=0.0, size=64, copy_bytes=1 << 16)

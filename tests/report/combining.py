@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.partials import SEVERAL, Partials
-from profiler.table.columns import Column
-from profiler.table.combining import (
+from profiler.run.columns import (
+    Column,
     Distinct,
     First,
     Kept,

@@ -6,8 +6,8 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.run import Run
 from tests.report.generated import write_generated_bundle
 
 

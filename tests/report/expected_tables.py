@@ -10,7 +10,7 @@ import polars as pl
 from profiler.report.excerpts import with_rates
 from profiler.report.extent import extent
 from profiler.report.patterns import by_pattern, pattern
-from profiler.table.run import Run
+from profiler.run.run import Run
 from tests.report.selections import Pick, analysis_of, cut_operators, matching
 
 __all__ = ["Expected"]

@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
-from profiler.events import (
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder, Counter
+from profiler.trace.events import (
     HOST_TRACK,
     NO_STEP,
     ROOT_DEVICE,
@@ -22,8 +24,6 @@ from profiler.events import (
     Span,
     Track,
 )
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
 from tests.runs import make_info
 

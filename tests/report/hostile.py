@@ -13,10 +13,10 @@ from profiler.analysis.findings.table import findings_table
 from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.events import NO_CALL, Drop, DropKind
-from profiler.notes import Note, NoteCode, notes_text
-from profiler.table.columns import Column
-from profiler.table.run import Run
+from profiler.run.columns import Column
+from profiler.run.run import Run
+from profiler.text import Note, NoteCode, notes_text
+from profiler.trace.events import NO_CALL, Drop, DropKind
 from tests.runs import Command, make_call, make_info, make_run, make_span, why
 
 __all__ = ["HOSTILE", "hostile_analysis", "hostile_run"]

@@ -17,7 +17,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.work.registry import Family
 from profiler.report.sentences.findings.changes import change
-from profiler.report.units import count, duration, percent
+from profiler.text import count, duration, percent
 
 __all__ = ["QUESTIONS", "answers", "plain", "words"]
 

@@ -14,7 +14,7 @@ from profiler.analysis.registry import tables
 from profiler.report.build import section_kinds
 from profiler.report.language import template_messages
 from profiler.report.views import columns_of
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.run.columns import DATA_ONLY, Column
 
 PACKAGE = Path(profiler.__file__).parent
 SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')

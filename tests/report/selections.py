@@ -14,9 +14,9 @@ from profiler.analysis.inputs import Inputs
 from profiler.analysis.result import Analysis
 from profiler.analysis.roles.of_commands import with_roles
 from profiler.analysis.selection import Selection
-from profiler.events import NO_CALL
 from profiler.report.patterns import pattern
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.trace.events import NO_CALL
 from tests.runs import Command, make_call, make_run, make_span
 
 __all__ = ["Pick", "analysis_of", "cut_operators", "matching", "picks_of", "split_run"]

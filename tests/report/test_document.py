@@ -11,10 +11,9 @@ from msgspec import structs
 from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import tables
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.drop_reasons import DropReason
-from profiler.events import Drop, DropKind
-from profiler.notes import Note, NoteCode
 from profiler.report.document import DOCUMENT_VERSION, document, to_json
+from profiler.text import Note, NoteCode
+from profiler.trace.events import Drop, DropKind, DropReason
 from tests.runs import TINY_INFO, make_run, tiny_run
 
 TABLES = {table.name: table.columns for table in tables() if table.name != "findings"}  # nested

@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import Drop, DropKind
 from profiler.report.html.devices_strip import strip_json
 from profiler.report.html.first_screen import shapes_json
 from profiler.report.html.header import header_html
 from profiler.report.html.icicle import icicle_json
 from profiler.report.html.timeline import timeline_of
 from profiler.sources.load import load
+from profiler.trace.events import Drop, DropKind
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.reader import QUESTIONS, answers, plain, words

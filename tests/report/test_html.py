@@ -18,9 +18,9 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import OutputError
-from profiler.events import Drop, DropKind
 from profiler.report.html.assets import embedded
 from profiler.report.html.page import html_page, page_scripts, write_html
+from profiler.trace.events import Drop, DropKind
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run, why
 
@@ -49,7 +49,7 @@ class Elements(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def page_of(run, selection=Selection()):  # noqa: B008
+def page_of(run, selection=Selection()):
     return html_page(run, analyze(run, selection))
 
 

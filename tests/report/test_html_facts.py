@@ -9,13 +9,11 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
-from profiler.drop_reasons import DropReason
-from profiler.events import Drop, DropKind
-from profiler.notes import Note
 from profiler.report.facts import key_facts
 from profiler.report.patterns import by_pattern, pattern
 from profiler.report.sections.headline import asynchronous, headline
-from profiler.report.units import count, counted, duration, percent, size
+from profiler.text import Note, count, counted, duration, percent, size
+from profiler.trace.events import Drop, DropKind, DropReason
 from tests.async_runs import Invocation, Launch, Machine, Piece, Place
 from tests.report.hostile import hostile_run
 from tests.report.rendered import report_of

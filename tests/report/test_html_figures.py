@@ -19,7 +19,7 @@ from profiler.report.charts.style import draw, escaped, shortened, unit_for
 from profiler.report.model import ReportInput
 from profiler.report.sections.roles import blocks_figure
 from profiler.report.sections.steps import steps_figure
-from profiler.table.columns import COUNTERS, schema
+from profiler.run.columns import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run
@@ -245,7 +245,7 @@ def test_figures_are_those_of_the_report():
         (bars,) = figures.longest(analyze(tiny_run())).data
     assert len(bars.x) == len(analysis.submodules)
     with pytest.raises(AttributeError, match="critical_path, devices"):
-        figures.nothing  # noqa: B018
+        figures.nothing
 
 
 def test_themes_differ_in_colour_only():

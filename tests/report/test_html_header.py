@@ -10,12 +10,12 @@ import zlib
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import Drop, DropKind
 from profiler.report.html.body import body_of
 from profiler.report.html.header import header_html
 from profiler.report.html.page import html_page
 from profiler.report.provenance import TraceFile, embedded_trace, trace_files
 from profiler.sources.load import load
+from profiler.trace.events import Drop, DropKind
 from tests.report.rendered import report_of
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, why, write_tiny_bundle
 

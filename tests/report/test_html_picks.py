@@ -21,8 +21,8 @@ from profiler.report.sections.roofline import roofline_figure
 from profiler.report.sections.steps import step_matrix, steps_figure
 from profiler.report.sections.time import stages_figure
 from profiler.report.views import table
+from profiler.run.columns import Column
 from profiler.sources.load import load
-from profiler.table.columns import Column
 from tests.report.generated import write_generated_bundle
 
 DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}

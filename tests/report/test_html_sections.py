@@ -22,7 +22,7 @@ from profiler.report.model import Part, Section
 from profiler.report.sentences.findings import words
 from profiler.report.sentences.findings.words import Words
 from profiler.report.views import table
-from profiler.table.columns import Column
+from profiler.run.columns import Column
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.analysis.test_device_transitions import ISLAND

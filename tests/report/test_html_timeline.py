@@ -10,10 +10,11 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import HOST_TRACK, Drop, DropKind
-from profiler.report.html.timeline import extent, timeline_of
-from profiler.table.columns import COUNTERS, FLOWS, schema
-from profiler.table.run import Run
+from profiler.report.extent import extent
+from profiler.report.html.timeline import timeline_of
+from profiler.run.columns import COUNTERS, FLOWS, schema
+from profiler.run.run import Run
+from profiler.trace.events import HOST_TRACK, Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run, why

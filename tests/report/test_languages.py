@@ -14,8 +14,6 @@ from profiler.analysis.denoise.codes import OutlierCause, RedundancyEvidence
 from profiler.analysis.roofline.codes import Bound
 from profiler.cli.main import command_line
 from profiler.cli.options import Language
-from profiler.messages import in_language, joined, said, sentence
-from profiler.notes import Note, notes_text
 from profiler.report.html.page import html_page
 from profiler.report.language import (
     LANGUAGES,
@@ -28,6 +26,7 @@ from profiler.report.language import (
 )
 from profiler.report.sections.headline import headline
 from profiler.report.sentences.worded import label, labels, worded_cell
+from profiler.text import Note, in_language, joined, notes_text, said, sentence
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.report.rendered import page_of
 from tests.report.said_templates import PACKAGE, PLACE, all_templates

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.messages import in_language
 from profiler.report.language import catalogue
-from profiler.table.columns import COUNTERS, schema
+from profiler.run.columns import COUNTERS, schema
+from profiler.text import in_language
 from tests.report.rendered import printed, report_of
 from tests.runs import EPOCH, make_call, make_info, make_run
 

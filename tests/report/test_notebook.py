@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import profiler
-from profiler.events import Drop, DropKind
 from profiler.report.notebook import as_html
 from profiler.report.sentences.findings.words import words
 from profiler.sources.load import load
 from profiler.trace.bundle import BundleWriter
+from profiler.trace.events import Drop, DropKind
 from profiler.trace.manifest import RunInfo
 from tests.report.rendered import printed
 from tests.runs import why

@@ -12,8 +12,8 @@ from profiler.report.build import build_report
 from profiler.report.model import Part, ReportInput, TableView
 from profiler.report.nouns import noun_of, with_nouns
 from profiler.report.sentences.findings.words import evidence_pairs
-from profiler.report.sentences.nouns import Noun
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import Noun
 from tests.runs import Command, make_call, make_info, make_run
 
 

@@ -15,8 +15,8 @@ from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
 from profiler.report.model import Report, ReportInput
 from profiler.report.terminal.report import print_report
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.run import Run
 from tests.cli.test_terminal import Recording
 from tests.report.generated import write_generated_bundle
 from tests.runs import tiny_run

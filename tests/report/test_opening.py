@@ -10,15 +10,17 @@ from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.drop_reasons import DropReason
-from profiler.events import Drop, DropKind
-from profiler.notes import Note
 from profiler.report.facts import noted_times_facts
-from profiler.report.sentences.findings.changes import BY_CAUSE, CHANGES, OTHERWISE, change
-from profiler.report.units import duration, percent
+from profiler.report.sentences.findings.changes import (
+    BY_CAUSE,
+    CHANGES,
+    OTHERWISE,
+    change,
+)
 from profiler.sources.load import load
-from profiler.trace.manifest_fields import Recording
-from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
+from profiler.text import Note, duration, percent
+from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace.manifest_fields import Overhead, Recording, UnknownCost, WhyUnknown
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import report_of
 from tests.runs import TINY_INFO, Command, make_call, make_info, make_run, make_span, tiny_run, why

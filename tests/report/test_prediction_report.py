@@ -14,13 +14,12 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.codes import Assumption
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
-from profiler.messages import in_language
-from profiler.notes import Note
 from profiler.report.language import catalogue
 from profiler.report.predict_document import prediction_document, prediction_to_json
 from profiler.report.prediction import headline, prediction_report
 from profiler.report.sentences.worded import worded
 from profiler.report.terminal.report import print_report
+from profiler.text import Note, in_language
 from tests.analysis.prediction.requested import guided_run, stepped_run
 from tests.runs import make_info, tiny_run
 

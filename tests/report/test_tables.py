@@ -7,8 +7,8 @@ import profiler
 from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import tables
 from profiler.errors import OutputError
-from profiler.events import Drop, DropKind
 from profiler.report.tables import worded_tables, write_csv_tables, write_parquet_tables
+from profiler.trace.events import Drop, DropKind
 from tests.runs import tiny_run, why
 
 DROP = Drop(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", why("cut, at byte 9"))

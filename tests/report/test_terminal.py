@@ -7,9 +7,9 @@ from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
-from profiler.events import Drop, DropKind
 from profiler.report.terminal.report import print_report
 from profiler.sources.load import load
+from profiler.trace.events import Drop, DropKind
 from tests.cli.test_terminal import Recording
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import part_lines, printed, report_of, section_lines
@@ -28,7 +28,7 @@ from tests.runs import (
 _UNIT = re.compile(r" (ns|µs|ms|s|%|[MGT]FLOP/s|[MG]B/s)$")
 
 
-def _text(run, width=100, selection=Selection(), **options):  # noqa: B008
+def _text(run, width=100, selection=Selection(), **options):
     return printed(analyze(run, selection), width, **options)
 
 

@@ -9,10 +9,10 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.rules import RULES
-from profiler.events import Drop, DropKind
 from profiler.report.sentences.findings import words
 from profiler.report.sentences.findings.words import Words
 from profiler.report.terminal.findings import evidence_text, finding_texts
+from profiler.trace.events import Drop, DropKind
 from tests.report.rendered import part_lines, printed, section_lines
 from tests.runs import tiny_run, why
 

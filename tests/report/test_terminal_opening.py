@@ -16,11 +16,11 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.cli.terminal import plain_characters
-from profiler.events import Drop, DropKind
 from profiler.report.extent import extent
 from profiler.report.model import Bars, Fact, Opening
 from profiler.report.terminal.opening import LINES, opening_texts, print_opening
 from profiler.sources.load import load
+from profiler.trace.events import Drop, DropKind
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.examples import examples

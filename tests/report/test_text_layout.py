@@ -5,7 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
-from profiler.report.terminal.columns import lists, numbers, percents, ratios, texts, times
+from profiler.report.terminal.columns import (
+    lists,
+    numbers,
+    percents,
+    ratios,
+    texts,
+    times,
+)
 from profiler.report.terminal.layout import clean, shorten, sparkline, table
 
 

@@ -18,7 +18,7 @@ from profiler.analysis.comparison.measure import measure
 from profiler.report.changed_tables import waterfall_steps
 from profiler.report.html.two_runs import two_runs_page
 from profiler.report.html.waterfall import waterfall_html
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 from tests.analysis.comparison.small import BASE, SLOWER, steps_run
 from tests.report.hostile import HOSTILE, hostile_run
 

@@ -12,8 +12,8 @@ from profiler.report.build import build_report
 from profiler.report.extent import extent
 from profiler.report.model import ReportInput
 from profiler.report.nouns import noun_of
-from profiler.report.sentences.nouns import Noun
 from profiler.sources.load import load
+from profiler.text import Noun
 from tests.corpus import CORPUS, needs_corpus
 
 FIGURES = "figures"

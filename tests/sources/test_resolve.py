@@ -8,12 +8,10 @@ import shutil
 import pytest
 
 from profiler.errors import InputError
+from profiler.run.load import write_parquet
 from profiler.sources.load import load
 from profiler.sources.resolve import Kind, resolve
-from profiler.table.parquet import write_parquet
-from profiler.trace.bundle import call_files
-from profiler.trace.journal import Journal
-from profiler.trace.search import State
+from profiler.trace.bundle import Journal, State, call_files
 from tests.importers.kineto.traces import flux
 from tests.importers.rbln.generator import write_sd3
 from tests.runs import write_empty_bundle, write_tiny_bundle

@@ -11,14 +11,19 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE, Track
+from profiler.run.load import load_bundle
 from profiler.sources.removal import Removal
 from profiler.sources.sharing import share
-from profiler.table.load import load_bundle
 from profiler.trace.bundle import MERGED_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder
+from profiler.trace.events import ROOT_DEVICE, Track
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo
-from profiler.trace.manifest_fields import ActivityKind, HostActivity, Recording, Submodule
+from profiler.trace.manifest_fields import (
+    ActivityKind,
+    HostActivity,
+    Recording,
+    Submodule,
+)
 from tests.trace.samples import small_calls, small_host
 
 _TOLD = ("alice", "gpu-box-7", "/home/alice", "astronaut", "project-x", "s3cr3t")

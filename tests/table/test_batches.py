@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.table import batches
-from profiler.table.batches import counts, is_sorted, order_by, stretches
+from profiler.run import intervals
+from profiler.run.intervals import counts, is_sorted, order_by, stretches
 
 CODES = st.lists(st.integers(0, 5), max_size=30)
 
 
 @pytest.fixture(params=[1, 3, 1 << 18])
 def _size(request, monkeypatch):
-    monkeypatch.setattr(batches, "_BATCH", request.param)
+    monkeypatch.setattr(intervals, "_BATCH", request.param)
 
 
 @pytest.mark.usefixtures("_size")
@@ -45,7 +45,7 @@ def test_stretches_divide_no_group(sizes, batch):
     """Stretches follow each other over all groups; one longer than a batch is a single group."""
     heads, rows = np.cumsum([0, *sizes])[:-1], sum(sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BATCH", batch)
+        patch.setattr(intervals, "_BATCH", batch)
         found = list(stretches(heads, rows))
     assert [group for first, last in found for group in range(first, last)] == [*range(len(sizes))]
     for first, last in found:

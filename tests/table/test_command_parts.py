@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.table.columns import CATEGORY, COMMANDS, ROLE, TEXT, schema
-from profiler.table.command_parts import Part, commands_of, with_calls
+from profiler.run.columns import CATEGORY, COMMANDS, ROLE, TEXT, schema
+from profiler.run.load import Part, commands_of, with_calls
 from profiler.trace.columns import same
 
 _TABLES = {"category": CATEGORY, "role": ROLE}

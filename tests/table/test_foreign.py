@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from profiler.run.load import write_parquet
 from profiler.sources.load import load
-from profiler.table.parquet import write_parquet
 from profiler.trace import schema
 
 _TRACKS = ("process", "worker", "plain", "below", "nameless")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.table import batches
-from profiler.table.intervals import group_heads, reaches, union_by, union_length
+from profiler.run import intervals
+from profiler.run.intervals import group_heads, reaches, union_by, union_length
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-50, 50), st.integers(-5, 30)), max_size=40
@@ -77,7 +77,7 @@ def test_union_is_the_number_of_covered_nanoseconds(rows, batch):
     for code, first, last in zip(codes, start, end, strict=True):
         covered[code].update(range(first, last))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BATCH", batch)
+        patch.setattr(intervals, "_BATCH", batch)
         lengths = union_by(start, end, codes, 4)
     assert lengths.tolist() == [len(group) for group in covered]
 

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
+from profiler.run.columns import TABLES
+from profiler.run.load import load_bundle
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.columns import TABLES
-from profiler.table.load import load_bundle
-from profiler.table.run import Run
-from profiler.trace import schema, unpack
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME, BundleWriter, call_files
+from profiler.trace import compression, schema
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME, BundleWriter, call_files, merge_bundle
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo
-from profiler.trace.merge import merge_bundle
 from profiler.trace.writer import encode_call
 from tests.corpus import PERFETTO_TESTS, needs_corpus
 from tests.trace.samples import EPOCH_NS, awkward_trace, small_bundle, small_calls, small_host
@@ -362,6 +361,6 @@ def test_bundle_that_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def no_module(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(unpack, "import_module", no_module)
+    monkeypatch.setattr(compression, "import_module", no_module)
     with pytest.raises(MissingPackageError, match="pip install zstandard"):
         load(tmp_path / "packed")

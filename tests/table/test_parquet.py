@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_ITERATION, NO_PIPELINE
+from profiler.run.columns import TABLES
+from profiler.run.load import is_parquet_run, read_parquet, write_parquet
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.columns import TABLES
-from profiler.table.parquet import is_parquet_run, read_parquet, write_parquet
-from profiler.table.run import Run
+from profiler.trace.events import NO_ITERATION, NO_PIPELINE
 from tests.trace.samples import small_bundle
 
 

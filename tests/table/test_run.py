@@ -9,9 +9,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from profiler.run import columns
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table import columns
-from profiler.table.run import Run
 from profiler.trace.bundle import HOST_NAME
 from tests.trace.samples import EPOCH_NS, small_bundle
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Run:
 def test_page_of_columns() -> None:
     """docs/columns.md is what the declarations say."""
     page = (_REPOSITORY / "docs" / "columns.md").read_text(encoding="utf-8")
-    assert page == columns.markdown(), "run python -m profiler.table.columns > docs/columns.md"
+    assert page == columns.markdown(), "run python -m profiler.run.columns > docs/columns.md"
 
 
 def test_frames_have_the_declared_columns(run: Run) -> None:

@@ -10,12 +10,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from profiler.table.command_parts import commands_of
-from profiler.table.frames import TraceFrames, trace_frames
-from profiler.table.small_traces import together
+from profiler.run.load import TraceFrames, commands_of, together, trace_frames
 from profiler.trace.bundle import HOST_NAME, call_files
-from profiler.trace.columns import TraceColumns
-from profiler.trace.reader import read_trace
+from profiler.trace.columns import TraceColumns, read_trace
 
 _TEXTS = pl.col(pl.Categorical, pl.Enum).cast(pl.String)
 SAMPLES = Path(__file__).parents[2] / "sample_traces"

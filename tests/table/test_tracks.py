@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.table.tracks import track_names
+from profiler.run.run import track_names
 from profiler.trace.columns import TrackRow
 
 

@@ -17,7 +17,9 @@ import numpy as np
 from google.protobuf import descriptor_pb2
 
 from profiler.errors import InputError
-from profiler.events import (
+from profiler.trace import schema
+from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.events import (
     CALLS_TRACK,
     HOST_TRACK,
     NO_ITERATION,
@@ -29,8 +31,6 @@ from profiler.events import (
     Span,
     Track,
 )
-from profiler.trace import schema
-from profiler.trace.columns import CommandColumns, Counter
 
 __all__ = ["encode_call", "encode_host"]
 

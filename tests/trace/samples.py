@@ -10,9 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.events import HOST_TRACK, NO_STEP, ROOT_DEVICE, UNKNOWN, Call, Span, Track
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
+from profiler.trace.events import (
+    HOST_TRACK,
+    NO_STEP,
+    ROOT_DEVICE,
+    UNKNOWN,
+    Call,
+    Span,
+    Track,
+)
 from profiler.trace.manifest import RunInfo
 
 __all__ = [

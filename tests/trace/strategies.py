@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span, Track
 from profiler.trace import schema
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
+from profiler.trace.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span, Track
 
 __all__ = ["calls", "command_columns", "counters", "hostile_traces", "spans"]
 

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_STEP, ROOT_DEVICE, Call
 from profiler.files import write_atomically
 from profiler.trace.bundle import (
     HOST_NAME,
     MERGED_NAME,
     BundleWriter,
     call_files,
+    find_bundles,
+    merge_bundle,
 )
+from profiler.trace.columns import read_trace
+from profiler.trace.events import NO_STEP, ROOT_DEVICE, Call
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo, read_manifest
-from profiler.trace.merge import merge_bundle
-from profiler.trace.reader import read_trace
-from profiler.trace.search import find_bundles
 from tests.runs import told
 from tests.trace.samples import small_bundle, small_calls, small_host, two_commands
 from tests.trace.wire import whole_length
@@ -92,7 +92,7 @@ _FEW_FILES = """
 import resource, sys
 from dataclasses import replace
 from pathlib import Path
-from profiler.events import ROOT_DEVICE
+from profiler.trace.events import ROOT_DEVICE
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.manifest import RunInfo
 from tests.trace.samples import small_calls, small_host

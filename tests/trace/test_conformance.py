@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from profiler.sources.load import load
-from profiler.trace.columns import ARG_KINDS, TraceColumns, TrackRow
-from profiler.trace.reader import read_trace
+from profiler.trace.columns import ARG_KINDS, TraceColumns, TrackRow, read_trace
 from tests.corpus import PERFETTO_TESTS, needs_corpus
 from tests.trace.conformance.cases import FOLDER, TEXTS, encoded
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from profiler.errors import InputError
 from profiler.trace import schema
-from profiler.trace.columns import TraceColumns
-from profiler.trace.reader import read_bytes, read_trace
+from profiler.trace.columns import TraceColumns, read_bytes, read_trace
 from profiler.trace.writer import encode_call
 from tests.runs import told
 from tests.trace import wire

@@ -18,7 +18,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.trace import _core
-from profiler.trace.reader import read_bytes
+from profiler.trace.columns import read_bytes
 from tests.fuzz.bombs import BOMBS
 from tests.fuzz.messages import field
 

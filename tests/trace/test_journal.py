@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.events import NO_PIPELINE, Call
-from profiler.trace.journal import JOURNAL_NAME, Journal, is_running, read_journal
-from profiler.trace.merge import merge_bundle
+from profiler.trace.bundle import JOURNAL_NAME, Journal, is_running, merge_bundle, read_journal
+from profiler.trace.events import NO_PIPELINE, Call
 
 _CALL = Call(0, "vae", "decode", "", -1, "cpu:0", 10, 20, ops_traced=False, pipeline=3, iteration=5)
 
@@ -55,7 +54,7 @@ def test_numbers_that_tables_cannot_hold_are_no_calls(tmp_path: Path) -> None:
 ASK = """
 import sys
 from pathlib import Path
-from profiler.trace.journal import is_running
+from profiler.trace.bundle import is_running
 print(is_running(Path(sys.argv[1])))
 """
 
@@ -85,7 +84,7 @@ def test_who_asks_for_its_own_run_keeps_its_lock(tmp_path: Path) -> None:
 ORPHAN = """
 import os, sys
 from pathlib import Path
-from profiler.trace.journal import Journal, is_running
+from profiler.trace.bundle import Journal, is_running
 
 directory = Path(sys.argv[1])
 journal = Journal.create(directory)

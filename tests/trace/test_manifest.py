@@ -12,24 +12,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import Drop, DropKind
-from profiler.notes import Note
+from profiler.text import Note
 from profiler.trace import manifest_fields
+from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest import CallEntry, Manifest, RunInfo, read_manifest
-from profiler.trace.manifest_clocks import ClockName, Clocks
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
+    ClockName,
+    Clocks,
     Device,
     Hardware,
+    Overhead,
     OverheadRatio,
     Recording,
     Submodule,
+    UnknownCost,
     Warmup,
+    WhyUnknown,
 )
-from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
 from tests.trace.strategies import calls
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from profiler.drop_reasons import DropReason
-from profiler.events import ROOT_DEVICE, Drop, DropKind
-from profiler.notes import Note
-from profiler.table.load import load_bundle
-from profiler.table.parquet import read_parquet, write_parquet
-from profiler.trace.bundle import BundleWriter
+from profiler.run.load import load_bundle, read_parquet, write_parquet
+from profiler.text import Note
+from profiler.trace.bundle import BundleWriter, merge_bundle
+from profiler.trace.events import ROOT_DEVICE, Drop, DropKind, DropReason
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo, read_manifest
 from profiler.trace.manifest_fields import Recording, Submodule
-from profiler.trace.merge import merge_bundle
 from tests.trace.samples import small_bundle, small_calls, small_host
 
 _SECRETS = ("hunter2", "abcDEF123456789", "alice:pw", "signature=1", "/home/alice")

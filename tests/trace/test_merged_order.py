@@ -11,13 +11,12 @@ import pytest
 from google.protobuf import descriptor_pb2
 from polars.testing import assert_frame_equal
 
-from profiler.events import ROOT_DEVICE, Call, Span, Track
-from profiler.table.load import load_trace
+from profiler.run.load import load_trace
 from profiler.trace import schema
 from profiler.trace.bundle import BundleWriter, call_files
-from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.columns import CommandBuilder, CommandColumns, read_bytes
+from profiler.trace.events import ROOT_DEVICE, Call, Span, Track
 from profiler.trace.manifest import RunInfo
-from profiler.trace.reader import read_bytes
 from tests.trace.samples import EPOCH_NS, small_bundle
 
 _MANY = 90_000  # commands a call: two of them are a trace whose end is looked at ahead

@@ -13,8 +13,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.trace import schema
-from profiler.trace.columns import TraceColumns
-from profiler.trace.reader import read_bytes, read_trace
+from profiler.trace.columns import TraceColumns, read_bytes, read_trace
 from tests.runs import told
 
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4

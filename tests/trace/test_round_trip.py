@@ -10,9 +10,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.events import HOST_TRACK, NO_PIPELINE, Call, Span, Track
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, TraceColumns
-from profiler.trace.reader import read_bytes
+from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, TraceColumns, read_bytes
+from profiler.trace.events import HOST_TRACK, NO_PIPELINE, Call, Span, Track
 from profiler.trace.writer import encode_call, encode_host, text_table
 from tests.trace.samples import awkward_trace, small_calls
 from tests.trace.strategies import calls, command_columns, counters, spans

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace import schema, unpack
-from profiler.trace.columns import TraceColumns
-from profiler.trace.reader import read_bytes, read_trace
+from profiler.trace import compression, schema
+from profiler.trace.columns import TraceColumns, read_bytes, read_trace
 
 
 def _instants(first: int, last: int) -> bytes:
@@ -68,7 +67,7 @@ def test_zstandard_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_module(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(unpack, "import_module", no_module)
+    monkeypatch.setattr(compression, "import_module", no_module)
     with pytest.raises(InputError, match="pip install zstandard"):
         read_bytes(_packed(b"\x28\xb5\x2f\xfd", number=133))
 
@@ -171,7 +170,7 @@ def test_gzip_of_something_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["gzip", "deflate", "zstd"])
 def test_bombs(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What would unpack to hundreds of times its size is refused before it is there."""
-    monkeypatch.setattr(unpack, "_LEAST", 1 << 16)
+    monkeypatch.setattr(compression, "_LEAST", 1 << 16)
     nothing = bytes(1 << 26)
     if how == "zstd":
         zstandard = pytest.importorskip("zstandard", reason="the package zstandard is missing")

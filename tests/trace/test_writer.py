@@ -12,12 +12,17 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE, UNKNOWN, Call, Track
 from profiler.trace import _core, schema
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
-from profiler.trace.compression import COMPRESSIONS
-from profiler.trace.words import WORDS
-from profiler.trace.writer import call_chunks, encode_call, encode_host, text_table, track_uuid
+from profiler.trace.compression import COMPRESSIONS, WORDS
+from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Call, Track
+from profiler.trace.writer import (
+    call_chunks,
+    encode_call,
+    encode_host,
+    text_table,
+    track_uuid,
+)
 from tests.trace.reference_reading import Slice, read
 from tests.trace.writer_samples import EPOCH_NS, large_commands, small_call
 
@@ -297,7 +302,7 @@ def test_unknown_packing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError(name)
 
     assert COMPRESSIONS == ("none", "deflate", "zstd")
-    monkeypatch.setattr("profiler.trace.unpack.import_module", missing)
+    monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(InputError, match="or use deflate"):
         encode_call(*small_call(), compress="zstd")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.events import NO_STEP, UNKNOWN, Call, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
+from profiler.trace.events import NO_STEP, UNKNOWN, Call, Track
 
 __all__ = ["EPOCH_NS", "large_commands", "small_call"]
 

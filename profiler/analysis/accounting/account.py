@@ -28,14 +28,11 @@ from profiler.analysis.accounting.identity import Accounting, StageAccount, Subm
 from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.stage_rows import StageRows, stage_starts
-from profiler.events import DropKind
-from profiler.notes import Note
-from profiler.table.batches import Codes, Times
-from profiler.table.columns import empty, schema
-from profiler.table.command_times import ends, text_codes
-from profiler.table.intervals import union_length
-from profiler.table.run import Run
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.columns import empty, schema
+from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
+from profiler.run.run import Run
+from profiler.text import Note
+from profiler.trace.events import DropKind
 
 __all__ = ["account", "stage_times"]
 

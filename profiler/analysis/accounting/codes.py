@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.notes import NoteCode
+from profiler.text import NoteCode
 
 __all__ = ["NoAccount"]
 

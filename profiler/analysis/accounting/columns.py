@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from profiler.analysis.axis_columns import ON_AXIS
-from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column, column_of
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    column_of,
+)
 
 __all__ = ["PIPELINES", "STAGES"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = ["Accounting", "StageAccount", "SubmoduleTime"]
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from profiler.analysis.comparison.columns import PAIRED_CALLS
 from profiler.analysis.comparison.timeline import Timeline
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["aligned_calls"]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from profiler.notes import NoteCode
+from profiler.text import NoteCode
 
 __all__ = [
     "ComparisonNote",
     "DifferenceReason",
     "Level",
-    "Resampled",
     "RunTrait",
     "Side",
     "Step",
@@ -46,15 +45,6 @@ class Verdict(StrEnum):
     MEASURED_ONCE = "measured_once"
     ONLY_IN_BASE = "only_in_base"
     ONLY_IN_NEW = "only_in_new"
-
-
-class Resampled(StrEnum):
-    """What an interval is made from."""
-
-    RUNS = "runs"
-    PIPELINE_CALLS = "pipeline_calls"
-    STEPS = "steps"
-    CALLS = "calls"
 
 
 class Level(StrEnum):

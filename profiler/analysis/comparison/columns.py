@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from profiler.analysis.comparison.codes import Resampled, Side, Step, TreeNode, Verdict
-from profiler.table.columns import BOOL, FLOAT64, INT32, INT64, STRING, Column
+from profiler.analysis.comparison.codes import Side, Step, TreeNode, Verdict
+from profiler.bootstrap import Resampled
+from profiler.run.columns import BOOL, FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = [
     "KERNELS",

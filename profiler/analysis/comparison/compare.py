@@ -26,11 +26,11 @@ from profiler.analysis.comparison.timeline import Timeline
 from profiler.analysis.comparison.tree import difference_tree
 from profiler.analysis.comparison.units import units_of
 from profiler.analysis.comparison.waterfall import waterfall
+from profiler.bootstrap import Bootstrap, Interval
 from profiler.errors import InputError
-from profiler.notes import Note
-from profiler.resampling import Bootstrap, Interval
-from profiler.table.columns import checked, schema
-from profiler.table.run import Run
+from profiler.run.columns import checked, schema
+from profiler.run.run import Run
+from profiler.text import Note
 
 __all__ = ["Comparison", "compare", "compare_runs"]
 

@@ -16,8 +16,7 @@ from profiler.analysis.roles.operations import Sort, operation_of
 from profiler.analysis.shapes.labels import dtype_of, untyped_label
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes, whole_text
-from profiler.table.batches import Codes, batches
-from profiler.table.command_times import physical_codes
+from profiler.run.intervals import Codes, batches, physical_codes
 
 __all__ = ["LAYERS", "OPERATIONS", "Details", "details_of"]
 

@@ -20,7 +20,7 @@ from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.roles.places import module_path
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
-from profiler.table.columns import CALLS, COMMANDS, Column, schema
+from profiler.run.columns import CALLS, COMMANDS, Column, schema
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["NODE", "GraphPair", "GraphSide", "PlainNode", "by_place", "node_table"]

@@ -15,7 +15,7 @@ from dataclasses import replace
 import polars as pl
 
 from profiler.analysis.comparison.details import Details
-from profiler.events import NO_STEP
+from profiler.trace.events import NO_STEP
 
 __all__ = ["AVERAGED", "are_inferences", "layers_apart", "whole_calls", "with_layers"]
 

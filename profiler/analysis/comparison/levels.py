@@ -16,7 +16,7 @@ from profiler.analysis.comparison.align import REST
 from profiler.analysis.comparison.codes import ComparisonNote, Level, Side
 from profiler.analysis.comparison.inferences import AVERAGED
 from profiler.analysis.comparison.measure import Measurement
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = ["Common", "Sides", "by_sorts", "common_levels", "compared_by", "finest"]
 

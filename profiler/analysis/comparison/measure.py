@@ -28,10 +28,9 @@ from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.roles.places import module_path
 from profiler.analysis.steps.step_table import step_table
 from profiler.analysis.submodules.calls import MEASURING_CALLS, overhead_ratios
-from profiler.events import NO_PIPELINE, NO_STEP
-from profiler.table.batches import Codes, Times, batches
-from profiler.table.command_times import positions
-from profiler.table.run import Run
+from profiler.run.intervals import Codes, Times, batches, positions
+from profiler.run.run import Run
+from profiler.trace.events import NO_PIPELINE, NO_STEP
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import Submodule
 

@@ -19,7 +19,7 @@ from profiler.analysis.comparison.levels import (
 from profiler.analysis.comparison.measure import Measurement
 from profiler.analysis.comparison.operations import by_kernel, by_node, by_shape, sums_of
 from profiler.analysis.comparison.pairs import paired
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = ["Meeting", "meeting"]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from profiler.analysis.comparison.inferences import AVERAGED
-from profiler.grammars.tensorrt import EngineLayer, engine_layer
+from profiler.grammars.names import EngineLayer, engine_layer
 
 __all__ = ["Group", "TimedLayer", "converted_name", "node_groups", "nodes_of"]
 

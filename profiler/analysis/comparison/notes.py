@@ -9,8 +9,12 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import ComparisonNote, RunTrait, Side
 from profiler.analysis.comparison.measure import Measurement
-from profiler.analysis.recorded_settings import ARGUMENTS, generation_pairs, setting_pairs
-from profiler.notes import Note
+from profiler.analysis.recorded_settings import (
+    ARGUMENTS,
+    generation_pairs,
+    setting_pairs,
+)
+from profiler.text import Note
 from profiler.trace.manifest_fields import stated
 
 __all__ = ["notes_on"]

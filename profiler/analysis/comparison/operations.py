@@ -17,7 +17,7 @@ from profiler.analysis.comparison.columns import KERNELS, NODES, SHAPES
 from profiler.analysis.comparison.measure import Measurement
 from profiler.analysis.comparison.nodes import TimedLayer, node_groups
 from profiler.analysis.shapes.labels import short_type
-from profiler.table.columns import Column, schema
+from profiler.run.columns import Column, schema
 
 __all__ = ["by_kernel", "by_node", "by_shape", "sums_of"]
 

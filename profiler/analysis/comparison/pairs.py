@@ -10,8 +10,8 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import ComparisonNote
 from profiler.analysis.comparison.measure import Measurement
-from profiler.events import NO_STEP, RUN_STAGE
-from profiler.notes import Note
+from profiler.text import Note
+from profiler.trace.events import NO_STEP, RUN_STAGE
 
 __all__ = ["Paired", "paired"]
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import DifferenceReason, Step
 from profiler.analysis.comparison.measure import Measurement
-from profiler.notes import Note, Value
+from profiler.text import Note, Value
 
 __all__ = ["Repeats", "reasons", "repeats_of"]
 

@@ -15,9 +15,9 @@ import polars as pl
 
 from profiler.analysis.comparison.columns import STRETCHES, TIMED_CALLS
 from profiler.analysis.distinct_commands import Kinds
-from profiler.table.batches import Codes
-from profiler.table.columns import empty, schema
-from profiler.table.run import Run
+from profiler.run.columns import empty, schema
+from profiler.run.intervals import Codes
+from profiler.run.run import Run
 
 __all__ = ["Timeline", "timeline_of"]
 

@@ -15,7 +15,7 @@ from profiler.analysis.comparison.align import REST
 from profiler.analysis.comparison.codes import Step, TreeNode
 from profiler.analysis.comparison.columns import TREE
 from profiler.analysis.comparison.paths import pattern
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["difference_tree"]
 

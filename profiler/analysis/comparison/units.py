@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.comparison.samples import KEYS, PARTS
-from profiler.events import NO_STEP
+from profiler.bootstrap import Resampled
+from profiler.trace.events import NO_STEP
 
 __all__ = ["units_of"]
 

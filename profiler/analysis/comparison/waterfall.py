@@ -20,7 +20,7 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import Step
 from profiler.analysis.comparison.columns import WATERFALL
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["waterfall"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.table.columns import DATA_ONLY, INT32, INT64, STRING, Column
+from profiler.run.columns import DATA_ONLY, INT32, INT64, STRING, Column
 
 __all__ = ["COMPILATIONS"]
 

@@ -7,9 +7,9 @@ import polars as pl
 from profiler.analysis.compilation.columns import COMPILATIONS
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.table import Table
-from profiler.events import NO_CALL, NO_STEP
-from profiler.table.columns import schema
-from profiler.trace.manifest_compilations import Compilation, GraphBreak
+from profiler.run.columns import schema
+from profiler.trace.events import NO_CALL, NO_STEP
+from profiler.trace.manifest_fields import Compilation, GraphBreak
 
 __all__ = ["TABLES"]
 

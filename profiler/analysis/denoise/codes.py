@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from profiler.notes import NoteCode
+from profiler.text import NoteCode
 
 __all__ = [
     "GuidanceEvidence",

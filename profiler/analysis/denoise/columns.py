@@ -12,7 +12,15 @@ from profiler.analysis.denoise.codes import (
     RedundancyEvidence,
     RedundancyKind,
 )
-from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column, column_of
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    column_of,
+)
 
 __all__ = ["GUIDANCE", "REDUNDANT_WORK", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
 

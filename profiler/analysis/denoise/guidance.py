@@ -20,9 +20,9 @@ from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.analysis.replay.gains import Gains
 from profiler.analysis.roofline.call_costs import Ratio
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.notes import Note, notes_text
-from profiler.table.columns import schema
-from profiler.table.tiles.launches import Flags
+from profiler.run.columns import schema
+from profiler.run.device_timeline import Flags
+from profiler.text import Note, notes_text
 
 __all__ = ["guidance_table"]
 

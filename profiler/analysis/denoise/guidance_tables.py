@@ -5,9 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
-from profiler.analysis.denoise.columns import (
-    GUIDANCE,
-)
+from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.analysis.denoise.guidance import guidance_table
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.replay.shared_gains import replay_gains

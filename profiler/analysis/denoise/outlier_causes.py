@@ -33,10 +33,9 @@ from profiler.analysis.waiting.busy_tracks import (
     merged,
     places,
 )
-from profiler.table.batches import Codes, Times, order_by
-from profiler.table.columns import empty, schema
-from profiler.table.command_times import ends, positions
-from profiler.table.run import Run
+from profiler.run.columns import empty, schema
+from profiler.run.intervals import Codes, Times, ends, order_by, positions
+from profiler.run.run import Run
 
 __all__ = ["outlier_table"]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.denoise.columns import (
-    STEP_OUTLIERS,
-)
+from profiler.analysis.denoise.columns import STEP_OUTLIERS
 from profiler.analysis.denoise.outlier_causes import outlier_table
 from profiler.analysis.denoise.tables import steps_matrix
 from profiler.analysis.inputs import Inputs

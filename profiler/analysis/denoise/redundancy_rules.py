@@ -29,7 +29,7 @@ from profiler.analysis.roles.operations import Sort, operation_of, word_of
 from profiler.analysis.roles.tensors import only_vectors
 from profiler.analysis.work.shapes import Shapes, Tensor, parse_shapes
 from profiler.grammars.names import parse_name
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = ["Redundancy", "module_path", "redundancies_of"]
 

@@ -20,11 +20,15 @@ from msgspec import Struct
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.codes import Over, RedundancyEvidence
 from profiler.analysis.denoise.columns import REDUNDANT_WORK
-from profiler.analysis.denoise.redundancy_rules import Redundancy, module_path, redundancies_of
+from profiler.analysis.denoise.redundancy_rules import (
+    Redundancy,
+    module_path,
+    redundancies_of,
+)
 from profiler.analysis.distinct_commands import Kinds
-from profiler.notes import Note, notes_text
-from profiler.table.batches import Codes
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.run.intervals import Codes
+from profiler.text import Note, notes_text
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["RedundantWork", "find_redundant_work"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.analysis.denoise.columns import (
-    REDUNDANT_WORK,
-)
+from profiler.analysis.denoise.columns import REDUNDANT_WORK
 from profiler.analysis.denoise.redundant_work import RedundantWork, find_redundant_work
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.roles.tables import kind_roles

@@ -18,12 +18,18 @@ from msgspec import Struct
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.codes import PartLevel
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
-from profiler.analysis.denoise.trends import Reals, medians, outlying, slopes, spreads, warm_up
+from profiler.analysis.denoise.trends import (
+    Reals,
+    medians,
+    outlying,
+    slopes,
+    spreads,
+    warm_up,
+)
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.pipelines import PipelineCalls, step_keys
-from profiler.table.batches import Codes, Times
-from profiler.table.columns import schema
-from profiler.table.command_times import positions
+from profiler.run.columns import schema
+from profiler.run.intervals import Codes, Times, positions
 
 __all__ = ["StepMatrix", "step_matrix"]
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.analysis.denoise.columns import (
-    STEP_OPERATORS,
-    STEP_TIMES,
-)
+from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
 from profiler.analysis.denoise.redundant_work_tables import redundant_work
 from profiler.analysis.denoise.step_matrix import StepMatrix, step_matrix
 from profiler.analysis.inputs import Inputs, shared

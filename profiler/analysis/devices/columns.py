@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column
-from profiler.table.combining import Kept, Key, Sum
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, Kept, Key, Sum
 
 __all__ = ["DEVICES"]
 

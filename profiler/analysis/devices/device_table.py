@@ -14,16 +14,11 @@ from profiler.analysis.axis import Axis
 from profiler.analysis.device_spans import extent
 from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.recorded_times import times_recorded
-from profiler.events import CATEGORIES, NO_RANK, rank_of_device
-from profiler.table.batches import Codes, Times, counts
-from profiler.table.columns import schema
-from profiler.table.command_times import positions, text_codes
-from profiler.table.intervals import union_by
-from profiler.table.run import Run
-from profiler.table.tiles.device_axis import Busy
-from profiler.table.tiles.launches import device_work
-from profiler.table.tiles.of_run import RunTiles
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.columns import schema
+from profiler.run.device_timeline import Busy, RunTiles, device_work
+from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES, NO_RANK, rank_of_device
 from profiler.trace.manifest_fields import Device
 
 __all__ = ["Ran", "device_table"]

@@ -13,8 +13,7 @@ from profiler.analysis.submodules.partials import call_parts
 from profiler.analysis.table import Table
 from profiler.analysis.waiting.dropped_calls import dropped_tiles
 from profiler.analysis.waiting.tables import busy_of
-from profiler.table.tiles.axes import work_axes
-from profiler.table.tiles.device_axis import Busy
+from profiler.run.device_timeline import Busy, work_axes
 
 __all__ = ["TABLES"]
 

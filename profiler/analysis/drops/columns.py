@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.drop_reasons import DropReason
-from profiler.events import DropKind
-from profiler.table.columns import DATA_ONLY, INT64, STRING, Column
+from profiler.run.columns import DATA_ONLY, INT64, STRING, Column
+from profiler.trace.events import DropKind, DropReason
 
 __all__ = ["DROPS"]
 

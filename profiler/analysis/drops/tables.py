@@ -7,8 +7,8 @@ import polars as pl
 from profiler.analysis.drops.columns import DROPS
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.table import Table
-from profiler.notes import notes_text
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.text import notes_text
 
 __all__ = ["TABLES"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from profiler.analysis.findings.finding import Finding
-from profiler.events import NO_RANK, device_kind, rank_of_device
-from profiler.notes import Value
+from profiler.text import Value
+from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 
 __all__ = ["once_for_all_devices", "once_for_all_ranks"]
 

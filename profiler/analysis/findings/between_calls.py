@@ -15,7 +15,7 @@ from profiler.analysis.findings.measures import (
     works_behind,
 )
 from profiler.analysis.result import Analysis
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["host_between_steps", "scheduler_sync"]
 

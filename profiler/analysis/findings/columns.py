@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.table.columns import FLOAT64, INT32, INT64, STRING, Column
+from profiler.run.columns import FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["FINDINGS"]
 

@@ -8,7 +8,7 @@ from profiler.analysis.findings.codes import CompiledIn
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.measures import MATERIAL, end_to_end_ns, share
 from profiler.analysis.result import Analysis
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["compilation", "compiled_in"]
 

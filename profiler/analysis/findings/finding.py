@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["SEVERITIES", "Effect", "Evidence", "Finding", "Severity", "Where"]
 

@@ -19,7 +19,7 @@ from profiler.analysis.findings.over_time import cold_calls
 from profiler.analysis.result import Analysis
 from profiler.analysis.roles.operations import Sort, operation_of
 from profiler.analysis.roofline.codes import FusionKind
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["data_movement", "elementwise_chains", "norm_chains", "unfused_attention"]
 

@@ -9,7 +9,7 @@ import polars as pl
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
-from profiler.events import DropKind, device_kind
+from profiler.trace.events import DropKind, device_kind
 
 __all__ = [
     "MATERIAL",

@@ -9,7 +9,7 @@ import polars as pl
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.measures import calls_of, share
 from profiler.analysis.result import Analysis
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["decode_peak", "little_headroom"]
 

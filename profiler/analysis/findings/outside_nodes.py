@@ -15,8 +15,8 @@ from profiler.analysis.findings.measures import calls_of, end_to_end_ns, share
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
-from profiler.notes import Note
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.intervals import Stretches
+from profiler.text import Note
 
 __all__ = ["outside_nodes"]
 

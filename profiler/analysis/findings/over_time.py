@@ -18,7 +18,7 @@ from profiler.analysis.findings.measures import (
 )
 from profiler.analysis.findings.stalls import stalls_of
 from profiler.analysis.result import Analysis
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["cold_calls", "first_call", "outlier_steps", "slow_start", "step_drift"]
 

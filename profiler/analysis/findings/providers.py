@@ -13,7 +13,7 @@ from profiler.analysis.findings.measures import (
     share,
 )
 from profiler.analysis.result import Analysis
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["cpu_fallback", "provider_switches"]
 

@@ -14,7 +14,7 @@ from profiler.analysis.findings.measures import (
     share,
 )
 from profiler.analysis.result import Analysis
-from profiler.notes import notes_from
+from profiler.text import notes_from
 
 __all__ = ["known_ahead", "recomputed"]
 

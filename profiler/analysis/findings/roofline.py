@@ -6,12 +6,7 @@ import polars as pl
 
 from profiler.analysis.findings.codes import PeakSource
 from profiler.analysis.findings.finding import Effect, Finding
-from profiler.analysis.findings.measures import (
-    calls_of,
-    end_to_end_ns,
-    scaled,
-    share,
-)
+from profiler.analysis.findings.measures import calls_of, end_to_end_ns, scaled, share
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound

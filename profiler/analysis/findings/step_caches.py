@@ -6,7 +6,7 @@ import polars as pl
 
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.result import Analysis
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["step_cache"]
 

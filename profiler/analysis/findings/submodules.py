@@ -6,15 +6,11 @@ import polars as pl
 
 from profiler.analysis.denoise.codes import GuidanceKind
 from profiler.analysis.findings.finding import Effect, Finding
-from profiler.analysis.findings.measures import (
-    calls_of,
-    end_to_end_ns,
-    share,
-)
+from profiler.analysis.findings.measures import calls_of, end_to_end_ns, share
 from profiler.analysis.findings.stalls import stalls_of
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound
-from profiler.notes import Value
+from profiler.text import Value
 
 __all__ = ["encoder_dominates", "negative_prompt", "separate_guidance"]
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from profiler.analysis.findings.columns import FINDINGS
 from profiler.analysis.findings.finding import Finding
-from profiler.notes import plain_value
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.text import plain_value
 
 __all__ = ["evidence_text", "findings_table"]
 

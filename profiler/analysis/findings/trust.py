@@ -11,9 +11,9 @@ from profiler.analysis.findings.measures import (
     share,
 )
 from profiler.analysis.result import Analysis
-from profiler.events import GRAPH_CAPTURE, DropKind
-from profiler.notes import Value
-from profiler.trace.manifest_overhead import Overhead
+from profiler.text import Value
+from profiler.trace.events import GRAPH_CAPTURE, DropKind
+from profiler.trace.manifest_fields import Overhead
 
 __all__ = [
     "RECORDING_RULES",

@@ -25,8 +25,8 @@ from profiler.analysis.findings.trust import tracing_overhead
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.events import NO_STEP, device_kind
-from profiler.notes import Value
+from profiler.text import Value
+from profiler.trace.events import NO_STEP, device_kind
 from profiler.trace.manifest_fields import Device
 
 __all__ = ["host_bound", "idle_device", "idle_gaps", "transfers_exposed"]

@@ -7,7 +7,7 @@ import polars as pl
 from profiler.analysis.kernels.columns import KERNELS
 from profiler.analysis.table import Table
 from profiler.analysis.timelines import are_apart
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["TABLES", "kernel_table"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from profiler.notes import Note, NoteCode
+from profiler.text import Note, NoteCode
 from profiler.trace.manifest_fields import Recording
 
 __all__ = ["NoAllocations", "why_no_allocations"]

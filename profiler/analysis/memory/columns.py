@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column
-from profiler.table.combining import Key
+from profiler.run.columns import BOOL, DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, Key
 
 __all__ = ["MEMORY", "MEMORY_DEVICES", "MEMORY_TIMELINE"]
 

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from profiler.table.batches import Times
-from profiler.table.run import Run
+from profiler.run.intervals import Times
+from profiler.run.run import Run
 
 __all__ = ["CHANGES", "MemoryCounter", "memory_counters", "summed"]
 

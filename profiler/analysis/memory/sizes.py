@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral
 
 from profiler.errors import InputError
-from profiler.sizes import parse_size
+from profiler.options import parse_size
 
 __all__ = ["check_devices", "sizes_by_device"]
 

@@ -17,14 +17,18 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
-from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
+from profiler.analysis.memory.counters import (
+    CHANGES,
+    MemoryCounter,
+    memory_counters,
+    summed,
+)
 from profiler.analysis.memory.sizes import check_devices
 from profiler.analysis.memory.weights import submodule_weights
-from profiler.events import device_kind
-from profiler.table.batches import Times
-from profiler.table.columns import schema
-from profiler.table.command_times import ends
-from profiler.table.run import Run
+from profiler.run.columns import schema
+from profiler.run.intervals import Times, ends
+from profiler.run.run import Run
+from profiler.trace.events import device_kind
 
 __all__ = ["Memory", "find_memory", "last_begun"]
 

@@ -13,8 +13,7 @@ from profiler.analysis.module_tree.folding import Folded, folded
 from profiler.analysis.module_tree.measures import Sums
 from profiler.analysis.module_tree.paths import Kind, Paths
 from profiler.analysis.module_tree.rows import Around, Inside
-from profiler.table.batches import Codes, Times
-from profiler.table.intervals import group_heads
+from profiler.run.intervals import Codes, Times, group_heads
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["around", "inside", "kept_kinds", "once_of", "paths_of", "stage_sums"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.roofline.codes import Bound
-from profiler.table.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["MODULE_TREE"]
 

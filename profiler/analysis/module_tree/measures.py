@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.table.batches import Codes, Times
+from profiler.run.intervals import Codes, Times
 
 __all__ = ["BOUNDS", "MEASURES", "Sums", "sums_of"]
 

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.table.batches import Codes, Times, batches, is_sorted
-from profiler.table.intervals import reaches
+from profiler.run.intervals import Codes, Times, batches, is_sorted, reaches
 
 __all__ = ["own_times"]
 

@@ -15,8 +15,8 @@ from profiler.analysis.module_tree.folding import Folded
 from profiler.analysis.module_tree.measures import BOUNDS, MEASURES, Sums
 from profiler.analysis.module_tree.paths import Paths
 from profiler.analysis.roofline.codes import Bound
-from profiler.table.batches import Times
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.run.intervals import Times
 
 __all__ = ["Around", "Inside", "tree"]
 

@@ -21,7 +21,7 @@ from profiler.analysis.module_tree.rows import Around, tree
 from profiler.analysis.roles.tables import kind_roles
 from profiler.analysis.roofline.tables import kind_bounds
 from profiler.analysis.table import FigureSpec, Table
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["TABLES"]
 

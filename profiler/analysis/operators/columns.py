@@ -6,8 +6,21 @@ from dataclasses import replace
 
 from profiler.analysis.command_columns import LAYER, OP_TYPES, SUBMODULE
 from profiler.analysis.operators.codes import SplitPart
-from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column
-from profiler.table.combining import Distinct, Key, Names, Ratio, Scaled, Share, Sum
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    Distinct,
+    Key,
+    Names,
+    Ratio,
+    Scaled,
+    Share,
+    Sum,
+)
 
 __all__ = ["OPERATORS", "PARTITIONING"]
 

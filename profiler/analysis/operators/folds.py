@@ -13,10 +13,18 @@ from msgspec import Struct
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.pipelines import call_groups
-from profiler.events import CATEGORIES
-from profiler.table.batches import Codes, Times, batches, is_sorted, order_by, stretches
-from profiler.table.command_times import text_codes
-from profiler.table.intervals import group_heads, union_sorted
+from profiler.run.intervals import (
+    Codes,
+    Times,
+    batches,
+    group_heads,
+    is_sorted,
+    order_by,
+    stretches,
+    text_codes,
+    union_sorted,
+)
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["SUMS", "Folds", "fold", "fold_by"]
 

@@ -14,10 +14,8 @@ import polars as pl
 from profiler.analysis.operators.folds import Folds
 from profiler.analysis.partials import SEVERAL, Partials, partials
 from profiler.analysis.roles.partials import Cells
-from profiler.table.batches import Times
-from profiler.table.columns import TEXT
-from profiler.table.command_times import text_codes
-from profiler.table.intervals import group_heads
+from profiler.run.columns import TEXT
+from profiler.run.intervals import Times, group_heads, text_codes
 
 __all__ = ["OFFSETS", "fold_parts"]
 

@@ -22,9 +22,9 @@ from profiler.analysis.expressions import ratio
 from profiler.analysis.operators.codes import SplitPart
 from profiler.analysis.operators.columns import PARTITIONING
 from profiler.analysis.operators.folds import SUMS, Folds, fold_by
-from profiler.events import CATEGORIES
-from profiler.table.batches import Codes, batches
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.run.intervals import Codes, batches
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["partitioning_table"]
 

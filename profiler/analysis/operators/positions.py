@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.places import place_of
-from profiler.table.run import Run
+from profiler.run.load import place_of
+from profiler.run.run import Run
 
 __all__ = ["POSITION_KEYS", "command_positions"]
 

@@ -25,7 +25,7 @@ from profiler.analysis.expressions import ratio
 from profiler.analysis.host_times import HostTimes
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.operators.folds import Folds
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["operator_table"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from profiler.events import NO_STEP
+from profiler.trace.events import NO_STEP
 
 __all__ = ["Extent", "stage_borders", "step_borders"]
 

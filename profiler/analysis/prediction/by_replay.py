@@ -32,9 +32,9 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.workload import Workload, with_pieces
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.call_costs import Ratio
-from profiler.notes import Note
-from profiler.table.run import Run
-from profiler.table.tiles.launches import Times
+from profiler.run.device_timeline import Times
+from profiler.run.run import Run
+from profiler.text import Note
 
 __all__ = ["changed_by_replay"]
 

@@ -22,8 +22,8 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.result import Analysis
-from profiler.notes import Note
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import Note
 
 __all__ = ["Changed", "DeviceSpan", "changed", "scaled", "without"]
 

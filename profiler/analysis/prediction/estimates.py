@@ -10,12 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose, prod
 
-from profiler.analysis.denoise.batch import (
-    BATCHED,
-    HalfBatch,
-    half_batch,
-    times_batch,
-)
+from profiler.analysis.denoise.batch import BATCHED, HalfBatch, half_batch, times_batch
 from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.image_sizes import ImageSize, recorded_size
 from profiler.analysis.prediction.precision import at_precision, main_type, precision
@@ -25,8 +20,8 @@ from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.call_costs import Ratio, call_costs
 from profiler.errors import InputError
-from profiler.notes import Note
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import Note
 
 __all__ = [
     "Estimates",

@@ -6,7 +6,7 @@ import polars as pl
 
 from profiler.analysis.memory.weights import submodule_weights
 from profiler.analysis.result import Analysis
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["activations_of", "kept_of", "weights_of"]
 

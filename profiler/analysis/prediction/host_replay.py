@@ -17,7 +17,7 @@ import numpy.typing as npt
 from profiler.analysis.prediction.pieces import Piece, PipelinePieces
 from profiler.analysis.replay.engine import Replayed, replay
 from profiler.analysis.replay.recording import Recording, Script
-from profiler.table.tiles.launches import Times
+from profiler.run.device_timeline import Times
 
 __all__ = ["Paces", "ReplayedCall", "replayed_call"]
 

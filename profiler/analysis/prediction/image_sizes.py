@@ -10,7 +10,7 @@ from msgspec import Struct
 from profiler.analysis.roofline.call_costs import KindCost
 from profiler.analysis.work.registry import Family
 from profiler.errors import InputError
-from profiler.trace.manifest_settings import Generation
+from profiler.trace.manifest_fields import Generation
 
 __all__ = [
     "MOST_PIXELS",

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 
-from profiler.events import NO_PIPELINE, DropKind
-from profiler.table.columns import SPANS, schema
-from profiler.table.run import Run
+from profiler.run.columns import SPANS, schema
+from profiler.run.run import Run
+from profiler.trace.events import NO_PIPELINE, DropKind
 
 __all__ = ["with_spans_of_calls"]
 

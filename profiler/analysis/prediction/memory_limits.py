@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.targets import TargetDevice
 from profiler.analysis.prediction.workload import Workload
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = [
     "DeviceMemory",

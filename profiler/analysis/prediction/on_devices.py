@@ -21,9 +21,9 @@ from profiler.analysis.prediction.targets import (
 from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
-from profiler.notes import Note
-from profiler.table.run import Run
-from profiler.table.tiles.launches import launches_of
+from profiler.run.device_timeline import launches_of
+from profiler.run.run import Run
+from profiler.text import Note
 
 __all__ = ["OnDevices"]
 

@@ -21,11 +21,9 @@ import polars as pl
 from profiler.analysis.axis import Axis
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.prediction.borders import stage_borders, step_borders
-from profiler.events import NO_CALL, NO_STEP
-from profiler.table.batches import Times
-from profiler.table.command_times import ends
-from profiler.table.run import Run
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.intervals import Stretches, Times, ends
+from profiler.run.run import Run
+from profiler.trace.events import NO_CALL, NO_STEP
 
 __all__ = [
     "APPLY_GUIDANCE",

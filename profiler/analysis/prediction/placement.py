@@ -15,7 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.memory_limits import fits, unknown_memory
-from profiler.analysis.prediction.request_graph import DEFAULT_ORDER, Order, request_graph
+from profiler.analysis.prediction.request_graph import (
+    DEFAULT_ORDER,
+    Order,
+    request_graph,
+)
 from profiler.analysis.prediction.simulation import (
     SEED,
     Simulation,
@@ -26,7 +30,7 @@ from profiler.analysis.prediction.simulation import (
 from profiler.analysis.prediction.targets import TargetDevice, placed, placement_of
 from profiler.analysis.prediction.workload import HOST, Workload
 from profiler.errors import InputError
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = ["EXHAUSTIVE", "BestPlacement", "best_placement"]
 
@@ -84,7 +88,7 @@ def best_placement(
     if possible <= EXHAUSTIVE:
         search.all()
     else:
-        search.climb(random.Random(seed))  # noqa: S311 - starts of a search, no secrets
+        search.climb(random.Random(seed))
     search.settle()
     if search.best is None:
         raise InputError(

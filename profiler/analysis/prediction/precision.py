@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from profiler.analysis.roofline.call_costs import CallCosts, KindCost, Ratio, Scaled
 from profiler.analysis.work.shapes import Tensor
 from profiler.errors import InputError
-from profiler.events import device_kind
+from profiler.trace.events import device_kind
 
 __all__ = ["PRECISIONS", "at_precision", "main_type", "precision"]
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import polars as pl
 
-from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.by_replay import changed_by_replay
 from profiler.analysis.prediction.changes import Changed, changed
 from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.killed import with_spans_of_calls
 from profiler.analysis.prediction.on_devices import OnDevices
-from profiler.analysis.prediction.recorded_requests import predict_requests, recorded_by_server
+from profiler.analysis.prediction.recorded_requests import (
+    predict_requests,
+    recorded_by_server,
+)
 from profiler.analysis.prediction.replay_basis import ReplayBasis, replay_basis
 from profiler.analysis.prediction.request import (
     RequestTime,
@@ -28,10 +30,11 @@ from profiler.analysis.prediction.scenario import Scenario, check
 from profiler.analysis.prediction.untraced_host import at_untraced_pace
 from profiler.analysis.prediction.workload import Workload, with_pieces, workload_of
 from profiler.analysis.result import Analysis
+from profiler.bootstrap import Resampled
 from profiler.errors import InputError
-from profiler.notes import Note
-from profiler.table.run import Run
-from profiler.table.tiles.launches import device_work, launches_of
+from profiler.run.device_timeline import device_work, launches_of
+from profiler.run.run import Run
+from profiler.text import Note
 
 __all__ = ["READS", "predict"]
 

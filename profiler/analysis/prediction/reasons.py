@@ -8,7 +8,7 @@ import numpy as np
 
 from profiler.analysis.prediction.codes import Reason
 from profiler.analysis.prediction.host_replay import ReplayedCall
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = ["reasons_of"]
 

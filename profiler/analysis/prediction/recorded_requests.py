@@ -24,10 +24,9 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.simulation import simulate_drawn
 from profiler.analysis.prediction.workload import HOST
 from profiler.errors import InputError
-from profiler.notes import Note
-from profiler.table.command_times import ends
-from profiler.table.run import Run
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.intervals import Stretches, ends
+from profiler.run.run import Run
+from profiler.text import Note
 from profiler.trace.manifest_fields import Device
 
 __all__ = ["RecordedRequests", "predict_requests", "recorded_by_server"]

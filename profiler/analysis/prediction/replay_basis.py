@@ -22,9 +22,9 @@ from profiler.analysis.replay.faithful import Fidelity, fidelity
 from profiler.analysis.replay.recording import Recording, recording_of
 from profiler.analysis.replay.works import NEVER
 from profiler.errors import InputError
-from profiler.notes import Note
-from profiler.table.run import Run
-from profiler.table.tiles.launches import Flags
+from profiler.run.device_timeline import Flags
+from profiler.run.run import Run
+from profiler.text import Note
 
 __all__ = ["RefusedError", "ReplayBasis", "replay_basis"]
 

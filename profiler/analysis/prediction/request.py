@@ -34,18 +34,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.workload import HOST, Workload
-from profiler.events import device_kind
-from profiler.resampling import (
+from profiler.bootstrap import (
     LEAST_SPREAD,
     PREDICTED_CONFIDENCE,
     RESAMPLES,
     SEED,
+    Resampled,
     ends,
     t_ratio,
 )
+from profiler.trace.events import device_kind
 
 __all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "moved", "request_time"]
 

@@ -12,7 +12,7 @@ from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.request import RequestTime
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.simulation import Simulation
-from profiler.notes import Note
+from profiler.text import Note
 
 __all__ = ["Measured", "Part", "Prediction", "RecordedLatency"]
 

@@ -19,8 +19,8 @@ from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
-from profiler.events import device_kind
-from profiler.notes import Note
+from profiler.text import Note
+from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Device
 
 __all__ = [

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from profiler.analysis.prediction.request_graph import RequestGraph
 from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.workload import Workload
-from profiler.resampling import PREDICTED_CONFIDENCE, draws, ends, mean_widening
+from profiler.bootstrap import PREDICTED_CONFIDENCE, draws, ends, mean_widening
 
 __all__ = ["relative_interval", "shortest_periods"]
 

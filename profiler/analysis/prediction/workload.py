@@ -11,11 +11,16 @@ import polars as pl
 
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.prediction.held_memory import activations_of, kept_of, weights_of
-from profiler.analysis.prediction.pieces import HOST_TIME, Piece, PipelinePieces, pieces_of
+from profiler.analysis.prediction.pieces import (
+    HOST_TIME,
+    Piece,
+    PipelinePieces,
+    pieces_of,
+)
 from profiler.analysis.prediction.tasks import ScaledPieces, Task
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["HOST", "Workload", "with_pieces", "workload_of"]
 

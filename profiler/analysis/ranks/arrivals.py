@@ -10,8 +10,8 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.ranks.columns import COLLECTIVE_ARRIVALS
-from profiler.table.columns import schema
-from profiler.trace.manifest_ranks import Job
+from profiler.run.columns import schema
+from profiler.trace.manifest_fields import Job
 
 __all__ = ["arrivals", "matched"]
 

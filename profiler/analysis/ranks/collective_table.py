@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.ranks.columns import COLLECTIVES
-from profiler.grammars.collectives import CollectiveKind, bus_factor
-from profiler.table.columns import schema
+from profiler.grammars.names import CollectiveKind, bus_factor
+from profiler.run.columns import schema
 
 __all__ = ["collective_table"]
 

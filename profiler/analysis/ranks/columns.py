@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import FLOAT64, INT32, INT64, STRING, Column
+from profiler.run.columns import FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["COLLECTIVES", "COLLECTIVE_ARRIVALS", "RANKS", "RANK_IMBALANCE"]
 

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
-from profiler.events import CATEGORIES
-from profiler.grammars.collectives import CollectiveKind, collective_kind
-from profiler.table.run import Run
-from profiler.table.tiles.launches import device_work
-from profiler.table.tiles.stretches import Stretches
-from profiler.trace.manifest_ranks import Collective
+from profiler.grammars.names import CollectiveKind, collective_kind
+from profiler.run.device_timeline import device_work
+from profiler.run.intervals import Stretches
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES
+from profiler.trace.manifest_fields import Collective
 
 __all__ = ["members", "stretches_of"]
 

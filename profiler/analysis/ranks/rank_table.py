@@ -9,10 +9,10 @@ import polars as pl
 
 from profiler.analysis.ranks.columns import RANK_IMBALANCE, RANKS
 from profiler.analysis.ranks.members import stretches_of
-from profiler.events import NO_RANK
-from profiler.table.columns import empty, schema
-from profiler.table.run import Run
-from profiler.trace.manifest_ranks import Rank
+from profiler.run.columns import empty, schema
+from profiler.run.run import Run
+from profiler.trace.events import NO_RANK
+from profiler.trace.manifest_fields import Rank
 
 __all__ = ["imbalance_table", "rank_table"]
 

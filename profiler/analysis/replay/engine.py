@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from profiler.analysis.replay.recording import Recording, Script
 from profiler.analysis.replay.works import NEVER
-from profiler.table.tiles.launches import Times
+from profiler.run.device_timeline import Times
 
 __all__ = ["Replayed", "replay"]
 

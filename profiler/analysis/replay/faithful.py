@@ -8,8 +8,8 @@ from msgspec import Struct
 from profiler.analysis.replay.engine import Replayed, replay
 from profiler.analysis.replay.recording import Recording, Script, recording_of
 from profiler.analysis.replay.works import NEVER
-from profiler.table.run import Run
-from profiler.table.tiles.launches import Times
+from profiler.run.device_timeline import Times
+from profiler.run.run import Run
 
 __all__ = ["TOLERANCE", "Fidelity", "WholeRun", "fidelity", "whole_run"]
 

@@ -17,9 +17,9 @@ from profiler.analysis.replay.engine import replay
 from profiler.analysis.replay.faithful import WholeRun, whole_run
 from profiler.analysis.replay.recording import Script
 from profiler.analysis.replay.works import NEVER
-from profiler.table.command_times import ends
-from profiler.table.run import Run
-from profiler.table.tiles.launches import Flags, Times
+from profiler.run.device_timeline import Flags, Times
+from profiler.run.intervals import ends
+from profiler.run.run import Run
 
 __all__ = ["Gain", "Gains", "gains_of"]
 

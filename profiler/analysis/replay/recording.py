@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from profiler.analysis.replay.waits import Waits, waits_of
 from profiler.analysis.replay.works import NEVER, Works, works_of
-from profiler.table.run import Run
-from profiler.table.tiles.launches import Flags, Times, launches_of
+from profiler.run.device_timeline import Flags, Times, launches_of
+from profiler.run.run import Run
 
 __all__ = ["Recording", "Script", "recording_of"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from profiler.analysis.replay.works import NEVER, Works
-from profiler.table.tiles.launches import Flags, Launches, Times
+from profiler.run.device_timeline import Flags, Launches, Times
 
 __all__ = ["Waits", "waits_of"]
 

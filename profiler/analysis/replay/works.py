@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from profiler.table.run import Run
-from profiler.table.tiles.launches import Launches, Times, device_work, streams_of
+from profiler.run.device_timeline import Launches, Times, device_work, streams_of
+from profiler.run.run import Run
 
 __all__ = ["NEVER", "Works", "works_of"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.requests.codes import RequestPart
-from profiler.table.columns import INT32, INT64, STRING, Column
+from profiler.run.columns import INT32, INT64, STRING, Column
 
 __all__ = ["REQUESTS", "REQUEST_PERCENTILES"]
 

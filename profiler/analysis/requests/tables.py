@@ -14,11 +14,9 @@ from profiler.analysis.requests.columns import REQUEST_PERCENTILES, REQUESTS
 from profiler.analysis.stage_rows import stage_parts
 from profiler.analysis.table import Table
 from profiler.analysis.timelines import are_apart
-from profiler.events import STAGES
-from profiler.table.batches import Codes, Times
-from profiler.table.columns import empty, schema
-from profiler.table.command_times import ends, positions
-from profiler.table.intervals import union_by
+from profiler.run.columns import empty, schema
+from profiler.run.intervals import Codes, Times, ends, positions, union_by
+from profiler.trace.events import STAGES
 
 __all__ = ["QUEUE", "TABLES", "call_parts"]
 

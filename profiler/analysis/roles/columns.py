@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from profiler.analysis.command_columns import SUBMODULE
-from profiler.table.columns import FLOAT64, INT64, STRING, Column
-from profiler.table.combining import Key, Names, Ratio, Scaled, Share, Sum
+from profiler.run.columns import (
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    Key,
+    Names,
+    Ratio,
+    Scaled,
+    Share,
+    Sum,
+)
 
 __all__ = ["BLOCKS", "ROLES"]
 

@@ -7,8 +7,8 @@ import polars as pl
 
 from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
-from profiler.table.command_times import positions
-from profiler.table.run import Run
+from profiler.run.intervals import positions
+from profiler.run.run import Run
 
 __all__ = ["roles_of_commands", "with_roles"]
 

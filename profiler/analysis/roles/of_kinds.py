@@ -20,8 +20,8 @@ from profiler.analysis.roles.of_submodule import KindRow, SubmoduleKinds
 from profiler.analysis.roles.places import Purpose
 from profiler.analysis.roles.rules import decide
 from profiler.analysis.roles.streams import StreamKind, streams_of
-from profiler.table.batches import Codes, counts, is_sorted
-from profiler.table.columns import ROLE
+from profiler.run.columns import ROLE
+from profiler.run.intervals import Codes, counts, is_sorted
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["KIND_ROLE", "STREAMS", "roles_of"]

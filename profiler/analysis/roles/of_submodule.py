@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from profiler.analysis.roles.chains import after_negation, chained_kinds, concluding_softmaxes
+from profiler.analysis.roles.chains import (
+    after_negation,
+    chained_kinds,
+    concluding_softmaxes,
+)
 from profiler.analysis.roles.evidence import Evidence
 from profiler.analysis.roles.kernel_rules import role_of_name
 from profiler.analysis.roles.kernels import fused_kernel

@@ -16,8 +16,7 @@ from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.pipelines import call_groups
 from profiler.analysis.work.of_kinds import UNRATED
-from profiler.table.batches import batches
-from profiler.table.command_times import codes_of_text
+from profiler.run.intervals import batches, codes_of_text
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Cells", "cells_of"]

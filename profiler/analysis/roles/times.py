@@ -13,7 +13,7 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.expressions import ratio
 from profiler.analysis.roles.columns import BLOCKS, ROLES
 from profiler.analysis.roles.of_kinds import STREAMS
-from profiler.table.columns import Column, schema
+from profiler.run.columns import Column, schema
 
 __all__ = ["block_roles", "block_table", "role_table"]
 

@@ -48,7 +48,7 @@ from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.terms import TERMS, roofline_terms
 from profiler.analysis.work.of_kinds import UNRATED, KindWork
-from profiler.table.columns import Column, schema
+from profiler.run.columns import Column, schema
 
 __all__ = [
     "as_declared",

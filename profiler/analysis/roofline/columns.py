@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from profiler.analysis.command_columns import LAYER, OP_TYPES, SUBMODULE
 from profiler.analysis.roofline.codes import Bound, FusionKind
-from profiler.table.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column
-from profiler.table.combining import Key, Sum
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, Key, Sum
 
 __all__ = ["FUSIONS", "ROOFLINE", "ROOFLINE_ROLES"]
 

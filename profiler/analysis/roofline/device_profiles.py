@@ -18,8 +18,8 @@ from typing import Any
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.published_profiles import published
 from profiler.errors import InputError
-from profiler.events import device_kind
-from profiler.json_text import json_text
+from profiler.files import json_text
+from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Device
 
 __all__ = [

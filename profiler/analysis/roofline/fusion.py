@@ -22,8 +22,8 @@ from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.fusible_chains import Chain, find_chains
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.analysis.work.registry import Family, Work
-from profiler.events import CATEGORIES
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["fusion_table"]
 

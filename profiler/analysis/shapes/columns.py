@@ -7,7 +7,7 @@ from dataclasses import replace
 from profiler.analysis.command_columns import SUBMODULE
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.work.registry import Family
-from profiler.table.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column
 
 __all__ = ["SHAPES"]
 

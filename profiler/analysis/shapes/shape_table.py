@@ -21,7 +21,7 @@ from profiler.analysis.shapes.labels import dtype_of, label_of
 from profiler.analysis.shapes.rows import Rows, executions
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.analysis.work.shapes import parse_shapes
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["shape_table"]
 

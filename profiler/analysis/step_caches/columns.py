@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import INT32, INT64, STRING, Column
+from profiler.run.columns import INT32, INT64, STRING, Column
 
 __all__ = ["CACHED_CALLS", "CACHE_USE"]
 

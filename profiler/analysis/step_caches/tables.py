@@ -8,7 +8,7 @@ from profiler.analysis.first_calls import unsteady_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.step_caches.columns import CACHE_USE, CACHED_CALLS
 from profiler.analysis.table import Table
-from profiler.table.columns import schema
+from profiler.run.columns import schema
 
 __all__ = ["TABLES"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.axis_columns import ON_AXIS
-from profiler.table.columns import BOOL, DATA_ONLY, INT64, STRING, Column, column_of
+from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, column_of
 
 __all__ = ["STEPS"]
 

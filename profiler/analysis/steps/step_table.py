@@ -13,13 +13,11 @@ from profiler.analysis.interval_groups import Grouped
 from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.analysis.steps.columns import STEPS
 from profiler.analysis.steps.summary import outliers, skipping
-from profiler.events import NO_STEP
-from profiler.table.batches import Codes, Times
-from profiler.table.columns import schema
-from profiler.table.command_times import ends, positions
-from profiler.table.intervals import union_by
-from profiler.table.run import Run
-from profiler.table.tiles.launches import device_work
+from profiler.run.columns import schema
+from profiler.run.device_timeline import device_work
+from profiler.run.intervals import Codes, Times, ends, positions, union_by
+from profiler.run.run import Run
+from profiler.trace.events import NO_STEP
 
 __all__ = ["step_parts", "step_table"]
 

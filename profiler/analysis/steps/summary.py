@@ -7,8 +7,8 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.analysis.steps.codes import OutlierRule, StepSource
-from profiler.notes import Note
-from profiler.table.batches import Times
+from profiler.run.intervals import Times
+from profiler.text import Note
 
 __all__ = ["OUTLIER_RULE", "StepSummary", "outliers", "skipping", "step_summary"]
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 import polars as pl
 
 from profiler.analysis.submodules.columns import BRANCHES, CALLS, SUBMODULES
-from profiler.table.batches import Codes, counts
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.run.intervals import Codes, counts
 from profiler.trace.manifest_fields import OverheadRatio, Submodule
 
 __all__ = [

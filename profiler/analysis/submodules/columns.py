@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from profiler import events
-from profiler.table.columns import BOOL, DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, column_of
-from profiler.table.combining import (
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    Column,
     Distinct,
     First,
     Kept,
@@ -18,8 +23,10 @@ from profiler.table.combining import (
     Names,
     Sum,
     Union,
+    column_of,
 )
-from profiler.table.tiles.columns import TILES
+from profiler.run.device_timeline import TILES
+from profiler.trace import events
 
 __all__ = ["BRANCHES", "CALLS", "SUBMODULES"]
 

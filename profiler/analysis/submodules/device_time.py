@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 from profiler.analysis.arrays import HOST, SYNC, CommandArrays
 from profiler.analysis.inputs import Inputs, shared
-from profiler.table.batches import Codes, Times, batches
-from profiler.table.intervals import group_heads, union_by
+from profiler.run.intervals import Codes, Times, batches, group_heads, union_by
 
 __all__ = ["device_time", "work_extents"]
 

@@ -11,9 +11,7 @@ from profiler.analysis.accounting.tables import accounting
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.partials import SEVERAL, Partials
 from profiler.analysis.submodules.device_time import work_extents
-from profiler.table.batches import Codes, Times, batches
-from profiler.table.command_times import positions, text_codes
-from profiler.table.intervals import group_heads
+from profiler.run.intervals import Codes, Times, batches, group_heads, positions, text_codes
 
 __all__ = ["call_parts"]
 

@@ -25,8 +25,7 @@ from profiler.analysis.submodules.partials import call_parts
 from profiler.analysis.table import Table
 from profiler.analysis.waiting.kernels_of_calls import before_first_kernels
 from profiler.analysis.waiting.tables import gaps_of, kernels_of
-from profiler.table.batches import Codes
-from profiler.table.command_times import positions
+from profiler.run.intervals import Codes, positions
 
 __all__ = ["TABLES"]
 

@@ -11,8 +11,8 @@ import polars as pl
 from profiler.analysis.axis import Axis
 from profiler.analysis.waiting.device_gaps import DeviceGaps
 from profiler.analysis.waiting.gap_columns import BUSY_TIMELINE
-from profiler.table.batches import Times
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.run.intervals import Times
 
 __all__ = ["busy_timeline"]
 

@@ -18,10 +18,9 @@ from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.call_kinds import rows_by_call
-from profiler.events import CALLS_TRACK
-from profiler.table.batches import Codes, Times, counts, is_sorted, order_by
-from profiler.table.command_times import ends
-from profiler.table.run import Run
+from profiler.run.intervals import Codes, Times, counts, ends, is_sorted, order_by
+from profiler.run.run import Run
+from profiler.trace.events import CALLS_TRACK
 
 __all__ = [
     "BusySource",

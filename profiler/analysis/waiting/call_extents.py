@@ -9,9 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays
-from profiler.table.batches import Times, batches
-from profiler.table.command_times import ends, text_codes
-from profiler.table.intervals import group_heads
+from profiler.run.intervals import Times, batches, ends, group_heads, text_codes
 
 __all__ = ["CallExtents"]
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.analysis.waiting.codes import (
-    PathPart,
-)
-from profiler.table.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column
+from profiler.analysis.waiting.codes import PathPart
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["CPU_FALLBACK", "CRITICAL_PATH", "DEVICE_TRANSITIONS", "IDLE"]
 

@@ -22,11 +22,10 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.codes import CopyDirection
 from profiler.analysis.waiting.coverage import InOrder, union_and_shared
 from profiler.analysis.waiting.gap_columns import COPIES
-from profiler.events import CATEGORIES
-from profiler.table.batches import batches
-from profiler.table.columns import schema
-from profiler.table.command_times import physical_codes
-from profiler.table.run import Run
+from profiler.run.columns import schema
+from profiler.run.intervals import batches, physical_codes
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["copy_table"]
 

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from profiler.table.batches import Codes, Times, batches, is_sorted
-from profiler.table.intervals import reaches
+from profiler.run.intervals import Codes, Times, batches, is_sorted, reaches
 
 __all__ = ["Cover", "Covered", "InOrder", "covered_before", "union_and_shared"]
 

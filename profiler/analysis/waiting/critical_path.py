@@ -43,11 +43,9 @@ from profiler.analysis.waiting.device_queues import Queues, Stretch
 from profiler.analysis.waiting.launches import NOT_LAUNCHED
 from profiler.analysis.waiting.longest_chain import longest_chain
 from profiler.analysis.waiting.run_timeline import RunTimeline
-from profiler.events import CATEGORIES, NO_PIPELINE
-from profiler.table.batches import Codes, Times
-from profiler.table.columns import schema
-from profiler.table.command_times import ends, positions, text_codes
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.columns import schema
+from profiler.run.intervals import Codes, Stretches, Times, ends, positions, text_codes
+from profiler.trace.events import CATEGORIES, NO_PIPELINE
 
 __all__ = ["critical_path_table"]
 

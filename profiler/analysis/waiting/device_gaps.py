@@ -12,9 +12,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.table.batches import Codes, Times, batches
-from profiler.table.tiles.device_axis import Busy
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.device_timeline import Busy
+from profiler.run.intervals import Codes, Stretches, Times, batches
 
 __all__ = ["OUTSIDE", "PARTS", "UNKNOWN_CAUSE", "DeviceGaps"]
 

@@ -32,10 +32,9 @@ from msgspec import Struct
 from profiler.analysis.arrays import HOST, CommandArrays, queue_codes
 from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.analysis.waiting.silent_waits import Silences, silent_waits
-from profiler.events import CATEGORIES, device_kind
-from profiler.table.batches import Codes, Times, batches, is_sorted, order_by
-from profiler.table.intervals import group_heads
-from profiler.table.run import Run
+from profiler.run.intervals import Codes, Times, batches, group_heads, is_sorted, order_by
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES, device_kind
 
 __all__ = ["Queues", "Stretch"]
 

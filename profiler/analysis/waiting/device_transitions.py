@@ -25,9 +25,8 @@ from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.columns import CPU_FALLBACK, DEVICE_TRANSITIONS
-from profiler.table.batches import Codes, Times
-from profiler.table.columns import schema
-from profiler.table.command_times import text_codes
+from profiler.run.columns import schema
+from profiler.run.intervals import Codes, Times, text_codes
 
 __all__ = ["transition_tables"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.events import Call
-from profiler.table.run import Run
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.intervals import Stretches
+from profiler.run.run import Run
+from profiler.trace.events import Call
 
 __all__ = ["dropped_calls", "dropped_tiles"]
 

@@ -38,12 +38,9 @@ from profiler.analysis.device_spans import device_spans
 from profiler.analysis.host_side import host_unseen
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.waiting.device_gaps import DeviceGaps
-from profiler.table.batches import Codes, Times
-from profiler.table.run import Run
-from profiler.table.tiles.axes import Axes
-from profiler.table.tiles.device_axis import DeviceAxis
-from profiler.table.tiles.launches import Launches
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.device_timeline import Axes, DeviceAxis, Launches
+from profiler.run.intervals import Codes, Stretches, Times
+from profiler.run.run import Run
 
 __all__ = ["device_gaps"]
 

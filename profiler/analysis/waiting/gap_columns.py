@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from profiler.analysis.waiting.codes import CopyDirection, GapPosition, HostDoing, WaitCause
-from profiler.table.columns import FLOAT64, INT32, INT64, STRING, Column
+from profiler.analysis.waiting.codes import (
+    CopyDirection,
+    GapPosition,
+    HostDoing,
+    WaitCause,
+)
+from profiler.run.columns import FLOAT64, INT32, INT64, STRING, Column
 
 __all__ = ["BUSY_TIMELINE", "COPIES", "GAPS"]
 

@@ -9,14 +9,18 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, UNKNOWN_CAUSE, DeviceGaps
+from profiler.analysis.waiting.device_gaps import (
+    OUTSIDE,
+    PARTS,
+    UNKNOWN_CAUSE,
+    DeviceGaps,
+)
 from profiler.analysis.waiting.gap_columns import GAPS
 from profiler.analysis.waiting.host_doing import Doing, HostDoings
 from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
-from profiler.table.batches import Times
-from profiler.table.columns import schema
-from profiler.table.run import Run
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.columns import schema
+from profiler.run.intervals import Stretches, Times
+from profiler.run.run import Run
 
 __all__ = ["gap_table"]
 

@@ -14,10 +14,9 @@ from msgspec import Struct
 from profiler.analysis.arrays import HOST, SYNC, CommandArrays
 from profiler.analysis.host_side import thread_of
 from profiler.analysis.waiting.codes import HostDoing
-from profiler.events import HOST_TRACK, NO_RANK, device_of_rank, rank_of_device
-from profiler.table.batches import Times
-from profiler.table.run import Run
-from profiler.table.tiles.stretches import Stretches
+from profiler.run.intervals import Stretches, Times
+from profiler.run.run import Run
+from profiler.trace.events import HOST_TRACK, NO_RANK, device_of_rank, rank_of_device
 
 __all__ = ["Doing", "HostDoings"]
 

@@ -31,8 +31,8 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.columns import IDLE
 from profiler.analysis.waiting.coverage import InOrder, covered_before
 from profiler.analysis.waiting.device_gaps import OUTSIDE, UNKNOWN_CAUSE, DeviceGaps
-from profiler.events import CATEGORIES
-from profiler.table.columns import schema
+from profiler.run.columns import schema
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["idle_table"]
 

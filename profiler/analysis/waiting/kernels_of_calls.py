@@ -14,10 +14,9 @@ from msgspec import Struct
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.codes import GapPosition
 from profiler.analysis.waiting.device_gaps import DeviceGaps
-from profiler.events import CATEGORIES
-from profiler.table.batches import Times, batches
-from profiler.table.intervals import group_heads
-from profiler.table.run import Run
+from profiler.run.intervals import Times, batches, group_heads
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["KernelsOfCalls", "before_first_kernels"]
 

@@ -6,8 +6,8 @@ import numpy as np
 from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, CommandArrays
-from profiler.table.batches import Times, batches
-from profiler.table.run import Run
+from profiler.run.intervals import Times, batches
+from profiler.run.run import Run
 
 __all__ = ["NOT_LAUNCHED", "Launches", "launches_of"]
 

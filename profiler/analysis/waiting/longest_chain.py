@@ -6,7 +6,7 @@ from bisect import bisect_right
 
 import numpy as np
 
-from profiler.table.batches import Times
+from profiler.run.intervals import Times
 
 __all__ = ["longest_chain"]
 

@@ -8,7 +8,7 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.waiting.launches import Launches, launches_of
-from profiler.table.run import Run
+from profiler.run.run import Run
 
 __all__ = ["RunTimeline"]
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, CommandArrays
-from profiler.events import CATEGORIES
-from profiler.table.batches import Codes, Times
+from profiler.run.intervals import Codes, Times
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["Silences", "silent_waits"]
 

@@ -19,8 +19,8 @@ from profiler.analysis.waiting.gaps import gap_table
 from profiler.analysis.waiting.idle import idle_table
 from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
 from profiler.analysis.waiting.run_timeline import RunTimeline
-from profiler.table.columns import Column, empty
-from profiler.table.tiles.device_axis import Busy
+from profiler.run.columns import Column, empty
+from profiler.run.device_timeline import Busy
 
 __all__ = [
     "TABLES",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from profiler.analysis.work import (  # registers their formulas
+from profiler.analysis.work import (
     attention,
     convolution,
     elementwise,

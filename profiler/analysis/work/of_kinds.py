@@ -10,7 +10,7 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.registry import Work
 from profiler.analysis.work.shapes import parse_shapes
-from profiler.table.batches import Codes, Times, batches
+from profiler.run.intervals import Codes, Times, batches
 
 __all__ = ["UNRATED", "WORK", "KindWork", "kind_work"]
 

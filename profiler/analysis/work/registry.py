@@ -38,7 +38,7 @@ class Family(StrEnum):
     KERNEL = "kernel"
 
 
-class DoesNotFit(Exception):  # noqa: N818 (not an error of anybody's: the work stays unknown)
+class DoesNotFit(Exception):
     """The shapes are not those that the operation takes."""
 
 

@@ -1,33 +1,98 @@
-"""ONNX Runtime: parts that hold an `InferenceSession` or open one, and a script's own sessions."""
+"""The ONNX Runtime backend: parts that own an `InferenceSession`, and their settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend, CallHooks, Watcher, Watching
-from profiler.capture.onnxruntime.component_sessions import (
-    LIBRARY,
-    RUNS,
-    is_session,
-    outside,
-    session_kinds,
-    standing_in,
-    through,
-)
-from profiler.capture.wraps import Wraps, weakly
+from profiler.capture.patching import Around, Wraps, attributes, weakly
 from profiler.errors import InputError
-from profiler.interruptions import let_pass
+from profiler.plugins import let_pass
 
 if TYPE_CHECKING:
-    from profiler.capture.event_cost import EventCost
-    from profiler.capture.onnxruntime.sessions import OnnxSessions
+    from profiler.capture.onnxruntime.sessions import BareSession, OnnxSessions
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
-    from profiler.trace.manifest_settings import SubmoduleSettings
+    from profiler.capture.overhead import EventCost
+    from profiler.trace.manifest_fields import SubmoduleSettings
 
-__all__ = ["BACKEND", "OnnxRuntime"]
+
+# --- Sessions that a pipeline, or whatever is profiled, holds itself: submodules as modules are.
+#
+# For its operator source a `BareSession` stands in for such a session, and the source puts a
+# profiled
+# one in there; what calls the session runs on that.
+
+
+LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
+RUNS = ("run", "run_with_iobinding", "run_with_ort_values")
+_STANDING: weakref.WeakKeyDictionary[Any, BareSession] = weakref.WeakKeyDictionary()
+
+
+def is_session(part: Any) -> bool:
+    """Whether `part` is an `InferenceSession` itself. Nothing is imported for that."""
+    known = _kind()
+    return known is not None and isinstance(part, known)
+
+
+def standing_in(part: Any) -> Any:
+    """What an operator source is given as `part`: itself, but for a session."""
+    if not is_session(part):
+        return part
+    from profiler.capture.onnxruntime.sessions import BareSession, model_name
+
+    if part not in _STANDING:
+        _STANDING[part] = BareSession(part, model_name(part))
+    return _STANDING[part]
+
+
+def through(session: Any, name: str, around: Around) -> Around:
+    """As `around`, for the method `name` of `session`: on what its source has put in its place."""
+    of = weakref.ref(session)
+
+    def redirected(original: Any, args: Any, kwargs: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            bare = _STANDING.get(of())
+            placed = bare.session if bare is not None else bare
+            if placed is bare:
+                return original(*args, **kwargs)
+            return getattr(placed, name)(*args, **kwargs)
+
+        return around(run, args, kwargs)
+
+    return redirected
+
+
+def session_kinds() -> Sequence[type]:
+    """The class of sessions, where ONNX Runtime is imported."""
+    known = _kind()
+    return () if known is None else (known,)
+
+
+def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """The sessions that are `alive` and that no captured part holds: no name, method, session. One
+    that could not be opened may be alive as well, without what a session runs on."""
+    held: set[int] = set()
+    for owner in captured.values():
+        held.add(id(owner))
+        for value in attributes(owner).values():
+            held |= {id(value), id(getattr(value, "session", None))}
+    for session in alive:
+        opened = is_session(session) and getattr(session, "_sess", None) is not None
+        if opened and id(session) not in held:
+            yield from (("", name, session) for name in RUNS if hasattr(session, name))
+
+
+def _kind() -> type | None:
+    known = getattr(sys.modules.get(LIBRARY), "InferenceSession", None)
+    return known if isinstance(known, type) else None
+
+
+# --- ONNX Runtime: parts that hold an `InferenceSession` or open one, and a script's own sessions.
 
 
 class OnnxRuntime(Backend):
@@ -38,7 +103,7 @@ class OnnxRuntime(Backend):
     packages = ("onnxruntime", "optimum-onnx")
     order = 3  # asked last: any object may have something that it calls a session
 
-    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
+    def owns(self, part: Any, owner: Any = None) -> bool:
         return hasattr(part, "open_session") or hasattr(part, "session") or is_session(part)
 
     def executes(self, part: Any) -> bool:
@@ -81,13 +146,13 @@ class OnnxRuntime(Backend):
         return ProfiledPart(replace(request, part=standing_in(request.part)))
 
     def event_cost(self, gaps: Gaps) -> EventCost | None:
-        from profiler.capture.onnxruntime import cost
+        from profiler.capture.onnxruntime import operators as cost
 
         return cost.onnx_event_cost(gaps)
 
     def weight_bytes(self, part: Any) -> int | None:
         """Of its model's initializers, which are read from the graph."""
-        from profiler.capture.onnxruntime.session_swap import model_of
+        from profiler.capture.onnxruntime.sessions import model_of
         from profiler.capture.onnxruntime.weights import model_weights
 
         try:
@@ -97,7 +162,7 @@ class OnnxRuntime(Backend):
             return None
 
     def settings(self, part: Any) -> SubmoduleSettings | None:
-        from profiler.capture.onnxruntime.settings import session_settings
+        from profiler.capture.onnxruntime.weights import session_settings
 
         return session_settings(part)
 
@@ -110,7 +175,7 @@ class OnnxRuntime(Backend):
         return weakly(part if hasattr(part, "open_session") else part.session)
 
     def model_path(self, part: Any) -> Path | None:
-        from profiler.capture.onnxruntime.session_swap import model_path_of
+        from profiler.capture.onnxruntime.sessions import model_path_of
 
         return model_path_of(standing_in(part))
 

@@ -1,54 +1,719 @@
-"""Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its calls.
+"""ONNX Runtime operators: profiled sessions converted to commands of each call.
 
-ONNX Runtime profiles whole sessions, keeps their events in memory, stops at 1,000,000 and ends a
-session's profile once. So a submodule whose operators are traced gets a session of its own with
-profiling on, which is renewed between calls (`segments`); the profile of the last one is converted
-while the pipeline rests (`profile_conversion`). Calls whose operators are not traced run on the
-part's own session. `runs` says which run in a profile belongs to which call.
+    converter = ProfileConverter(request, placement, exported, optimized)
+    converter.put(segment, events)          # its profile has ended: converted later
+    converter.traces()                      # the converted calls so far, each once
+    converter.rest([segment, ...])          # the run ends: converts the rest on this thread
+
+ONNX Runtime profiles sessions, not calls, and stops at 1,000,000 events. A traced submodule
+gets a profiled session of its own that is renewed between calls. Untraced calls use the part's
+own session. Recording costs 5 to 8 us per node on an idle machine; the run's gaps give its own
+value.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
+import time
+import weakref
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from profiler.capture.invocations import Invocation
-from profiler.capture.onnxruntime.commands import Placement
-from profiler.capture.onnxruntime.layers import ExportedModel, node_count
-from profiler.capture.onnxruntime.new_sessions import FirstCalls
-from profiler.capture.onnxruntime.profile_conversion import ProfileConverter
-from profiler.capture.onnxruntime.runs import NotedCall
-from profiler.capture.onnxruntime.segments import (
-    EVENTS_BESIDE_NODES,
-    Segment,
-    clock_of,
-    event_budget,
+import numpy as np
+
+from profiler.capture.calls import Invocation, OwnWork, PipelineCall
+from profiler.capture.host_work import Conversions
+from profiler.capture.imports import interrupts_wait, known_modules
+from profiler.capture.onnxruntime.onnx_graph import (
+    ExportedModel,
+    LayerMap,
+    build_layer_map,
+    node_count,
 )
-from profiler.capture.onnxruntime.session_swap import (
+from profiler.capture.onnxruntime.sessions import (
+    FirstCalls,
     Lending,
     model_of,
     open_profiled,
     opened_session,
 )
-from profiler.capture.onnxruntime.weak_reference import WeakPart, when_gone
-from profiler.capture.onnxruntime.weights import model_files_bytes
-from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
-from profiler.capture.own_work import OwnWork
-from profiler.capture.timeline import PipelineCall
-from profiler.drop_reasons import DropReason
+from profiler.capture.onnxruntime.weights import length_field, model_files_bytes, number_field
+from profiler.capture.operator_source import Gaps, OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.overhead import EventCost
+from profiler.capture.patching import weakly
+from profiler.capture.recorder import Recorder
 from profiler.errors import InputError
-from profiler.events import UNKNOWN, DropKind
-from profiler.interruptions import let_pass
-from profiler.notes import Note
-from profiler.ort_profiles.profile import read_profile
-from profiler.ort_profiles.providers import devices_of_session
+from profiler.ort_profiles import (
+    CPU,
+    EVENT_CAP,
+    CommandTable,
+    NodeColumns,
+    NodeKind,
+    Placed,
+    ProfiledRun,
+    device_of_provider,
+    devices_of_session,
+    read_profile,
+)
+from profiler.plugins import let_pass
+from profiler.text import Note
+from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Category, Drop, DropKind, DropReason, Track
+from profiler.trace.manifest_fields import Submodule
 
-__all__ = ["ProfiledPart"]
+# --- From the nodes of a call to its commands and counters: layers, tracks of providers, memory.
+
+
+_TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the providers of a session execute: `device` is the submodule's own, `devices` holds
+    those of the session's providers by name."""
+
+    device: str
+    devices: Mapping[str, str]
+
+    def device_of(self, node: NodeKind) -> str:
+        """The provider's device. A node on the CPU runs on the submodule's device where that is a
+        CPU, else on the root device."""
+        if node.provider in (CPU, ""):
+            return self.device if self.device.startswith("cpu") else ROOT_DEVICE
+        known = self.devices.get(node.provider)
+        return known or device_of_provider(node.provider, {})
+
+    def track_of(self, node: NodeKind, *, moves: bool = False) -> Track:
+        """The track of its provider, or of its copies; `moves` says of a node that it only hands
+        data to the parts of an operation or gathers theirs."""
+        provider = node.provider or "provider unknown"
+        category: Category = "copy" if moves else "compute"
+        name = f"{provider} copies" if moves else provider
+        if node.op_type in _TRANSFERS:
+            category, name = "dma", "Memcpy"
+        return Track(self.device_of(node), name, category)
+
+
+@dataclass(slots=True)
+class Attributed:
+    """How much operator time found a module path, of how much; in ns."""
+
+    attributed_ns: int = 0
+    total_ns: int = 0
+
+
+class Commands:
+    """The commands of calls, whose nodes have their place by `layers`: those of one profile, asked
+    once each."""
+
+    def __init__(self, placement: Placement, layers: LayerMap, nodes: NodeColumns) -> None:
+        self.layers, self._placement = layers, placement
+        self._table = CommandTable(nodes.kinds, self._of_kind)
+
+    def of(self, nodes: NodeColumns, origin_ns: int, attributed: Attributed) -> CommandColumns:
+        """Those of one call; `origin_ns` is the profile's start on the run's clock. Adds to
+        `attributed`."""
+        commands = self._table.commands(nodes, origin_ns)
+        attributed.total_ns += int(nodes.duration_ns.sum())
+        if commands.module is not None:
+            attributed.attributed_ns += int(commands.duration_ns[commands.module > 0].sum())
+        return commands
+
+    def _of_kind(self, node: NodeKind) -> Placed:
+        layer, module = self.layers.layer_of(node.name, node.op_type)
+        part = self.layers.part_of(node.name)
+        return Placed(
+            self._placement.track_of(node, moves=part is not None and part.moves),
+            layer,
+            module,
+            part.command_index if part is not None else UNKNOWN,
+        )
+
+
+def arena_counters(
+    nodes: NodeColumns, origin_ns: int, placement: Placement, name: str
+) -> tuple[Counter, ...]:
+    """Bytes in use over time, one counter a device: each provider's nodes tell of the arena of
+    their own provider. Values that did not change are left out."""
+    known = nodes.rows(nodes.arena_bytes >= 0)
+    ends = origin_ns + known.start_ns + known.duration_ns
+    of_device: dict[str, list[int]] = {}
+    for code in np.unique(known.kind).tolist():
+        of_device.setdefault(placement.device_of(known.kinds[code]), []).append(code)
+    counters = []
+    for device, codes in sorted(of_device.items()):
+        rows = np.isin(known.kind, codes)
+        order = np.lexsort((known.arena_bytes[rows], ends[rows]))
+        times, values = ends[rows][order], known.arena_bytes[rows][order]
+        changed = np.flatnonzero(np.diff(values, prepend=-1))
+        counters.append(
+            Counter(device, f"{name} arena in use", "bytes", times[changed], values[changed])
+        )
+    return tuple(counters)
+
+
+# --- How long ONNX Runtime took from one node's end to the next one's begin: in a profiled session
+# most of that is recording, so that it tells what recording costs where it happens.
+
+
+_CUT_NS = 500  # by which a gap looks longer on average: durations are cut to whole µs
+_CAP = 8  # times the median: what is longer is another thread on this core
+
+
+def gaps_between(nodes: NodeColumns) -> Gaps:
+    """Of one run. Nodes that ran within others (`Loop`, `If`) or beside them have none; single
+    long ones count as so many times the median."""
+    order = np.argsort(nodes.start_ns, kind="stable")
+    starts = nodes.start_ns[order]
+    ends = np.maximum.accumulate(starts + nodes.duration_ns[order])
+    found = starts[1:] - ends[:-1]
+    found = found[found >= 0]
+    if not len(found):
+        return Gaps()
+    capped = np.minimum(found, _CAP * max(float(np.median(found)), 1_000.0))
+    return Gaps(len(found), max(float(capped.sum()) - _CUT_NS * len(found), 0.0))
+
+
+# --- Whose run it was: the runs in a session's profile, matched to the calls that the session ran.
+#
+# A call is known by what was noted around it: when it began and ended, on the clock of the
+# profile,
+# and on which thread. A run belongs to the call within which it lies, whatever ran before it:
+# failed
+# runs leave nothing in the profile, and a call may run its session several times or not at all.
+
+
+_NEVER = 1 << 62
+_SLACK = 2_000  # ns: ONNX Runtime cuts times to whole µs
+
+
+@dataclass(slots=True, eq=False)
+class NotedCall:
+    """A call that may run the session. `begin_ns` and `end_ns` are on the profile's clock, relative
+    to its start, `begin_run_ns` is its begin on the run's clock; `thread` is the operating system's
+    number of the thread that ran it. `traced` is False for a call that ran elsewhere.
+
+    `runs` are those that were found in the profile; `mixed` tells that one of them cannot be told
+    from those of other calls.
+    """
+
+    invocation: Invocation
+    traced: bool
+    thread: int
+    begin_ns: int
+    begin_run_ns: int
+    end_ns: int = -1
+    runs: list[ProfiledRun] = field(default_factory=list)
+    mixed: bool = False
+
+    @property
+    def nodes(self) -> NodeColumns:
+        """What its runs executed."""
+        return NodeColumns.joined([run.nodes for run in self.runs])
+
+
+def place_runs(runs: Iterable[ProfiledRun], noted: Sequence[NotedCall]) -> Iterator[NotedCall]:
+    """Give each call its runs; yields every call, in order of begin, once it has all of them.
+
+    Of calls that lie around the same run it is that of the run's thread, and of several on that
+    thread (`run_async`) the one that ended first after it. Where the thread tells nothing either,
+    the run marks all of them `mixed`.
+    """
+    calls = sorted(noted, key=lambda call: call.begin_ns)
+    ends = _ends(calls)
+    begins = [call.begin_ns for call in calls]
+    latest = list(accumulate(ends, max))
+    done = 0
+    for run in runs:
+        if run.duration_ns < 0:
+            continue
+        candidates = []
+        for i in range(bisect_right(begins, run.start_ns + _SLACK) - 1, -1, -1):
+            if latest[i] < run.end_ns - _SLACK:
+                break
+            if ends[i] >= run.end_ns - _SLACK:
+                candidates.append(i)
+        _place(run, candidates, calls, ends)
+        # Runs come in order of their ends: what ended before this one's has all of its runs.
+        while done < len(calls) and ends[done] < run.end_ns - _SLACK:
+            yield calls[done]
+            done += 1
+    yield from calls[done:]
+
+
+def _place(
+    run: ProfiledRun, candidates: list[int], calls: list[NotedCall], ends: list[int]
+) -> None:
+    here = [i for i in candidates if calls[i].thread == run.thread]
+    if not here and len(candidates) > 1:
+        for i in candidates:
+            calls[i].mixed = True
+        return
+    if candidates:
+        call = calls[min(here or candidates, key=lambda i: ends[i])]
+        call.runs.append(run)
+        call.mixed = call.mixed or run.mixed
+
+
+def _ends(calls: Sequence[NotedCall]) -> list[int]:
+    """When each call ended: as noted, else as its invocation tells, at the latest when the next
+    call began on its thread."""
+    ends = []
+    following: dict[int, int] = {}
+    for call in reversed(calls):
+        end = call.end_ns
+        if end < 0:
+            invocation = call.invocation
+            ended = invocation.end_ns >= 0
+            length = invocation.end_ns - call.begin_run_ns if ended else _NEVER
+            end = min(call.begin_ns + length, following.get(call.thread, _NEVER))
+        following[call.thread] = call.begin_ns
+        ends.append(end)
+    return ends[::-1]
+
+
+# --- Profiled sessions of one part, and how many events each may have.
+#
+# ONNX Runtime keeps every event of a profiled session in memory until its profile ends: a long
+# run
+# grows by that. So a session is renewed after 20,000 events, or, where its model is so large that
+# opening it again costs more than their memory, after as many as take an eighth of what the model
+# weighs.
+
+
+EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
+_EVENT_BYTES = 2_600  # measured: `benchmarks/long_runs.py`, the tiny SD3
+_FEWEST_EVENTS = 20_000  # 50 MiB, of each part
+_SHARE = 8  # of the weights: one part of so many
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One profiled session: when its profile began, on the clock `now_ns`, whose runs it may hold,
+    how many were traced, how many of those are under way, and how many have returned (`ran`).
+    `file` is set once profiling has ended, `converted` once somebody has begun to read it."""
+
+    session: Any
+    start_ns: int
+    now_ns: Callable[[], int]
+    noted: list[NotedCall] = field(default_factory=list)
+    traced: int = 0
+    open: int = 0
+    ran: int = 0
+    file: Path | None = None
+    converted: bool = False
+
+    @interrupts_wait()
+    def end(self) -> bool:
+        """Have ONNX Runtime write the profile, and let go of the session; whether that was still
+        to be done."""
+        if self.file is not None:
+            return False
+        self.file = Path(self.session.end_profiling())
+        self.session = None
+        return True
+
+
+def event_budget(weight_bytes: int) -> int:
+    """The events after which a session of a model with so many bytes of weights is renewed."""
+    return min(max(_FEWEST_EVENTS, weight_bytes // _SHARE // _EVENT_BYTES), EVENT_CAP)
+
+
+def clock_of(start_ns: int) -> Callable[[], int]:
+    """The clock that profiles use here: CLOCK_REALTIME, on some systems a monotonic one."""
+    clocks = (time.time_ns, time.monotonic_ns, time.perf_counter_ns)
+    return min(clocks, key=lambda clock: abs(clock() - start_ns))
+
+
+# --- The profiles of a part's sessions become the commands of its calls, while the pipeline rests.
+#
+# converter = ProfileConverter(request, placement, exported, optimized)
+# converter.put(segment, events)          # its profile has ended: converted later
+# converter.traces()                      # what has been converted so far, each call once
+# converter.rest([segment, …])            # the run ends: all that is left, on this thread
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A profile that waits, as `conversions.Stopped`."""
+
+    converter: ProfileConverter
+    segment: Segment
+    events: int
+
+    def convert(self) -> None:
+        self.converter.keep(self.segment)
+
+    def recorders(self) -> list[Recorder]:
+        return [self.converter.recorder]
+
+    def close(self) -> None:
+        self.segment.noted.clear()
+
+
+class ProfileConverter:
+    """Converts the profiles of one part; one thread at a time. `drops` are added to by whoever
+    knows of any."""
+
+    def __init__(
+        self,
+        request: SourceRequest,
+        placement: Placement,
+        exported: ExportedModel,
+        optimized: Path,
+    ) -> None:
+        self.recorder = request.recorder
+        self.drops: list[Drop] = []
+        self._submodule = request.submodule
+        self._name = _name_of(request)
+        self._placement = placement
+        self._exported = exported
+        self._optimized = optimized
+        self._layers: LayerMap | None = None
+        self._unreadable = ""  # why the model is, where it is
+        self._calls = 0
+        self._attributed = Attributed()
+        self._events = 0
+        self._gaps = Gaps()
+        self._running: set[Invocation] = set()
+        self._rest = time.monotonic()  # when the last call of the part ended
+        self._traces: deque[OperatorTrace] = deque()  # from the thread that converts
+        self._conversions = Conversions(self._resting_since)
+
+    def begun(self, invocation: Invocation) -> None:
+        """A call of the part begins: nothing is converted beside it, if that can wait."""
+        self._running.add(invocation)
+
+    def ended(self, invocation: Invocation) -> None:
+        """It has ended."""
+        self._running.discard(invocation)
+        self._rest = time.monotonic()
+
+    def put(self, segment: Segment, events: int) -> None:
+        """Have a profile converted that has ended, and may have so many events."""
+        self._conversions.put(_Ended(self, segment, events))
+
+    def keep(self, segment: Segment) -> None:
+        """Convert a profile; what cannot be read of it is a drop."""
+        try:
+            self._traces.extend(self._converted(segment))
+        except Exception as error:
+            let_pass(error)
+            detail = Note.of(DropReason.OPERATORS_UNREADABLE, error=str(error))
+            self.lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The operators of calls that have been converted by now, in order, once."""
+        with suppress(IndexError):
+            while True:
+                yield self._traces.popleft()
+
+    def rest(self, segments: Iterable[Segment]) -> Iterator[OperatorTrace]:
+        """All that is left, when the last profile has ended."""
+        self._conversions.drain(tell=False)
+        yield from self.traces()
+        for segment in segments:
+            yield from self._converted(segment)
+
+    def summary(self, sessions: int) -> SourceSummary:
+        """Events, attribution and drops of what has been converted, of so many sessions."""
+        return SourceSummary(
+            events=self._events,
+            gaps=self._gaps,
+            attributed_ns=self._attributed.attributed_ns,
+            total_ns=self._attributed.total_ns,
+            sessions=sessions,
+            drops=(*self.drops, *self._doubtful()),
+            backend="onnxruntime",
+            known=Submodule(modules=known_modules(self._layers.classes if self._layers else {})),
+        )
+
+    def lose(self, kind: DropKind, count: int, unit: str, detail: Note) -> None:
+        """Something of the part's calls is not recorded."""
+        self.drops.append(Drop(kind, self._submodule, count, unit, detail))
+
+    def _doubtful(self) -> Iterator[Drop]:
+        """What says that nodes kept their names, where nobody could read the model."""
+        if self._unreadable:
+            detail = Note.of(DropReason.LAYERS_UNREADABLE, error=self._unreadable)
+            yield Drop(DropKind.DOUBTFUL_LABEL, self._submodule, self._calls, "calls", detail)
+
+    def _resting_since(self) -> float | None:
+        """Since when no pipeline call has run, nor the part."""
+        return None if self._running or not self.recorder.at_rest() else self._rest
+
+    def _converted(self, segment: Segment) -> Iterator[OperatorTrace]:
+        """The operators of its calls; its profile is gone afterwards."""
+        if segment.file is None or segment.converted:
+            return
+        segment.converted = True
+        self._layers = self._layers or self._layer_map()
+        yield from self._cut(segment, segment.file, self._layers)
+        segment.file.unlink(missing_ok=True)
+        segment.noted.clear()
+
+    def _layer_map(self) -> LayerMap:
+        try:
+            return build_layer_map(self._exported, self._optimized)
+        except InputError as error:  # ORT's own format, say: nodes keep their names
+            let_pass(error)
+            self._unreadable = str(error)
+            return LayerMap({})
+
+    def _cut(self, segment: Segment, file: Path, layers: LayerMap) -> Iterator[OperatorTrace]:
+        known: Commands | None = None
+        lost = {DropReason.NO_SESSION_RUN: 0, DropReason.RUNS_MIXED: 0}
+        for call in place_runs(self._read(file), segment.noted):
+            invocation = call.invocation
+            if not call.traced or not invocation.recorded or invocation.index < 0:
+                continue
+            if call.mixed or not call.runs:
+                lost[DropReason.RUNS_MIXED if call.mixed else DropReason.NO_SESSION_RUN] += 1
+                continue
+            for run in call.runs:
+                layers = layers.knowing(run.nodes.each())
+            nodes = call.nodes
+            self._events += len(nodes) + EVENTS_BESIDE_NODES * len(call.runs)
+            self._gaps = sum(map(gaps_between, (run.nodes for run in call.runs)), start=self._gaps)
+            origin_ns = call.begin_run_ns - call.begin_ns
+            if known is None or known.layers is not layers:
+                known = Commands(self._placement, layers, nodes)
+            commands = known.of(nodes, origin_ns, self._attributed)
+            invocation.ops_traced = True
+            counters = arena_counters(nodes, origin_ns, self._placement, self._name)
+            call.runs.clear()
+            self._calls += 1
+            yield OperatorTrace(invocation, commands, counters)
+        for reason, count in lost.items():
+            if count:
+                self.lose(DropKind.UNTRACED_CALL, count, "calls", Note.of(reason))
+
+    def _read(self, file: Path) -> Iterator[ProfiledRun]:
+        for run in read_profile(file):
+            if run.dropped:
+                detail = Note.of(DropReason.PROFILE_FULL)
+                self.lose(DropKind.DROPPED_EVENTS, run.dropped, "events", detail)
+            yield run
+
+
+def _name_of(request: SourceRequest) -> str:
+    """What tells the counters of a submodule's parts apart: `vae.encoder`, `vae.decoder`; the
+    submodule's own name where it has one part."""
+    for name in ("encoder", "decoder"):
+        if getattr(request.owner, name, None) is request.part:
+            return f"{request.submodule}.{name}"
+    return request.submodule
+
+
+# --- ONNX models of a few nodes with one constant, written without the package `onnx`: what this
+# machine is measured with.
+
+
+CONSTANT = "c"
+"""The name of the model's constant."""
+
+_IR_VERSION, _OPSET = 8, 17
+_FLOAT = 1  # onnx.TensorProto.FLOAT
+
+
+class SmallNode(NamedTuple):
+    """A node without attributes and with one output."""
+
+    op_type: str
+    inputs: Sequence[str]
+    output: str
+
+
+def chain(count: int) -> list[SmallNode]:
+    """As many sums with the constant, one after the other, from x to y."""
+    names = ["x", *(f"t{i}" for i in range(1, count)), "y"]
+    return [SmallNode("Add", (read, CONSTANT), written) for read, written in pairwise(names)]
+
+
+def small_model(nodes: Iterable[SmallNode], dims: Sequence[int], constant: Any) -> bytes:
+    """A model from x to y, both float32 of these dims; `constant` is an array of float32."""
+    graph = b"".join(length_field(1, _node(place, node)) for place, node in enumerate(nodes))
+    graph += length_field(2, "small") + length_field(5, _tensor(constant))
+    graph += length_field(11, _end("x", dims)) + length_field(12, _end("y", dims))
+    opset = length_field(1, "") + number_field(2, _OPSET)
+    return number_field(1, _IR_VERSION) + length_field(7, graph) + length_field(8, opset)
+
+
+def _node(place: int, node: SmallNode) -> bytes:
+    inputs = b"".join(length_field(1, name) for name in node.inputs)
+    name = f"{node.op_type.lower()}_{place}"
+    named = length_field(2, node.output) + length_field(3, name)
+    return inputs + named + length_field(4, node.op_type)
+
+
+def _tensor(array: Any) -> bytes:
+    dims = b"".join(number_field(1, size) for size in array.shape)
+    data = np.ascontiguousarray(array, dtype="<f4").tobytes()
+    return dims + number_field(2, _FLOAT) + length_field(8, CONSTANT) + length_field(9, data)
+
+
+def _end(name: str, dims: Sequence[int]) -> bytes:
+    """The input or output of that name."""
+    shape = b"".join(length_field(1, number_field(1, size)) for size in dims)
+    tensor = number_field(1, _FLOAT) + length_field(2, shape)
+    return length_field(1, name) + length_field(2, length_field(1, tensor))
+
+
+# --- What recording a node of ONNX Runtime costs, by the gaps between a run's own nodes.
+#
+# How much it is depends on what else runs: 5 to 8 µs in a session of small nodes on an idle
+# machine,
+# twice as much where nodes push what recording needs out of the processor's caches, and more
+# where
+# cores are shared. About a third of it lies between the nodes, in the profile itself (the rest
+# lies within them: sizes and shapes are noted before an event ends). That share is a property of
+# ONNX
+# Runtime's code: it is measured on a chain of nodes, and the gaps of the run tell the rest.
+
+
+_SIDE = 16  # of square tensors of float32
+_NODES, _PAIRS, _RUNS = 20, 25, 5  # short runs: some of them find the cores of a busy machine free
+_LONGEST_S = 0.8  # after which no further pair is begun
+
+
+class _Pair(NamedTuple):
+    """A run with profiling and one without: by how many s the former took longer, and the ns from
+    one of its nodes to the next."""
+
+    longer_s: float
+    gap_ns: float
+
+
+def onnx_event_cost(gaps: Gaps) -> EventCost | None:
+    """What recording a node costs on average in a run whose nodes lie so far apart; as on the chain
+    where that is not known. None where noise exceeds it."""
+    own = gaps.mean_ns
+    pairs = [
+        pair.longer_s if own is None else pair.longer_s * own / pair.gap_ns
+        for pair in _pairs()
+        if pair.gap_ns > 0
+    ]
+    if len(pairs) > 1:
+        return EventCost.of_pairs(pairs, _NODES)
+    return EventCost(pairs[0] * 1e9 / _NODES) if pairs and pairs[0] > 0 else None
+
+
+def _pairs() -> list[_Pair]:
+    """At least one, of a chain of small nodes.
+
+    Processor time would count threads that wait for work, so wall time it is: of a few runs of
+    either kind, in turn, the fastest.
+    """
+    import onnxruntime
+
+    shape = [_SIDE, _SIDE]
+    model = small_model(chain(_NODES), shape, np.ones(shape, np.float32))
+    feeds = {"x": np.zeros(shape, dtype=np.float32)}
+    with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
+        sessions = []
+        for profiled in (False, True):
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+            if profiled:
+                options.enable_profiling = True
+                options.profile_file_prefix = str(Path(folder) / "overhead")
+            sessions.append(
+                onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            )
+        plain, traced = sessions
+        _seconds(plain, feeds), _seconds(traced, feeds)  # the first runs allocate
+        timed = list(_timed(plain, traced, feeds))
+        runs = [gaps_between(run.nodes) for run in read_profile(Path(traced.end_profiling()))]
+    return [_Pair(longer_s, runs[1 + run].mean_ns or 0.0) for longer_s, run in timed]
+
+
+def _timed(plain: Any, traced: Any, feeds: dict[str, Any]) -> Iterator[tuple[float, int]]:
+    """By how many s the fastest of a few traced runs took longer than the fastest of as many plain
+    ones, and which traced run that was, from 0."""
+    begin = time.perf_counter()
+    for pair in range(_PAIRS):
+        runs = [(_seconds(plain, feeds), _seconds(traced, feeds)) for _ in range(_RUNS)]
+        without, with_ = zip(*runs, strict=True)
+        yield min(with_) - min(without), pair * _RUNS + with_.index(min(with_))
+        if time.perf_counter() > begin + _LONGEST_S:
+            break
+
+
+def _seconds(session: Any, feeds: dict[str, Any]) -> float:
+    """Wall time of one run."""
+    begin = time.perf_counter()
+    session.run(None, feeds)
+    return time.perf_counter() - begin
+
+
+# --- A pipeline's part as its operator source holds it: not alive.
+#
+# A part may know its pipeline (those of optimum do), so a source that kept it would keep every
+# model
+# of a pipeline that the script has let go of.
+
+
+class WeakPart:
+    """Stands for `part`. Once that is gone it has no attributes, and what is set is dropped."""
+
+    def __init__(self, part: Any) -> None:
+        object.__setattr__(self, "_part", weakly(part))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._part(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        part = self._part()
+        if part is not None:
+            setattr(part, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        part = self._part()
+        if part is not None:
+            delattr(part, name)
+
+
+def when_gone(part: Any, action: Callable[[], None]) -> Callable[[], None]:
+    """Run `action` when `part` goes, in this process only: a forked child has no part in it.
+    Returns what calls that off."""
+    try:
+        finalizer = weakref.finalize(part, _in_process, os.getpid(), action)
+    except TypeError as error:  # it knows no weak references, and is kept
+        let_pass(error)
+        return lambda: None
+    finalizer.atexit = False
+
+    def call_off() -> None:
+        finalizer.detach()
+
+    return call_off
+
+
+def _in_process(process: int, action: Callable[[], None]) -> None:
+    if os.getpid() == process:
+        action()
+
+
+# --- Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its calls.
+#
+# ONNX Runtime profiles whole sessions, keeps their events in memory, stops at 1,000,000 and ends
+# a
+# session's profile once. So a submodule whose operators are traced gets a session of its own with
+# profiling on, which is renewed between calls (`segments`); the profile of the last one is
+# converted
+# while the pipeline rests (`profile_conversion`). Calls whose operators are not traced run on the
+# part's own session. `runs` says which run in a profile belongs to which call.
 
 
 class ProfiledPart:
@@ -107,7 +772,7 @@ class ProfiledPart:
             begin = self._clock.now_ns()
             try:
                 renewed = self._renew_in_time()
-            except Exception as error:  # noqa: BLE001 - the pipeline's call must not fail of us
+            except Exception as error:
                 let_pass(error)
                 detail = Note.of(DropReason.SESSION_NOT_RENEWED, error=str(error))
                 self._converter.lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)

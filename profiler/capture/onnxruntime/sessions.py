@@ -1,11 +1,10 @@
-"""Bare ONNX Runtime sessions: every `InferenceSession` that a switched-on script runs by itself.
+"""ONNX Runtime sessions that a script runs itself, and profiled replacements for them.
 
-Each session is a submodule, named after its model; each run is a call, of no stage, branch or step.
-Runs inside a pipeline call are the pipeline's business, and so are those of our own sessions.
+    folders = profile_in_turn([pair], Path("traces"), ("a", "b"), repeats=10)
 
-The methods are wrapped on the class, so it does not matter when a session was made. Operators come
-from an `OperatorSource`: a second session of the same model with profiling on, which takes the runs
-in place of the script's own.
+Each session is a submodule named after its model, and each run is a call without stage, branch
+or step. `run` is wrapped on the class, so sessions made earlier are included. `profile_in_turn`
+runs two models in turn, so that clocks and other processes affect both equally.
 """
 
 from __future__ import annotations
@@ -13,19 +12,596 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
+import statistics
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
-from profiler.capture.class_patches import ClassPatches
-from profiler.capture.onnxruntime.bare_run import BareRun, launch_async, run_to_its_end
-from profiler.capture.onnxruntime.bare_session import BareSession, model_name
-from profiler.capture.scopes import scope
-from profiler.interruptions import let_pass
+from profiler.capture.calls import Invocation, Scope, described, enter, scope
+from profiler.capture.operator_source import NewSessions, SourceRequest
+from profiler.capture.patching import ClassPatches
+from profiler.capture.registry import open_source
+from profiler.capture.run_info import part_facts
+from profiler.capture.session import Session
+from profiler.capture.settings import Options
+from profiler.errors import InputError
+from profiler.ort_profiles import device_of_session
+from profiler.plugins import let_pass
+from profiler.trace.bundle import WORK_NAME
+from profiler.trace.events import NO_STEP
 
-__all__ = ["OnnxSessions"]
+# --- What first calls on sessions that were opened for profiling took longer than later ones.
+#
+# A new session allocates its arena in its first call, and anew in its second, when ONNX Runtime
+# knows
+# what the shapes take and allocates that at once. Without us these calls had run on the part's
+# own
+# session: warm, where that had run before, as we know of earlier runs of ours in this process and
+# of
+# sessions that were renewed within one. Where nobody knows, the own session may have been as new
+# as
+# ours.
+
+
+_NEW = 2  # calls on a new session that take longer
+_FEWEST, _MOST = 2, 200  # later calls of the same input shapes
+
+_have_run: weakref.WeakSet[Any] = weakref.WeakSet()  # own sessions, or parts that open theirs
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """A call on a new session; `warm` says whether it would have run on one that had run before."""
+
+    shapes: frozenset[tuple[str, str]]
+    duration_ns: int
+    warm: bool
+
+
+class FirstCalls:
+    """The first calls of one part, whose own session is `own`, or which opens it itself."""
+
+    def __init__(self, own: Any) -> None:
+        self._warm = _has_run(own)
+        self._own: Any = None if self._warm else weakref.ref(own) if _known_weakly(own) else None
+        self._firsts: list[_First] = []
+        self._later: dict[frozenset[tuple[str, str]], list[int]] = {}
+
+    def add(self, invocation: Invocation, duration_ns: int, *, ran: int, renewed: bool) -> None:
+        """A call has returned from one of our sessions, which `ran` so often before; `renewed`
+        tells that others had run before it in place of the own one."""
+        if invocation.failed:
+            return
+        shapes = frozenset(invocation.input_shapes.items())
+        if ran >= _NEW:
+            later = self._later.setdefault(shapes, [])
+            if len(later) < _MOST:
+                later.append(duration_ns)
+        elif invocation.recorded:
+            self._firsts.append(_First(shapes, duration_ns, renewed or self._warm))
+
+    def close(self) -> None:
+        """The run ends: what ran in it counts as warm in the next."""
+        own = self._own() if self._own is not None else None
+        if own is not None and (self._firsts or self._later):
+            _have_run.add(own)
+
+    def cost(self) -> NewSessions:
+        """Of those calls that can be compared with two later ones of the same input shapes."""
+        found = sum(map(self._of, self._firsts), start=NewSessions())
+        return NewSessions(max(found.ns, 0.0), max(found.least_ns, 0.0), max(found.most_ns, 0.0))
+
+    def _of(self, first: _First) -> NewSessions:
+        later = self._later.get(first.shapes, [])
+        if len(later) < _FEWEST:
+            return NewSessions()
+        most = float(first.duration_ns - min(later))
+        if not first.warm:
+            return NewSessions(most_ns=most)
+        more = first.duration_ns - statistics.median(later)
+        return NewSessions(more, float(first.duration_ns - max(later)), most)
+
+
+def _has_run(own: Any) -> bool:
+    return _known_weakly(own) and own in _have_run
+
+
+def _known_weakly(own: Any) -> bool:
+    try:
+        weakref.ref(own)
+        hash(own)
+    except TypeError as error:
+        let_pass(error)
+        return False
+    return True
+
+
+# --- Profiled ONNX Runtime sessions in place of a part's own: opened like it, lent, taken back.
+
+
+def opened_session(part: Any) -> Any:
+    """The session that `part` has open, None where it would open one on first use."""
+    return getattr(part, "opened_session", None) if hasattr(part, "open_session") else part.session
+
+
+class Lending:
+    """Sessions of ours in place of a part's `own`, which it has open or opens on first use (None).
+    A session that somebody else puts there meanwhile stays there."""
+
+    def __init__(self, part: Any, own: Any) -> None:
+        self._part = part
+        self._own = own
+        self._placed: Any = None
+
+    def lend(self, session: Any) -> None:
+        """Have the part run on `session` from now on, whatever it ran on."""
+        self._placed = session
+        self._part.session = session
+
+    def put(self, session: Any) -> None:
+        """Have the part run on `session` from now on."""
+        if self._is_in_place():
+            self._part.session = self._placed = session
+
+    def give_back(self) -> None:
+        """Leave the part with its own session."""
+        if self._placed is None or not self._is_in_place():
+            return
+        if self._own is None:
+            del self._part.session
+        else:
+            self._part.session = self._own
+
+    def _is_in_place(self) -> bool:
+        try:
+            return opened_session(self._part) is self._placed
+        except AttributeError:  # the part is gone
+            return False
+
+
+def open_profiled(part: Any, own: Any, prefix: Path, optimized: Path | None) -> Any:
+    """A new session of `part` with profiling on, which takes what belongs to the part's `own`: None
+    where it has none open, but opens one itself. Writes the optimized graph where asked.
+
+    Raises InputError where the part profiles its session itself: its runs would be missing there.
+    """
+    import onnxruntime
+
+    opens = hasattr(part, "open_session")
+    options = part.session_options() if opens else copied_options(own)
+    if options.enable_profiling:
+        raise InputError(
+            "ONNX Runtime's own profiling is on in its session: switch off enable_profiling there, "
+            "or use activate_profiler=False"
+        )
+    _enable_profiling(options, prefix, optimized)
+    if opens:
+        session = part.open_session(options)
+    else:
+        providers = list(own.get_provider_options().items())
+        session = onnxruntime.InferenceSession(model_of(part), options, providers=providers)
+    _take_what_belongs_to(session, own)
+    return session
+
+
+def copied_options(session: Any) -> Any:
+    """A copy of the options that a session was made with."""
+    options = session._sess.session_options
+    options.optimized_model_filepath = ""
+    return options
+
+
+def model_of(part: Any) -> Path | bytes:
+    """The model behind a part: a path, or bytes where a session was made from bytes. Raises
+    InputError where it tells neither."""
+    path = model_path_of(part)
+    if path is not None:
+        return path
+    source = getattr(getattr(part, "session", None), "_model_bytes", None)
+    if source is None:
+        raise InputError(f"{part!r} tells neither path nor bytes of its model: set model_path")
+    return bytes(source)
+
+
+def model_path_of(part: Any) -> Path | None:
+    """Where the model of a part lies; None where it does not tell: its session was made from
+    bytes, or it is a torch module."""
+    session = None if hasattr(part, "open_session") else getattr(part, "session", None)
+    # Of optimum's parts the session is asked first: their own `model_path` warns of its end.
+    path = getattr(session, "_model_path", None) or getattr(part, "model_path", None)
+    return Path(path) if path else None
+
+
+def _enable_profiling(options: Any, prefix: Path, optimized: Path | None) -> None:
+    options.enable_profiling = True
+    options.profile_file_prefix = str(prefix)
+    options.log_severity_level = 3  # it warns that an optimized graph fits this machine only
+    if optimized is not None:
+        options.optimized_model_filepath = str(optimized)
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_file_name",
+            f"{optimized.name}.data",
+        )
+
+
+def _take_what_belongs_to(session: Any, own: Any) -> None:
+    """Have `session` run with the bindings and values of the `own` session, and make such.
+
+    ONNX Runtime checks in Python that an `IOBinding` and a session's `OrtValue` go to the session
+    that made them. A part keeps its bindings, from before the run or for after it.
+    """
+    itself = weakref.ref(session)  # no cycle: it has to go when it is renewed, not when gc comes by
+
+    def run_with_iobinding(iobinding: Any, run_options: Any = None) -> None:
+        running = itself()
+        if running is not None:
+            running._sess.run_with_iobinding(iobinding._iobinding, run_options)
+
+    session.run_with_iobinding = run_with_iobinding
+    session._validate_ortvalue_ownership = lambda _: None
+    for name in ("io_binding", "create_ortvalue_from_shape_and_type"):
+        if hasattr(own, name):
+            setattr(session, name, getattr(own, name))
+
+
+# --- A session that the script runs by itself, as operator sources want a part; and its name.
+
+
+class BareSession:
+    """A session of the script: `session` is what runs, this object for the script's own, or what a
+    source has put in its place. `source` is that source, None where nothing traces."""
+
+    def __init__(self, session: Any, submodule: str) -> None:
+        self.script_session: Callable[[], Any] = weakref.ref(session)
+        self._model_bytes = getattr(session, "_model_bytes", None)
+        self.submodule = submodule
+        self.device = device_of_session(session)
+        self.refused = False  # it is not to be recorded
+        self.recommendation = "give the session providers there"  # where that is another device
+        self.session: Any = self
+        self.source: Any = None
+        self.lock = threading.RLock()  # held while a source is told of a run that begins
+        path = getattr(session, "_model_path", None)
+        self.model_path = Path(path) if path else None  # None: made from bytes
+
+    @property
+    def gone(self) -> bool:
+        """Whether the script has let go of the session."""
+        return self.script_session() is None
+
+    @property
+    def opened_session(self) -> Any:
+        """What runs: see `session`. This object stands for the script's own, since a source must
+        not keep that alive; it knows the model's bytes, as a session made from bytes does."""
+        return self.session
+
+    def session_options(self) -> Any:
+        """A copy of the options that the script's session was made with."""
+        return copied_options(self.script_session())
+
+    def open_session(self, options: Any) -> Any:
+        """Another session of the same model on the same providers."""
+        import onnxruntime
+
+        providers = list(self.script_session().get_provider_options().items())
+        model = self.model_path or self._model_bytes
+        return onnxruntime.InferenceSession(model, options, providers=providers)
+
+
+def model_name(session: Any) -> str:
+    """The name of a session's submodule: its model's file name, or the folder's where all files
+    are called model.onnx, or the graph's name where the model has no file."""
+    path = getattr(session, "_model_path", None)
+    if path:
+        stem, folder = Path(path).stem, Path(path).absolute().parent.name
+        return folder if stem == "model" and folder else stem
+    try:
+        return str(session.get_modelmeta().graph_name or "model")
+    except Exception as error:
+        let_pass(error)
+        return "model"
+
+
+# --- One run of a bare session, from its begin to its end: a call, of no stage, branch or step.
+
+
+_DTYPES = {"float": "float32", "double": "float64"}  # ONNX Runtime's names, numpy's names
+
+
+class BareRun:
+    """A run by `method` of the script's `session`, with `arguments` by name, `self` among them."""
+
+    def __init__(
+        self,
+        recording: Any,
+        bare: BareSession,
+        session: Any,
+        method: str,
+        original: Callable[..., Any],
+        arguments: dict[str, Any],
+    ) -> None:
+        self.arguments = arguments
+        self._begun_ns = recording.recorder.clock.now_ns()
+        self._bare = bare
+        self._session, self._method, self._original = session, method, original
+        self._recorder = recording.recorder
+        self._source: Any = None  # what traces it
+        self._target: Any = None  # the session that runs in place of the script's own
+        self._invocation = Invocation(
+            submodule=bare.submodule,
+            stage="",
+            branch="",
+            step=NO_STEP,
+            device=bare.device,
+            input_shapes=dict(_shapes(arguments)),
+        )
+
+    def begin(self) -> None:
+        """What this takes is not part of the call."""
+        self._invocation.recorded = self._recorder.recording
+        bare = self._bare
+        with bare.lock:
+            if bare.source is not None:
+                self._source = bare.source
+                try:
+                    bare.source.before(self._invocation)
+                except Exception as error:
+                    let_pass(error)
+                    self._source = bare.source = None  # it is not asked again
+                    raise
+                self._target = None if bare.session is bare else bare.session
+        self._recorder.begin_call(self._invocation)
+        self._invocation.hooks_ns = self._invocation.start_ns - self._begun_ns
+
+    def execute(self) -> Any:
+        """Run on the session that the source has put in place, or on the script's own."""
+        target = self._target
+        if target is None or target is self._session or not hasattr(target, self._method):
+            return self._original(**self.arguments)
+        arguments = {k: v for k, v in self.arguments.items() if k != "self"}
+        return getattr(target, self._method)(**arguments)
+
+    def end(self, *, failed: bool) -> None:
+        """It has returned, on whatever thread. Again without effect."""
+        try:
+            self._recorder.end_call(self._invocation, failed=failed)
+            if self._source is not None:
+                self._source.after(self._invocation)
+            if not failed:
+                self._recorder.spent(self._invocation, self._invocation.end_ns)
+        except Exception as error:
+            let_pass(error)
+            self._recorder.lose(self._bare.submodule, error)
+
+
+def run_to_its_end(run: BareRun) -> Any:
+    """Execute a run that returns when it is done."""
+    before, failed = scope(), True
+    try:
+        enter(Scope(before.owner, before.pipeline, before.labels, run, before.host))
+        result = run.execute()
+        failed = False
+        return result
+    finally:
+        try:
+            enter(before)
+            run.end(failed=failed)
+        except BaseException:  # the script was interrupted: once more, to the end
+            enter(before)
+            run.end(failed=failed)
+            raise
+
+
+def launch_async(run: BareRun) -> Any:
+    """The call lasts until ONNX Runtime calls back, on a thread of its own."""
+    callback = run.arguments["callback"]
+
+    def called_back(results: Any, user_data: Any, error: str) -> None:
+        try:
+            run.end(failed=bool(error))
+        finally:
+            run.arguments = {}  # they hold this function, which holds the run
+            callback(results, user_data, error)
+
+    run.arguments["callback"] = called_back
+    try:
+        return run.execute()
+    except BaseException:
+        run.end(failed=True)
+        raise
+
+
+def _shapes(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The inputs by name as "dtype[d0,d1,…]", as far as the arguments show them."""
+    feeds = arguments.get("input_feed") or arguments.get("input_dict_ort_values")
+    if not isinstance(feeds, Mapping):
+        return
+    for name, value in feeds.items():
+        text = described(value)
+        if text:
+            yield name, text
+        elif hasattr(value, "data_type"):  # an OrtValue: "tensor(float)"
+            dtype = value.data_type().removeprefix("tensor(").removesuffix(")")
+            yield name, f"{_DTYPES.get(dtype, dtype)}[{','.join(map(str, value.shape()))}]"
+
+
+# --- ONNX models profiled in turn, two at a time, on the same inputs: one bundle a side.
+#
+#     folders = profile_in_turn([pair], Path("traces"), ("a", "b"), repeats=10)
+#
+# Each pair runs base, new, base, new, …, so that what changes meanwhile (clocks, other processes)
+# meets both. Of each side's calls every second has its operators traced; the others run as if
+# nobody
+# traced, and tell what tracing costs. A pair's models are loaded while it runs, no longer.
+
+
+_OPS = "every:2"
+_WARMUP = 4  # runs of each model, two of either kind
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPair:
+    """Two models that are compared as `submodule`; `inputs` makes the arrays by name that both
+    run on."""
+
+    submodule: str
+    base: Path
+    new: Path
+    inputs: Callable[[], Mapping[str, Any]]
+
+
+def calls_of(repeats: int) -> int:
+    """The calls of each model: the first and `repeats` more of either kind."""
+    return 2 * repeats + 2
+
+
+def submodule_name(text: str) -> str:
+    """`text` as a submodule and its files can be called: letters, digits, `_`, `.` and `-`."""
+    return re.sub(r"[^\w.\-]+", "_", text, flags=re.ASCII).strip("._-")[:80] or "model"
+
+
+def profile_in_turn(
+    pairs: Iterable[ModelPair],
+    out: Path,
+    titles: tuple[str, str],
+    *,
+    repeats: int,
+    on_run: Callable[[], None] = lambda: None,
+) -> tuple[Path, Path]:
+    """The bundles of both sides, written below `out`, called by date and `titles`.
+
+    Of each model the first call with operators and the first without stand apart in comparisons; of
+    the others `repeats` are traced and as many are not. `on_run` is called after each run. Raises
+    InputError where ONNX Runtime does not take a model or fails on the inputs; then no bundle is
+    left.
+    """
+    sides = [Session.open(Options(_OPS), out, title=title) for title in titles]
+    try:
+        for pair in pairs:
+            _profile_pair(pair, sides, repeats, on_run)
+    except BaseException:
+        for side in sides:
+            _discard(side)
+        raise
+    base, new = (side.close() for side in sides)
+    if base is None or new is None:
+        raise InputError("there is no model to run: give two models, or folders with such")
+    return base, new
+
+
+def _profile_pair(
+    pair: ModelPair, sides: list[Session], repeats: int, on_run: Callable[[], None]
+) -> None:
+    inputs = dict(pair.inputs())
+    models = [
+        _ProfiledModel(side, path, pair.submodule)
+        for side, path in zip(sides, (pair.base, pair.new), strict=True)
+    ]
+    try:
+        with sides[0].warmup(), sides[1].warmup():
+            for _ in range(_WARMUP):
+                for model in models:
+                    model.run(inputs)
+        for _ in range(calls_of(repeats)):
+            for model in models:
+                model.run(inputs)
+                on_run()
+    finally:
+        for model in models:
+            model.close()
+
+
+def _discard(side: Session) -> None:
+    """Close a session of which no bundle shall stay."""
+    import shutil
+
+    path = side.close()
+    if path is not None:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class _ProfiledModel:
+    """A model in the bundle of `side`: its session, and what traces its operators."""
+
+    def __init__(self, side: Session, path: Path, submodule: str) -> None:
+        self._side, self._path = side, path
+        self._session = _open(path)
+        self._bare = BareSession(self._session, submodule)
+        folder = side.directory / WORK_NAME
+        folder.mkdir(exist_ok=True)
+        side.describe(part_facts(submodule, self._bare, self._bare.device, traced=True))
+        selection = Options(_OPS).selection(submodule)
+        self._bare.source = open_source(
+            SourceRequest(
+                submodule,
+                self._bare,
+                self._bare.device,
+                folder,
+                side.recorder,
+                selection=selection,
+            )
+        )
+        assert self._bare.source is not None
+        side.add_source(self._bare.source, submodule, lambda: self._bare.gone)
+
+    def run(self, inputs: Mapping[str, Any]) -> None:
+        """One call. Raises InputError where the model fails on the inputs."""
+        session = self._session
+        arguments = {"self": session, "output_names": None, "input_feed": inputs}
+        run = BareRun(self._side, self._bare, session, "run", type(session).run, arguments)
+        run.begin()
+        try:
+            run_to_its_end(run)
+        except Exception as error:  # ONNX Runtime's errors have no common class
+            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
+            raise InputError(
+                f"{self._path} does not run on inputs {shapes} ({_first_line(error)}): give sizes "
+                "that it takes for its symbolic dimensions"
+            ) from error
+
+    def close(self) -> None:
+        """Trace no more, and let go of the model; its operators are written with the next one's."""
+        self._bare.source.close()
+        self._session = None
+
+
+def _open(path: Path) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    # Threads of one session that wait by spinning would take the cores of the other.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # as above
+        raise InputError(
+            f"ONNX Runtime does not take {path} ({_first_line(error)}): profiled is what it runs"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+# --- Bare ONNX Runtime sessions: every `InferenceSession` that a switched-on script runs by itself.
+#
+# Each session is a submodule, named after its model; each run is a call, of no stage, branch or
+# step.
+# Runs inside a pipeline call are the pipeline's business, and so are those of our own sessions.
+#
+# The methods are wrapped on the class, so it does not matter when a session was made. Operators
+# come
+# from an `OperatorSource`: a second session of the same model with profiling on, which takes the
+# runs
+# in place of the script's own.
+
 
 _RUNS = ("run", "run_with_ort_values", "run_with_iobinding", "run_with_ortvaluevector", "run_async")
 _OWN = "profiler.capture."
@@ -56,7 +632,7 @@ class OnnxSessions:
         made = module.InferenceSession.__init__
 
         @functools.wraps(made)
-        def __init__(session: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        def __init__(session: Any, *args: Any, **kwargs: Any) -> None:
             caller = inspect.currentframe()
             caller = caller.f_back if caller is not None else None
             if caller is not None and str(caller.f_globals.get("__name__")).startswith(_OWN):
@@ -120,7 +696,7 @@ class OnnxSessions:
                 return None
             begun = BareRun(recording, bare, session, name, original, arguments)
             begun.begin()
-        except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
+        except Exception as error:
             if begun is not None:
                 begun.end(failed=True)
             let_pass(error)
@@ -152,7 +728,7 @@ class OnnxSessions:
         """Give it a source, where its operators can be traced."""
         try:
             bare.source = self._open_source(recording, bare)
-        except Exception as error:  # noqa: BLE001 - calls are recorded all the same
+        except Exception as error:
             let_pass(error)
             recording.recorder.lose(bare.submodule, error, for_good=True)
         if bare.source is not None:

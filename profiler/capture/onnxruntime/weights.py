@@ -1,7 +1,7 @@
-"""How many bytes an ONNX model's weights take, read from its graph without loading one of them.
+"""Weight bytes of an ONNX model, read from its graph without loading a weight.
 
-The model file is mapped and walked field by field (protobuf's wire format): dims, dtype and the
-places of external data are read, the data itself is skipped.
+The protobuf wire format is walked field by field. Lengths are checked before a read: a misfit
+raises ValueError, and truncated data raises IndexError.
 """
 
 from __future__ import annotations
@@ -9,13 +9,107 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from profiler.capture.onnxruntime.wire_format import Buffer, fields, messages, messages_of, varints
+from profiler.capture.onnxruntime.sessions import model_path_of, opened_session
 from profiler.errors import InputError
+from profiler.plugins import let_pass
+from profiler.trace.manifest_fields import SubmoduleSettings, WeightType
 
-__all__ = ["ModelWeights", "model_files_bytes", "model_weights"]
+# --- Protobuf's wire format, as far as ONNX files use it: fields of a message one by one, no schema.
+#
+# Lengths are checked before anything is read; what does not fit raises ValueError, what is cut
+# IndexError.
+
+
+Buffer: TypeAlias = "bytes | mmap.mmap"
+
+
+def messages(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Fields that have a length: number, begin and end of what they hold."""
+    return (found for found in fields(data, begin, end) if found[2] >= 0)
+
+
+def messages_of(
+    data: Buffer, begin: int, end: int, *numbers: int
+) -> Iterator[tuple[int, int, int]]:
+    """Those of them that have one of these numbers."""
+    return (found for found in messages(data, begin, end) if found[0] in numbers)
+
+
+def fields(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Fields of a message: number, begin and end of what has a length, else the value and -1."""
+    while begin < end:
+        tag, begin = varint(data, begin)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, begin = varint(data, begin)
+            yield number, value, -1
+        elif wire == 2:
+            length, begin = varint(data, begin)
+            if begin + length > end:
+                raise ValueError(f"field {number} is cut at byte {begin}")
+            yield number, begin, begin + length
+            begin += length
+        elif wire in (1, 5):
+            begin += 8 if wire == 1 else 4
+        else:
+            raise ValueError(f"no field begins at byte {begin}")
+    if begin > end:
+        raise ValueError(f"a field is cut at byte {end}")
+
+
+def varints(data: Buffer, begin: int, end: int) -> Iterator[int]:
+    """The numbers that stand there one after the other, as in a packed field."""
+    while begin < end:
+        value, begin = varint(data, begin)
+        yield value
+
+
+def varint(data: Buffer, begin: int) -> tuple[int, int]:
+    """The number that begins there, and where it ends."""
+    value = data[begin]
+    if value < 0x80:
+        return value, begin + 1
+    value &= 0x7F
+    for shift in range(7, 70, 7):
+        begin += 1
+        byte = data[begin]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, begin + 1
+    raise ValueError(f"a number does not end at byte {begin}")
+
+
+def length_field(number: int, content: bytes | str) -> bytes:
+    """A field that has a length: a message, a text or bytes."""
+    data = content.encode() if isinstance(content, str) else content
+    return _number(number << 3 | 2) + _number(len(data)) + data
+
+
+def number_field(number: int, value: int) -> bytes:
+    """A field with a number that is not negative."""
+    return _number(number << 3) + _number(value)
+
+
+def _number(value: int) -> bytes:
+    """A number that is not negative, as a varint."""
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+# --- How many bytes an ONNX model's weights take, read from its graph without loading one of them.
+#
+# The model file is mapped and walked field by field (protobuf's wire format): dims, dtype and the
+# places of external data are read, the data itself is skipped.
+
 
 _MOST_BYTES = 1 << 62
 _DEEPEST = 64  # graphs in graphs
@@ -165,3 +259,51 @@ def _count(found: ModelWeights, dtype: int, size: int) -> None:
     name = _NAMES.get(dtype, f"type {dtype}")
     found.by_type[name] = found.by_type.get(name, 0) + size
     found.total_bytes += size
+
+
+# --- How a session of ONNX Runtime is set up: types of weights and inputs, providers.
+
+
+_LONGEST = 200  # characters of an option
+
+
+def session_settings(part: Any) -> SubmoduleSettings:
+    """The settings of a part; inputs and providers are known once its session is open."""
+    session = opened_session(part)
+    inputs = session.get_inputs() if session is not None else ()
+    options = session.get_provider_options() if session is not None else {}
+    return SubmoduleSettings(
+        weights=_weights(part),
+        inputs={one.name: _element_type(one.type) for one in inputs},
+        providers={
+            name: {key: str(value)[:_LONGEST] for key, value in given.items()}
+            for name, given in options.items()
+        },
+    )
+
+
+def _element_type(text: str) -> str:
+    """`float16` of "tensor(float16)"; ONNX Runtime calls float32 float, and float64 double."""
+    name = text.removeprefix("tensor(").removesuffix(")")
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+def _weights(part: Any) -> dict[str, WeightType]:
+    """From the model's file, which is read once; none of a model that is no file."""
+    path = model_path_of(part)
+    try:
+        known = path.stat() if path is not None else None
+        if path is None or known is None:
+            return {}
+        return dict(_of_file(path, known.st_mtime_ns, known.st_size))
+    except (OSError, InputError) as error:
+        let_pass(error)
+        return {}
+
+
+@lru_cache(maxsize=64)
+def _of_file(path: Path, _changed: int, _size: int) -> tuple[tuple[str, WeightType], ...]:
+    found = model_weights(path)
+    total = found.total_bytes
+    ordered = sorted(found.by_type.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple((n, WeightType(bytes=size, share=size / total)) for n, size in ordered if size)

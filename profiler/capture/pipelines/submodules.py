@@ -1,41 +1,267 @@
-"""The ways into a pipeline's submodules, and what of it is host work.
+"""Find the submodules of what the user profiles: pipelines, modules, functions.
 
-A submodule is what a backend executes, whatever the pipeline calls it (`components`). Names that
-are known say what it is for, and make anything a submodule; of others the stage is what their
-method or its arguments say, else what happens (`stages`).
+    subjects(pipe)                      # the pipeline
+    subjects([base, refiner])           # two pipelines
+    subjects({"unet": unet, "scheduler": scheduler})    # two objects under these names
+    subjects(generate)                  # objects that a function refers to
+
+A submodule is anything that a backend runs. Options that the user gives take precedence over
+those that the pipeline configures.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
+import itertools
 import re
+import sys
+import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import (
+    BuiltinFunctionType,
+    FrameType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, Literal
 
-from profiler.capture.pipelines.components import (
+from profiler.capture.backend import Backend
+from profiler.capture.calls import PipelineCall, name_of, number_of, scope
+from profiler.capture.patching import Wraps, weakly
+from profiler.capture.pipelines.discovery import (
     Held,
+    Together,
     held,
     holds_components,
+    is_executed,
+    is_scheduler,
     schedulers,
     submodules,
 )
-from profiler.capture.pipelines.labels import argument_names
-from profiler.capture.pipelines.user_labels import name_of
-from profiler.capture.registry import backend_of
+from profiler.capture.pipelines.script_loops import instances
+from profiler.capture.recorder import Recorder
+from profiler.capture.registry import backend_of, backends, configured
+from profiler.capture.settings import Options
 from profiler.errors import InputError
+from profiler.plugins import let_pass
+from profiler.trace.events import NO_PIPELINE
 
-__all__ = [
-    "PREPARE_LATENTS",
-    "Entry",
-    "device_of",
-    "device_reader",
-    "entries",
-    "host_work",
-    "owner_of",
-    "part_of",
-    "present_entries",
-]
+# --- What a call is called: its denoising step from the scheduler, its branch from what it was given.
+#
+# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch
+# comes,
+# in this order, from
+#
+# 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
+# 2. its argument `skip_layers`: the extra call of skip-layer guidance;
+# 3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
+# 4. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
+# 5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
+#
+# An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
+
+
+def argument_names(function: Any) -> list[str]:
+    """The parameters of `function`, none where it does not tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        let_pass(error)
+        return []
+    return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+# --- What a pipeline executes outside captured calls, measured.
+#
+# In the first pipeline call and in those whose operators are traced, whatever else is found that
+# executes is hooked for as long as the pipeline call lasts.
+
+
+class Outside:
+    """Told of the calls of something that is captured nowhere, or of a piece of what is. They count
+    where a pipeline call is open, or, of a piece that is `alone`, where none is."""
+
+    def __init__(
+        self, name: str, recorder: Recorder, open_now: threading.local, *, alone: bool = False
+    ) -> None:
+        self._name = name
+        self._recorder = recorder
+        self._open = open_now  # .begins: of this thread's calls, -1 for those in another
+        self._alone = alone
+
+    def begin(self, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> None:
+        """A call begins."""
+        begins = self._open.__dict__.setdefault("begins", [])
+        open_now = scope()
+        here = (open_now.pipeline is None) == self._alone
+        counts = not begins and open_now.call is None and here
+        begins.append(self._recorder.clock.now_ns() if counts else -1)
+
+    def end(self, output: Any) -> None:
+        """It has ended, or failed."""
+        begins = self._open.__dict__.get("begins")
+        begin_ns = begins.pop() if begins else -1
+        if begin_ns >= 0:
+            tally = self._recorder.coverage
+            tally.add(self._name, self._recorder.clock.now_ns() - begin_ns)
+            tally.alone |= self._alone
+
+    def around(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """For methods that are wrapped."""
+        self.begin(args, kwargs, None)  # type: ignore[arg-type]
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self.end(None)
+
+
+class PipelineCoverage:
+    """Measures the calls of one pipeline. `captured()` are its submodules by name; `named` gives
+    objects the names that the script has for them."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        captured: Callable[[], Mapping[str, Any]],
+        named: Callable[[list[Any]], Mapping[str, Any]],
+    ) -> None:
+        self._recorder = recorder
+        self._captured = captured
+        self._named = named
+        self._found: list[tuple[str, str, Callable[[], Any]]] | None = None
+        self._hooked: list[Wraps] = []  # for the pipeline calls that run now
+
+    def begin(self, *, traced: bool) -> Wraps | None:
+        """A pipeline call is about to begin, whose operators are `traced`: hook what is captured
+        nowhere. None where this one is not measured."""
+        measured = self._recorder.recording and scope().pipeline is None
+        if not measured or (self._found is not None and not traced) or not self._can_be_told():
+            return None
+        if self._found is None:
+            self._found = self._looked_for()
+        wraps, open_now = Wraps(), threading.local()
+        for name, method, reference in self._found:
+            part = reference()
+            if part is not None:
+                outside = Outside(name, self._recorder, open_now)
+                backend_of(part).hook_calls(wraps, part, method, outside)
+        self._hooked.append(wraps)
+        return wraps
+
+    def _can_be_told(self) -> bool:
+        """Whether a backend of what is captured looks for what is not: without, nobody knows."""
+        owners = self._captured().values()
+        return any(type(backend_of(owner)).outside is not Backend.outside for owner in owners)
+
+    def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
+        captured = self._captured()
+        looking = backends()
+        kinds = [kind for backend in looking for kind in backend.executed_kinds()]
+        alive = instances(kinds, sys._getframe(1))
+        found = [one for backend in looking for one in backend.outside(captured, alive)]
+        unnamed = {id(part): part for name, _, part in found if not name}
+        names = {id(part): name for name, part in self._named(list(unnamed.values())).items()}
+        return [
+            (name or names[id(part)], method, weakref.ref(part)) for name, method, part in found
+        ]
+
+    def end(self, wraps: Wraps, pipeline: PipelineCall | None) -> None:
+        """The pipeline call has ended; None where it could not be recorded."""
+        wraps.undo()
+        self._hooked = [each for each in self._hooked if each is not wraps]
+        if pipeline is None:
+            return
+        tally = self._recorder.coverage
+        tally.pipelines += 1
+        for call in reversed(self._recorder.invocations):
+            if call.start_ns < pipeline.start_ns:
+                break
+            if number_of(call.pipeline) == pipeline.number and call.end_ns >= 0:
+                tally.captured_ns += call.end_ns - call.start_ns
+
+    def abandon(self) -> None:
+        """Take every hook off in a forked child, whose parent's pipeline calls go on."""
+        for wraps in self._hooked:
+            wraps.undo()
+        self._hooked = []
+
+
+# --- What a script calls itself, past the modules that are captured and that no pipeline holds:
+# pieces
+# of these, `model.proj_out(x)`, and what is too small for a submodule. All of it is hooked for
+# the
+# first calls of these modules, and stated in coverage.
+
+
+_MOST_CALLS = 50  # captured ones, or loops of these, that are measured
+_MOST_SMALL = 200  # modules that are too small, hooked at a time
+
+
+class PieceCoverage:
+    """Measures the pieces of `captured()`, modules by name."""
+
+    def __init__(self, recorder: Recorder, captured: Callable[[], Mapping[str, Any]]) -> None:
+        self._recorder = recorder
+        self._captured = captured
+        self._known: dict[str, Callable[[], Any]] = {}
+        self._small: dict[str, Callable[[], Any]] = {}
+        self._wraps = Wraps()
+        self._open = threading.local()
+        self._calls = 0
+        self._ended = False
+        self._first = len(recorder.invocations)
+
+    def begin(self, small: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Hook the pieces of what has come since, and of the `small` ones those that are new."""
+        if self._ended:
+            return
+        new = _new(self._captured(), self._known)
+        beside = dict(itertools.islice(_new(small, self._small).items(), _MOST_SMALL))
+        names = {id(part): name for name, part in beside.items()}
+        for backend in backends():
+            for name, method, part in backend.outside(new, list(beside.values())):
+                outside = Outside(name or names[id(part)], self._recorder, self._open, alone=True)
+                backend_of(part).hook_calls(self._wraps, part, method, outside)
+
+    def called(self) -> None:
+        """A captured call begins, or a loop of them."""
+        self._calls += 1
+        if self._calls > _MOST_CALLS:
+            self.end()
+
+    def end(self) -> None:
+        """Leave the pieces as they were; again without effect."""
+        if self._ended:
+            return
+        self._ended = True
+        self._wraps.undo()
+        alone = (
+            call.end_ns - call.start_ns
+            for call in self._recorder.invocations[self._first :]
+            if call.end_ns >= 0 and number_of(call.pipeline) == NO_PIPELINE
+        )
+        self._recorder.coverage.captured_alone_ns += sum(alone)
+
+
+def _new(found: Mapping[str, Any], known: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    """What is not `known` of what was found, and is from now on."""
+    new = {n: one for n, one in found.items() if known.get(n, lambda: None)() is not one}
+    known.update({name: weakly(one) for name, one in new.items()})
+    return new
+
+
+# --- The ways into a pipeline's submodules, and what of it is host work.
+#
+# A submodule is what a backend executes, whatever the pipeline calls it (`components`). Names
+# that
+# are known say what it is for, and make anything a submodule; of others the stage is what their
+# method or its arguments say, else what happens (`stages`).
+
 
 _Labelled = Literal["prompt", "denoiser", ""]
 
@@ -241,3 +467,76 @@ def device_reader(owner: Any, entry: Entry) -> Callable[[Any], str]:
         return device(part, owner, entry.part)
 
     return read
+
+
+# --- Options of a pipeline's submodule: ours, and beside them what the pipeline itself configures.
+#
+# What a backend finds configured (`Backend.configured`) is honoured as if it had been given to
+# us.
+# What was given to us wins.
+
+
+def options_for(pipeline: Any, entry: Entry, options: Options) -> Options:
+    """`options` with what `pipeline` configures now of the submodule of `entry`."""
+    own = configured(pipeline, entry.submodule, entry.part)
+    return options.beside(entry.submodule, own)
+
+
+# --- What `profiler.profile` is given, as what can be attached: pipelines, and modules together.
+#
+# subjects(pipe)                      # the pipeline
+# subjects([base, refiner])           # two pipelines
+# subjects({"unet": unet, "scheduler": scheduler})    # two objects under these names
+# subjects(generate)                  # what a function refers to
+
+
+_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
+
+
+def subjects(given: Any) -> list[Any]:
+    """The pipelines that `given` stands for, with all modules that belong to none as one. Raises
+    InputError where it has nothing that executes anything."""
+    pipelines: list[Any] = []
+    together = Together()
+    for name, value in _named(given):
+        if is_scheduler(value) or (is_executed(value) and not schedulers(value)):
+            together.add(name or type(value).__name__, value)
+        elif not any(value is known for known in pipelines) and (not name or _is_pipeline(value)):
+            pipelines.append(value)
+    if any(is_executed(value) for value in together.alive().values()):
+        pipelines.append(together)
+    for pipeline in pipelines or [given]:
+        entries(pipeline)
+    return pipelines
+
+
+def _is_pipeline(value: Any) -> bool:
+    return not isinstance(value, (type, ModuleType, *_FUNCTIONS)) and bool(present_entries(value))
+
+
+def _named(given: Any) -> Iterator[tuple[str, Any]]:
+    """The objects that were given, with their names; "" for one that needs none."""
+    if isinstance(given, Mapping):
+        yield from ((str(name), value) for name, value in given.items())
+    elif isinstance(given, (list, tuple, set)):
+        yield from (pair for value in given for pair in _named(value))
+    elif isinstance(given, functools.partial):
+        yield from _named(given.func)
+        yield from _named([*given.args])
+        yield from given.keywords.items()
+    elif isinstance(given, MethodType):
+        yield from _named(given.__self__)
+        yield from _of_function(given.__func__)
+    elif isinstance(given, FunctionType):
+        yield from _of_function(given)
+    else:
+        yield "", given
+
+
+def _of_function(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function refers to, by the names that it has there."""
+    try:
+        found = inspect.getclosurevars(inspect.unwrap(function))
+    except (TypeError, ValueError):
+        return
+    yield from {**found.globals, **found.nonlocals}.items()

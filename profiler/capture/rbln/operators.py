@@ -20,20 +20,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from profiler.capture.clock import Clock
-from profiler.capture.invocations import Invocation
+from profiler.capture.calls import Clock, Invocation, PipelineCall, scope
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
-from profiler.capture.rbln.runtimes import Slot, slots_of, writes_shards
-from profiler.capture.scopes import scope
-from profiler.capture.timeline import PipelineCall
-from profiler.drop_reasons import DropReason
-from profiler.events import NO_CALL, Drop, DropKind, Track
-from profiler.interruptions import let_pass
-from profiler.notes import Note
+from profiler.capture.rbln.backend import Slot, slots_of, writes_shards
+from profiler.plugins import let_pass
+from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.events import NO_CALL, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Submodule
-
-__all__ = ["RblnRuntimes"]
 
 _NUMBERS = itertools.count()  # of runtime calls, in this process
 _INSIDE: ContextVar[bool] = ContextVar("profile_sd3_rbln_inside", default=False)
@@ -229,7 +223,7 @@ class _Reports:
                 context = capture()
                 self._reports = context.__enter__()
                 self._context = context
-            except Exception as error:  # noqa: BLE001 - of the library
+            except Exception as error:
                 let_pass(error)
 
     def close(self) -> tuple[float, ...] | None:
@@ -241,7 +235,7 @@ class _Reports:
             report = self._reports[0]
             found = tuple(float(report.get(field) or 0) for *_, field in _REPORTED)
             return found if all(map(math.isfinite, found)) else None
-        except Exception as error:  # noqa: BLE001 - of the library
+        except Exception as error:
             let_pass(error)
             return None
 

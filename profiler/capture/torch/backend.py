@@ -1,9 +1,18 @@
-"""torch: modules, which report through forward hooks, and torch.profiler."""
+"""The torch backend: module hooks, torch.profiler, GPU event marks and GPU hardware.
+
+Times between CUDA events have a resolution of 0.5 us and are returned in ms.
+"""
 
 from __future__ import annotations
 
+import functools
+import gc
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import (
@@ -13,24 +22,135 @@ from profiler.capture.backend import (
     StepCache,
     Watcher,
     Watching,
+    device_name,
 )
-from profiler.capture.torch.hooks import (
-    execution_device,
-    hook_module,
-    is_compiled,
-    is_module,
-    transparent,
-)
-from profiler.capture.wraps import Around, Wraps
+from profiler.capture.patching import Around, Wraps
+from profiler.capture.registry import notice
+from profiler.plugins import let_pass
+from profiler.trace.events import ROOT_DEVICE
 
 if TYPE_CHECKING:
-    from profiler.capture.device_times import DeviceMarks
-    from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
-    from profiler.trace.manifest_fields import Device
-    from profiler.trace.manifest_settings import SubmoduleSettings
+    from profiler.capture.overhead import EventCost
+    from profiler.capture.recorder import DeviceMarks
+    from profiler.trace.manifest_fields import Device, SubmoduleSettings
 
-__all__ = ["BACKEND", "Torch"]
+
+# --- Calls of torch modules through their own hooks; which device they run on.
+#
+# A module's `forward` is never replaced: diffusers' and accelerate's hooks (offload, caching,
+# group
+# offload) do that, before or after us, and find the module as they expect it. A module that
+# `module.compile()` has compiled is wrapped outside its compiled code, and our hooks step aside
+# while
+# torch compiles through them.
+
+
+_Begin = Callable[[tuple[Any, ...], Mapping[str, Any], FrameType], None]
+_End = Callable[[Any], None]
+
+
+def is_module(value: Any) -> bool:
+    """Whether `value` is a torch module; torch is not imported for that."""
+    torch = sys.modules.get("torch")
+    module = getattr(getattr(torch, "nn", None), "Module", None)
+    return module is not None and isinstance(value, module)
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether `module.compile()` has been called: its hooks run inside the compiled code."""
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Around) -> None:
+    """Tell `begin(args, kwargs, caller)` and `end(output)` of each call of `module`; a call that
+    failed has ended with its exception being handled. torch tells nothing of the end where that is
+    no `Exception`, as KeyboardInterrupt: `caller` is the frame that has then ended, too.
+
+    `around(original, args, kwargs)` stands for both where the module is compiled, or TorchScript.
+    Undone with `wraps`.
+    """
+    if is_compiled(module):
+        wraps.around(module, "_compiled_call_impl", around)
+        return
+    if _is_script(module):  # which refuses hooks, and calls what its instance has
+        wraps.around(module, "forward", around)
+        return
+    before, after = _Before(module, begin), _After(module, end)
+    wraps.on_undo(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True).remove)
+    wraps.on_undo(module.register_forward_hook(after, always_call=True).remove)
+
+
+def _is_script(module: Any) -> bool:
+    """Whether TorchScript made the module."""
+    script = getattr(sys.modules.get("torch.jit"), "ScriptModule", None)
+    return script is not None and isinstance(module, script)
+
+
+class _Hook:
+    """A forward hook of `module`. In a pickle or copy of it stands a function that does nothing
+    and needs nothing of ours."""
+
+    def __init__(self, module: Any, tell: Callable[..., None]) -> None:
+        import torch
+
+        self.compiling = torch.compiler.is_compiling
+        self.module = weakref.ref(module)
+        self.tell = tell
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
+
+
+class _Before(_Hook):
+    def __call__(self, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self.compiling() and called is self.module():
+            self.tell(args, kwargs, sys._getframe(1))
+
+
+class _After(_Hook):
+    def __call__(self, called: Any, _: Any, output: Any) -> None:
+        if not self.compiling() and called is self.module():
+            self.tell(output)
+
+
+def transparent(around: Around) -> Around:
+    """`around` that steps aside while torch compiles through it."""
+    import torch
+
+    compiling = torch.compiler.is_compiling
+
+    def outside(original: Any, args: Any, kwargs: Any) -> Any:
+        if compiling():
+            return original(*args, **kwargs)
+        return around(original, args, kwargs)
+
+    return outside
+
+
+def execution_device(module: Any) -> str:
+    """Where a module runs: its offload hook's device, which may be an index, else that of its
+    first weight."""
+    hook = getattr(module, "_hf_hook", None)  # accelerate's
+    for candidate in (hook, *getattr(hook, "hooks", ())):
+        device = getattr(candidate, "execution_device", None)
+        if device is not None:
+            return _indexed(f"cuda:{device}" if isinstance(device, int) else device)
+    tensor = next(module.parameters(), None)
+    if tensor is None:
+        tensor = next(module.buffers(), None)
+    return ROOT_DEVICE if tensor is None else device_name(tensor.device)
+
+
+def _indexed(device: Any) -> str:
+    """A device by its name; `cuda` is this process's current one."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if str(device) == "cuda" and cuda is not None and cuda.is_initialized():
+        return device_name(f"cuda:{cuda.current_device()}")
+    return device_name(device)
+
+
+# --- torch: modules, which report through forward hooks, and torch.profiler.
 
 
 class Torch(Backend):
@@ -42,14 +162,14 @@ class Torch(Backend):
     allocations = True
     order = 1
 
-    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
+    def owns(self, part: Any, owner: Any = None) -> bool:
         return is_module(part)
 
     def inside(self, part: Any) -> Iterable[Any]:
         return list(part.modules())
 
     def entry_points(self, part: Any) -> tuple[str, ...]:
-        from profiler.capture.torch.entry_points import entry_points
+        from profiler.capture.torch.modules import entry_points
 
         return entry_points(part)
 
@@ -61,42 +181,42 @@ class Torch(Backend):
             return TorchPause(request.recorder)
         return TorchOperators.of(request)
 
-    def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
-        from profiler.capture.torch.cost import torch_event_cost
+    def event_cost(self, gaps: Gaps) -> EventCost | None:
+        from profiler.capture.torch.operators import torch_event_cost
 
         return torch_event_cost()
 
     def step_cache(self) -> StepCache:
-        from profiler.capture.torch.step_caches import StepCaches
+        from profiler.capture.torch.model_settings import StepCaches
 
         return StepCaches()
 
     def compilation_log(self) -> CompilationLog:
-        from profiler.capture.torch.compilations import DynamoLog
+        from profiler.capture.torch.compile import DynamoLog
 
         return DynamoLog()
 
-    def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
+    def device(self, part: Any, owner: Any, name: str) -> str:
         return execution_device(part)
 
     def device_marks(self) -> DeviceMarks:
-        from profiler.capture.torch.device_marks import StreamMarks
+        from profiler.capture.torch.profiler_session import StreamMarks
 
         return StreamMarks()
 
     def device_facts(self, device: str) -> Device | None:
-        from profiler.capture.torch.hardware import gpu
+        from profiler.capture.torch.model_settings import gpu
 
         return gpu(device)
 
     def weight_bytes(self, part: Any) -> int | None:
         """Of its parameters and buffers, each once, and of what is packed."""
-        from profiler.capture.torch.stored_weights import stored_bytes
+        from profiler.capture.torch.modules import stored_bytes
 
         return sum(stored_bytes(part.modules()).values())
 
     def settings(self, part: Any) -> SubmoduleSettings | None:
-        from profiler.capture.torch.settings import module_settings
+        from profiler.capture.torch.model_settings import module_settings
 
         return module_settings(part)
 
@@ -125,7 +245,7 @@ class Torch(Backend):
         of `get_encoder`; None where the method is to be wrapped."""
         if name == "forward":
             return owner
-        from profiler.capture.torch.entry_points import ENCODER, encoder_of
+        from profiler.capture.torch.modules import ENCODER, encoder_of
 
         return encoder_of(owner) if name == ENCODER else None
 
@@ -142,14 +262,206 @@ class Torch(Backend):
     ) -> Iterable[tuple[str, str, Any]]:
         if "torch.nn" not in sys.modules:
             return ()
-        from profiler.capture.torch.outside import outside
+        from profiler.capture.torch.modules import outside
 
         return outside(captured, alive)
 
     def watch(self, process: Watching) -> Watcher | None:
-        from profiler.capture.torch.script_modules import ScriptModules
 
         return ScriptModules(process)
 
 
 BACKEND = Torch()
+
+
+# --- Modules that a switched-on script calls by itself, outside pipelines: noticed on the first call.
+#
+# Whatever module is made is noted. The first call of any module after that looks at all new ones:
+# the
+# outermost, and schedulers beside them, are handed over under the names of their variables,
+# before
+# the call goes on. Between that and the next new module nothing of ours is there.
+
+
+_MODULE = "torch.nn.modules.module"  # where Module is defined
+_OWN = "profiler."
+_FRAMEWORK = "torch.nn."
+_COMPILER_AND_EXPORT_MODULES = ("torch.fx.", "torch._", "torch.onnx.", "torch.export.")
+_EXPORTED = "ONNXTracedModule"  # what torch.onnx.export calls, of torch.jit._trace
+_COMPILED = "torch._dynamo.eval_frame"  # where what torch.compile returns is defined
+_GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a compiler
+_FEWEST_CHILDREN = 2  # with parameters: a container of torch's that is a model
+_MOST_LOOKS = 200  # at new modules: a script that makes some in every step is left alone then
+
+
+class ScriptModules:
+    """Watches torch's `Module`. `process` is told of what a script calls outside pipelines."""
+
+    def __init__(self, process: Watching) -> None:
+        self._process = process
+        self._base: Any = None
+        self._before: tuple[Any, Any] = (None, None)  # `__init__` and `__call__` as they were
+        self._new: list[weakref.ref[Any]] = []
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # outermost modules, handed over
+        self._looks = 0
+        self._armed = False
+        self._lock = threading.RLock()
+
+    @property
+    def libraries(self) -> dict[str, Callable[[Any], None]]:
+        return {_MODULE: self.watch}
+
+    def watch(self, module: Any) -> None:
+        """Note modules from now on, and those that exist; `module` defines `Module`."""
+        if self._base is not None:
+            return
+        base = self._base = module.Module
+        made = base.__init__
+        self._before = (made, base.__call__)
+        self._new = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), base)]
+
+        @functools.wraps(made)
+        def __init__(new: Any, *args: Any, **kwargs: Any) -> None:
+            made(new, *args, **kwargs)
+            if _is_compilers(new) and not _may_be_scripts(new):
+                return  # in the middle of a call
+            self._new.append(weakref.ref(new))
+            if not self._armed:
+                self._arm()
+
+        base.__init__ = __init__
+        if self._new:
+            self._arm()
+
+    def forget(self) -> None:
+        """Hand over anew what is called from now on."""
+        self._lock = threading.RLock()
+        self._new += [weakref.ref(known) for known in list(self._known)]
+        self._known = weakref.WeakSet()
+        if self._new and self._base is not None:
+            self._arm()
+
+    def undo(self) -> None:
+        """Leave the class as it was."""
+        if self._base is not None:
+            self._base.__init__, self._base.__call__ = self._before
+            self._base, self._armed = None, False
+            self._new, self._known = [], weakref.WeakSet()
+
+    def _arm(self) -> None:
+        """Have the next call of any module look at the new ones."""
+        if self._looks >= _MOST_LOOKS:
+            self._new.clear()
+            return
+        self._armed = True
+        original = self._before[1]
+
+        @functools.wraps(original)
+        def __call__(called: Any, *args: Any, **kwargs: Any) -> Any:
+            import torch  # it is whole by now
+
+            traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
+            if not (traces or (_is_compilers(called) and not _is_graph(called))):
+                self._look(sys._getframe(1))
+            return original(called, *args, **kwargs)
+
+        self._base.__call__ = __call__
+
+    def _look(self, caller: FrameType) -> None:
+        """A module is called: hand the new ones over."""
+        with self._lock:
+            if not self._armed or self._base is None:
+                return
+            self._armed = False
+            self._looks += 1
+            self._base.__call__ = self._before[1]
+            references, self._new = self._new, []
+            if str(caller.f_globals.get("__name__")).startswith(_OWN):
+                return
+            try:
+                self._hand_over([found for r in references if (found := r()) is not None], caller)
+            except Exception as error:
+                let_pass(error)
+                notice(f"modules outside pipelines are not recorded: {error}")
+
+    def _hand_over(self, new: list[Any], caller: FrameType) -> None:
+        graphs = [module for module in new if _is_graph(module)]
+        if graphs:
+            scripts = {id(module) for module in self._process.held(graphs, caller)}
+            new = [module for module in new if not _is_graph(module) or id(module) in scripts]
+        held = {id(below) for module in self._known for below in module.modules()}
+        roots = [module for module in outermost(new) if id(module) not in held]
+        self._known.update(roots)
+        found = [module for root in roots for module in _whole_modules(root)]
+        small = [module for root in roots for module in _small_modules(root)]
+        if found:
+            self._process.use_parts(found, caller)
+        if small:
+            self._process.pass_over(small, caller)
+
+
+def _is_compilers(module: Any) -> bool:
+    """Whether a module is one that torch.compile, a tracer or an export makes around the user's."""
+    where, name = type(module).__module__, type(module).__name__
+    return (
+        where.startswith(_COMPILER_AND_EXPORT_MODULES) and where != _COMPILED
+    ) or name == _EXPORTED
+
+
+def _is_graph(module: Any) -> bool:
+    """Whether a module is a traced graph: what `torch.export` and `torch.fx` give a script, and
+    what torch.compile makes for itself."""
+    return type(module).__module__ == _GRAPHS
+
+
+def _may_be_scripts(module: Any) -> bool:
+    """Whether a graph that has just been made may be the script's: nothing is being compiled or
+    exported, which ends before the script gets one."""
+    import torch
+    from torch._guards import CompileContext, TracingContext
+
+    busy = torch.compiler.is_compiling() or CompileContext.try_get() or TracingContext.try_get()
+    return _is_graph(module) and not busy
+
+
+def outermost(modules: Iterable[Any]) -> list[Any]:
+    """Those that none of the others has as a child, once."""
+    modules = list(modules)
+    children = {id(child) for module in modules for child in module._modules.values()}
+    seen: set[int] = set()
+    found = []
+    for module in modules:
+        if id(module) not in children and id(module) not in seen:
+            seen.add(id(module))
+            found.append(module)
+    return found
+
+
+def _whole_modules(module: Any) -> Iterator[Any]:
+    """The module where it is one that is captured, else those below it that are."""
+    if is_whole(module):
+        yield module
+    else:
+        for child in module._modules.values():
+            if child is not None:
+                yield from _whole_modules(child)
+
+
+def _small_modules(module: Any) -> Iterator[Any]:
+    """What of the module is executed beside the modules in it that are captured: itself where
+    there is none of these."""
+    if not any(True for _ in _whole_modules(module)):
+        yield module
+    elif not is_whole(module):
+        for child in module._modules.values():
+            if child is not None:
+                yield from _small_modules(child)
+
+
+def is_whole(module: Any) -> bool:
+    """Whether a module is large enough for a submodule: its class is not torch's own, or two of
+    its children have parameters."""
+    if not f"{type(module).__module__}.".startswith(_FRAMEWORK):
+        return True
+    children = (child for child in module._modules.values() if child is not None)
+    return sum(any(True for _ in c.parameters()) for c in children) >= _FEWEST_CHILDREN

@@ -1,37 +1,451 @@
-"""Ranges around module calls inside a submodule, so that operators find their module's path.
+"""torch modules: call hooks, module ranges, weight bytes, offloading, entry points.
 
-Hooks are there only while a pipeline call is traced. A range is opened only inside an invocation
-that is being traced on the same thread (`open_range` has been called there).
-
-torch.compile guards the hooks of the modules that it compiles, by their ids. So nothing is hooked
-inside what a module has compiled, and a module's hooks have the same ids each time, for the sake of
-functions that call modules and that the script has compiled itself.
+`forward` is never replaced, because diffusers' and accelerate's own hooks do that.
+torch.compile guards the hooks of a module by their ids. Hooks are therefore never put inside
+compiled modules, and a module's hooks keep the same ids. Offloading is captured at the methods
+of accelerate (`AlignDevicesHook`, `CpuOffload`) and diffusers (`ModuleGroup`) that move
+weights.
 """
 
 from __future__ import annotations
 
+import ast
+import ctypes
+import inspect
+import os
+import sys
+import textwrap
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
-from profiler.capture.torch.hooks import is_compiled
-from profiler.capture.torch.moved_weights import Move, moves
-from profiler.capture.torch.profiler import leave, running_session
-from profiler.capture.torch.ranges import MODULE, WEIGHTS
-from profiler.capture.torch.stored_weights import packed_shapes
-from profiler.capture.wraps import Wraps, is_function
-from profiler.interruptions import let_pass
+import numpy as np
 
-__all__ = [
-    "ModuleRanges",
-    "class_name",
-    "close_range",
-    "is_one_piece",
-    "leave_modules",
-    "open_range",
-]
+from profiler.capture.patching import Wraps, is_function
+from profiler.capture.torch.backend import is_compiled, outermost
+from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
+from profiler.plugins import let_pass
+from profiler.trace.columns import Counter, Int64s
+
+# --- What a module holds itself, also where its children and tensors are in no dict (TorchScript).
+
+
+def child(module: Any, name: str) -> Any:
+    """The child of that name; None where there is none."""
+    children: Any = getattr(module, "_modules", {})
+    return children[name] if name in children else None
+
+
+def every(root: Any) -> list[Any]:
+    """`root` and all modules below it, each once: in a fifth of the time that `modules()` takes,
+    which also makes their paths."""
+    found, seen = [root], {id(root)}
+    for module in found:  # grows meanwhile
+        for below in module._modules.values():
+            if below is not None and id(below) not in seen:
+                seen.add(id(below))
+                found.append(below)
+    return found
+
+
+def own_tensors(module: Any) -> list[Any]:
+    """Its parameters and buffers, but not its children's."""
+    own, found = module.__dict__, []
+    for kind in ("_parameters", "_buffers"):
+        held = own[kind] if kind in own else getattr(module, kind)
+        if held:
+            found += [tensor for tensor in held.values() if tensor is not None]
+    return found
+
+
+# --- Memory that torch's allocators hold, over time, from the allocations that a session recorded.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceMemory:
+    """What a device's allocator holds: `values[i]` bytes from `times_ns[i]` on, `before` bytes
+    until then. Both int64 [n]."""
+
+    device: str
+    before: int
+    times_ns: Int64s
+    values: Int64s
+
+    @property
+    def after(self) -> int:
+        """Bytes after the last change."""
+        return int(self.values[-1]) if len(self.values) else self.before
+
+    def between(self, start_ns: int, end_ns: int) -> Counter:
+        """The counter of one invocation: the level at its start, then every change in it.
+
+        On the CPU torch tells changes alone: the counter starts at 0 with the pipeline call.
+        """
+        first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
+        level = int(self.values[first - 1]) if first else self.before
+        name = "torch allocated"
+        if self.device.startswith("cpu"):
+            name += " since the pipeline began"
+        times = np.concatenate(([start_ns], self.times_ns[first:last])).astype(np.int64)
+        values = np.concatenate(([level], self.values[first:last])).astype(np.int64)
+        return Counter(self.device, name, "bytes", times, values)
+
+
+def device_memory(events: TorchEvents, before: Mapping[str, int]) -> list[DeviceMemory]:
+    """By device, from the levels `before` the session; devices without a change are left out."""
+    rows = events.rows_of(Activity.MEMORY)
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    by_device: dict[str, list[int]] = {}
+    for row in rows.tolist():
+        by_device.setdefault(events.device[row], []).append(row)
+    found = []
+    for device, changes in sorted(by_device.items()):
+        level = before.get(device, 0)
+        sizes = np.array([events.nbytes[row] for row in changes], dtype=np.int64)
+        times = events.start_ns[np.array(changes, dtype=np.int64)]
+        found.append(DeviceMemory(device, level, times, level + np.cumsum(sizes)))
+    return found
+
+
+# --- Where offloading moves weights: the methods of accelerate's and diffusers' hooks that do it, and
+# how many bytes are not yet where each of them puts them.
+#
+# - accelerate's `AlignDevicesHook` (sequential offload, `device_map`) puts a module's weights in
+#   place before it runs; afterwards it drops them, which moves nothing.
+# - its `CpuOffload` puts a whole model in place, after the one before it has made room.
+# - diffusers' `ModuleGroup` (group offload) does both with a group of modules.
+#
+# Both libraries look these methods up on their objects each time, so they can be wrapped there.
+
+
+_ONLOAD, _OFFLOAD = "onload", "offload"
+_ACCELERATE, _DIFFUSERS = "_hf_hook", "_diffusers_hook"  # where they keep their hooks
+_GROUPED = "group_offloading"  # the hook's name in diffusers' registries
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Calls of `owner.method` move `nbytes()` of the weights of the module at `path`; `kind` says
+    which way."""
+
+    owner: Any
+    method: str
+    kind: str
+    path: str
+    nbytes: Callable[[], int]
+
+
+def moves(
+    modules: Mapping[str, Any], *, closed: Callable[[Any], bool] = lambda _: False
+) -> Iterator[Move]:
+    """What moves weights of these modules, which have paths; of each hook and group once. The hooks
+    of a module that is `closed` are left alone."""
+    paths = {id(module): path for path, module in modules.items()}
+    groups: set[int] = set()
+    for path, module in modules.items():
+        if vars(module).keys().isdisjoint((_ACCELERATE, _DIFFUSERS)) or closed(module):
+            continue
+        hook = vars(module).get(_ACCELERATE)
+        for one in getattr(hook, "hooks", None) or (hook,):
+            yield from _of_accelerate(one, module, path)
+        registry = vars(module).get(_DIFFUSERS)
+        group = getattr(getattr(registry, "hooks", {}).get(_GROUPED), "group", None)
+        if group is not None and id(group) not in groups:
+            groups.add(id(group))
+            yield from _of_group(group, paths.get(id(next(iter(group.modules), module)), path))
+
+
+def _of_accelerate(hook: Any, module: Any, path: str) -> Iterator[Move]:
+    if getattr(hook, "offload", False) is True:
+
+        def absent() -> int:
+            within = hook.place_submodules
+            buffers = module.buffers(recurse=within) if hook.offload_buffers else ()
+            weights = chain(module.parameters(recurse=within), buffers)
+            return _bytes_of_tensors(one for one in weights if one.device.type == "meta")
+
+        yield Move(hook, "pre_forward", _ONLOAD, path, absent)
+    elif type(hook).__name__ == "CpuOffload":
+        yield Move(hook, "pre_forward", _ONLOAD, path, _elsewhere(module, hook.execution_device))
+        before = hook.prev_module_hook
+        if before is not None:
+            name = type(before.model).__name__
+            yield Move(before, "offload", _OFFLOAD, name, _elsewhere(before.model, "cpu"))
+
+
+def _of_group(group: Any, path: str) -> Iterator[Move]:
+    def weights() -> Iterator[Any]:
+        for module in group.modules:
+            yield from chain(module.parameters(), module.buffers())
+        yield from chain(group.parameters, group.buffers)
+
+    def to_onload() -> int:
+        if group.offload_to_disk_path is not None:
+            return _bytes_of_tensors(weights())
+        return _bytes_of_tensors(one for one in weights() if not _is_at(one, group.onload_device))
+
+    def to_offload() -> int:
+        if group.stream is not None or group.offload_to_disk_path is not None:
+            return 0  # the copy that was there before is taken again, or nothing is kept
+        return _bytes_of_tensors(one for one in weights() if not _is_at(one, group.offload_device))
+
+    yield Move(group, "onload_", _ONLOAD, path, to_onload)
+    yield Move(group, "offload_", _OFFLOAD, path, to_offload)
+
+
+def _elsewhere(model: Any, device: Any) -> Callable[[], int]:
+    def nbytes() -> int:
+        weights = chain(model.parameters(), model.buffers())
+        return _bytes_of_tensors(one for one in weights if not _is_at(one, device))
+
+    return nbytes
+
+
+def _is_at(tensor: Any, device: Any) -> bool:
+    """Whether a tensor is on a device, which may be an index or have none."""
+    import torch
+
+    wanted = torch.device(device)
+    same = wanted.index is None or wanted.index == tensor.device.index
+    return bool(tensor.device.type == wanted.type and same)
+
+
+def _bytes_of_tensors(tensors: Iterable[Any]) -> int:
+    """Each tensor once."""
+    each = {id(tensor): tensor for tensor in tensors}.values()
+    return sum(tensor.numel() * tensor.element_size() for tensor in each)
+
+
+# --- torch's profiler as we use it, and the flag by which torch knows that one is running.
+
+
+@dataclass(slots=True)
+class _Running:
+    """Which of our sessions was started last, counted from 1."""
+
+    session: int = 0
+
+
+_RUNNING = _Running()
+_OURS = 1  # torch's flag while our session runs; a profiler of the script's sets it to True
+_LOG_LEVEL, _QUIET = "KINETO_LOG_LEVEL", "6"
+
+
+def is_ours() -> bool:
+    """Whether what torch is recording now is our session."""
+    import torch.autograd.profiler as torch_profiler
+
+    return torch_profiler._is_profiler_enabled is _OURS
+
+
+def say_running(*, ours: bool) -> None:
+    """Have torch's flag say that our session is running, a new one, or that no profiler is."""
+    import torch.autograd.profiler as torch_profiler
+
+    if ours:
+        _RUNNING.session += 1
+    torch_profiler._is_profiler_enabled = _OURS if ours else False
+
+
+def running_session() -> int:
+    """The number of our session, where it is what torch is recording now; else 0."""
+    return _RUNNING.session if is_ours() else 0
+
+
+def leave(opened: Any, session: int) -> None:
+    """Leave a range of torch that was entered in our `session`. Where it was entered while nothing
+    was recorded, and something is now, torch raises (2.13).
+
+    Where another profiler has been started since, torch has freed that session, and what it notes
+    at the end of a range, with no question asked, would be written into memory of something else:
+    such a range is never left, nor destroyed, which would leave it.
+    """
+    if is_profiling() and running_session() != session:
+        strand(opened)
+        return
+    with suppress(RuntimeError):
+        opened.__exit__(None, None, None)
+
+
+def strand(opened: Any) -> None:
+    """Keep a range for ever."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
+
+
+def is_profiling() -> bool:
+    """Whether any profiler of torch is running."""
+    import torch.autograd.profiler as torch_profiler
+
+    return bool(torch_profiler._is_profiler_enabled)
+
+
+def accelerator() -> str | None:
+    """torch's name of the accelerator whose work a session records, None without one."""
+    import torch
+
+    return next((kind for kind in ("cuda", "xpu") if getattr(torch, kind).is_available()), None)
+
+
+def new_profiler(*, all_threads: bool = False, memory: bool = False) -> Any:
+    """torch.autograd's profiler. torch.profiler's, which wraps it, imports torch's compiler when
+    it starts: 800 modules, 2 s. With `memory` it tells of allocations, which costs 5 %."""
+    from torch._C._profiler import _ExperimentalConfig
+    from torch.autograd.profiler import profile
+
+    return profile(
+        use_device=accelerator(),
+        use_kineto=True,
+        record_shapes=True,
+        profile_memory=memory,
+        experimental_config=_ExperimentalConfig(profile_all_threads=all_threads),
+    )
+
+
+def started(profiler: Any) -> bool:
+    """Start a profiler, quietly. False where this thread has one that torch's flag does not tell
+    of, as torch says then."""
+    try:
+        with quiet():
+            profiler.__enter__()
+    except RuntimeError:
+        say_running(ours=False)
+        return False
+    return True
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Kineto prints two lines a session in torch 2.13, unless told not to before its first."""
+    if _LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = _QUIET
+    try:
+        yield
+    finally:
+        del os.environ[_LOG_LEVEL]
+
+
+def allocated() -> dict[str, int]:
+    """What torch's allocators hold on CUDA devices now, bytes by device."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return {}
+    return {f"cuda:{i}": torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())}
+
+
+# --- What a module's weights take as they are stored, quantized ones too, by type of elements.
+#
+# - A tensor of a class of its own that is made of others (torchao's, DTensor) takes what these
+# take;
+#   its own size is that of what it stands for.
+# - bitsandbytes keeps the scales of its weights beside them.
+# - What torch's dynamic quantization has packed is no tensor any more: its module knows the dims.
+
+
+_PLAIN = ("Tensor", "Parameter", "Buffer")
+_PACKED = "_packed_params"
+_PACKED_BYTES = {"torch.qint8": 1, "torch.quint8": 1, "torch.float16": 2}
+_PACKED_NAMES = {"torch.float16": "half"}
+_BIAS_BYTES = 4  # of each value: it stays float32
+
+
+def stored_bytes(modules: Iterable[Any]) -> dict[str, int]:
+    """Bytes by type of elements, each tensor once: `bfloat16`; of quantized ones the class before
+    it, `Int8Tensor (float32)`, for their dtype is what they stand for."""
+    tensors: dict[int, Any] = {}
+    sizes: dict[str, int] = {}
+    for module in modules:
+        tensors.update({id(tensor): tensor for tensor in own_tensors(module)})
+        for name, size in _packed_bytes(module):
+            sizes[name] = sizes.get(name, 0) + size
+    by_type: dict[tuple[type, Any], int] = {}
+    for tensor in tensors.values():
+        key = type(tensor), getattr(tensor, "quant_type", None) or tensor.dtype
+        by_type[key] = by_type.get(key, 0) + sum(map(_bytes_of_tensor, _parts(tensor)))
+    for (kind, dtype), size in by_type.items():
+        name = _element_type(kind.__name__, dtype)
+        sizes[name] = sizes.get(name, 0) + size
+    return sizes
+
+
+def packed_shapes(module: Any) -> str:
+    """Weight and bias of a linear layer that torch has quantized dynamically, as `shapes` has
+    them; "" for any other module. torch's events have no dims of packed weights."""
+    found = _packed(module)
+    if found is None:
+        return ""
+    dtype, rows, columns, bias = found
+    name = _PACKED_NAMES.get(dtype, dtype.removeprefix("torch."))
+    return f"{name}[{rows},{columns}]" + (f" float[{rows}]" if bias else "")
+
+
+def _element_type(kind: str, dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return name if kind in _PLAIN else f"{kind} ({name})"
+
+
+def _parts(tensor: Any) -> Iterator[Any]:
+    """The tensors that are stored for one."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is not None:
+        for name in flatten()[0]:
+            yield from _parts(getattr(tensor, name))
+        return
+    yield tensor
+    state = getattr(tensor, "quant_state", None)
+    for scales in (getattr(tensor, "SCB", None), *_scales(state)):
+        if scales is not None:
+            yield scales
+
+
+def _scales(state: Any) -> tuple[Any, ...]:
+    """Of blocks of four-bit weights, and of these scales themselves where they are quantized."""
+    return getattr(state, "absmax", None), getattr(getattr(state, "state2", None), "absmax", None)
+
+
+def _bytes_of_tensor(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
+
+
+def _packed(module: Any) -> tuple[str, int, int, bool] | None:
+    """Type, rows, columns of a packed weight, and whether there is a bias: nothing is unpacked."""
+    own = module.__dict__
+    packed = child(module, _PACKED)
+    rows, columns = own.get("out_features"), own.get("in_features")
+    if packed is None or not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    bias = getattr(getattr(packed, _PACKED, None), "bias", None)
+    return str(getattr(packed, "dtype", "")), rows, columns, bias is not None and bias() is not None
+
+
+def _packed_bytes(module: Any) -> Iterator[tuple[str, int]]:
+    found = _packed(module)
+    if found is not None and found[0] in _PACKED_BYTES:
+        dtype, rows, columns, bias = found
+        yield f"packed ({dtype.removeprefix('torch.')})", rows * columns * _PACKED_BYTES[dtype]
+        if bias:
+            yield "float32", rows * _BIAS_BYTES
+
+
+# --- Ranges around module calls inside a submodule, so that operators find their module's path.
+#
+# Hooks are there only while a pipeline call is traced. A range is opened only inside an
+# invocation
+# that is being traced on the same thread (`open_range` has been called there).
+#
+# torch.compile guards the hooks of the modules that it compiles, by their ids. So nothing is
+# hooked
+# inside what a module has compiled, and a module's hooks have the same ids each time, for the
+# sake of
+# functions that call modules and that the script has compiled itself.
+
 
 _ATTACHED: weakref.WeakSet[ModuleRanges] = weakref.WeakSet()
 _OPEN = threading.local()  # .ranges: those open on this thread, the invocation's first: name,
@@ -94,10 +508,10 @@ class _Hooks:
     def put_back(self, module: Any) -> None:
         """Hook it again, under the same ids: torch has no public way to do so."""
         first, second = (handle.id for handle in self.handles)
-        module._forward_pre_hooks[first] = self.before  # noqa: SLF001
-        module._forward_pre_hooks.move_to_end(first, last=False)  # noqa: SLF001
-        module._forward_hooks[second] = self.after  # noqa: SLF001
-        module._forward_hooks_always_called[second] = True  # noqa: SLF001
+        module._forward_pre_hooks[first] = self.before
+        module._forward_pre_hooks.move_to_end(first, last=False)
+        module._forward_hooks[second] = self.after
+        module._forward_hooks_always_called[second] = True
 
     def remove(self) -> None:
         for handle in self.handles:
@@ -220,7 +634,7 @@ def _bytes_of(move: Move) -> int:
     """How much a move will move; 0 where a library's hook is not as we know it."""
     try:
         return move.nbytes()
-    except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+    except Exception as error:
         let_pass(error)
         return 0
 
@@ -268,3 +682,233 @@ def _compiles(method: Any) -> bool:
     """Whether torch.compile made it; what torch.compiler.disable makes is marked likewise."""
     made = hasattr(method, "_torchdynamo_orig_callable")
     return made and not getattr(method, "_torchdynamo_disable", False)
+
+
+# --- The methods by which a module is entered beside `forward`: those that call its children.
+#
+# `encode` and `decode` of a VAE, `get_image_features` of a language model, a sampler's `sample`:
+# what a method calls stands in its source. A method that calls the module itself (`generate`) is
+# none: what it calls is `forward`. Nothing is executed for that. But a model of transformers'
+# that
+# generates may call its encoder past `forward`: that is entered by `get_encoder`, which gives it.
+
+
+ENCODER = "get_encoder"
+
+_FRAMEWORK = "torch."  # whose classes have no methods that we look for
+_DEEPEST = 6  # methods that call one another
+_SUPER = "super()"
+_OWN_WAYS = ("encode", "decode")  # in which a `forward` that calls them is never used
+_FEATURES = "_features"
+
+
+def entry_points(module: Any) -> tuple[str, ...]:
+    """`forward`, and the public methods of the module's class that call one of its children, but
+    the steps of `forward` itself: torch.compile would have to go through what hooks them."""
+    inner = getattr(module, "_orig_mod", module)
+    kind: Any = type(inner)
+    steps = _called_by(kind, "forward", set())
+    methods = (
+        name
+        for name in _public_methods(kind)
+        if (name not in steps or name.startswith(_OWN_WAYS) or name.endswith(_FEATURES))
+        and _calls_child(inner, name, 0)
+    )
+    found = ("forward", *(name for name in methods if name != ENCODER))
+    return (*found, ENCODER) if encoder_of(module) is not None else found
+
+
+def encoder_of(module: Any) -> Any:
+    """The encoder that the module's `generate` calls by itself; None where it has none, or where
+    what torch.compile has made of the module encloses it."""
+    if not callable(getattr(module, "generate", None)) or is_one_piece(module):
+        return None
+    try:
+        found = getattr(module, ENCODER)()
+    except Exception as error:
+        let_pass(error)
+        return None
+    below = found is not module and any(found is one for one in module.modules())
+    return found if below and callable(found) else None
+
+
+def _called_by(kind: Any, name: str, found: set[str]) -> set[str]:
+    """The methods of a class that one of them calls, itself or through others."""
+    function = _function(kind, name)
+    for path in _called(function) if function is not None else ():
+        if len(path) == 1 and path[0] not in found and path[0] in _all_methods(kind):
+            found.add(path[0])
+            _called_by(kind, path[0], found)
+    return found
+
+
+@lru_cache(maxsize=512)
+def _public_methods(kind: Any) -> tuple[str, ...]:
+    """Methods that a class outside torch defines, in order of their names."""
+    names = set()
+    for base in kind.__mro__:
+        if f"{base.__module__}.".startswith(_FRAMEWORK) or base is object:
+            continue
+        names |= {n for n, value in vars(base).items() if inspect.isfunction(value)}
+    return tuple(sorted(n for n in names if not n.startswith("_") and n != "forward"))
+
+
+def _calls_child(module: Any, name: str, depth: int, kind: type | None = None) -> bool:
+    """Whether the method `name` of `module` calls a module below it, itself or through another of
+    its methods. `kind`: the class whose method it is, where that is not the module's own."""
+    function = _function(kind or type(module), name)
+    if function is None or depth > _DEEPEST or not _may_reach(module, function, {name}):
+        return False
+    return any(_reaches(module, path, depth, name) for path in _called(function))
+
+
+def _function(kind: type, name: str) -> Any:
+    """A method as it was written, without its decorators; None where it is none of Python."""
+    method = getattr(kind, name, None)
+    function = inspect.unwrap(method) if inspect.isfunction(method) else None
+    return function if hasattr(function, "__code__") else None
+
+
+def _may_reach(module: Any, function: Any, seen: set[str]) -> bool:
+    """Whether a method, or what it may call of the same class, has the name of a child in it: else
+    its source is not worth reading."""
+    names, kind = function.__code__.co_names, _class_of(module)
+    if any(name in module._modules for name in names):
+        return True
+    for name in names:
+        if name in seen or name not in _all_methods(kind):
+            continue
+        seen.add(name)
+        further = _function(kind, name)
+        if further is not None and _may_reach(module, further, seen):
+            return True
+    return "super" in names
+
+
+def _class_of(module: Any) -> Any:
+    return type(module)
+
+
+@lru_cache(maxsize=512)
+def _all_methods(kind: Any) -> frozenset[str]:
+    """Names of the methods that classes outside torch define, but those that are hooked anyway."""
+    bases = [base for base in kind.__mro__ if not f"{base.__module__}.".startswith(_FRAMEWORK)]
+    names = {n for b in bases for n, value in vars(b).items() if inspect.isfunction(value)}
+    return frozenset(names - {"forward", "__init__", "__call__"})
+
+
+def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> bool:
+    """Whether calling `self.a.b` (the path `a`, `b`) from the method `caller` of `module` calls a
+    module below it."""
+    *owners, last = path
+    if owners == [_SUPER]:
+        bases = type(module).__mro__[1:]
+        return any(_calls_child(module, last, depth + 1, base) for base in bases)
+    owner = module
+    for name in owners:
+        owner = child(owner, name)
+        if owner is None:
+            return False
+    if child(owner, last) is not None:  # which is called
+        return True
+    if owner is module:
+        return last not in ("forward", caller) and _calls_child(owner, last, depth + 1)
+    return last == "forward" or _calls_child(owner, last, depth + 1)
+
+
+@lru_cache(maxsize=4_096)
+def _called(function: Any) -> tuple[tuple[str, ...], ...]:
+    """What a method calls on `self`, as paths of attributes; children that it goes through in a
+    loop, and calls, are paths as well. None where its source is not there."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return ()
+    definition = next((n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)), None)
+    if definition is None or not definition.args.args:
+        return ()
+    return tuple(dict.fromkeys(_paths(definition, definition.args.args[0].arg)))
+
+
+def _paths(definition: ast.FunctionDef, own: str) -> Iterator[tuple[str, ...]]:
+    called = {
+        node.func.id
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Call):
+            yield from _path(node.func, own)
+        elif isinstance(node, ast.For) and called & _names(node.target):
+            for value in ast.walk(node.iter):
+                yield from _path(value, own)
+
+
+def _names(target: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+def _path(value: ast.AST, own: str) -> Iterator[tuple[str, ...]]:
+    """`self.a.b` and `self.a[0].b` as `a`, `b`; `super().a` as `super()`, `a`."""
+    names: list[str] = []
+    while isinstance(value, (ast.Attribute, ast.Subscript)):
+        if isinstance(value, ast.Attribute):
+            names.append(value.attr)
+        value = value.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and len(names) == 1:
+        if value.func.id == "super":
+            yield (_SUPER, *names)
+    elif names and isinstance(value, ast.Name) and value.id == own:
+        yield tuple(reversed(names))
+
+
+# --- Modules that a pipeline call may execute outside captured calls: whatever lives in the process,
+# and the pieces of captured modules.
+#
+# Nothing inside what has been compiled is hooked, and where something has been compiled already,
+# only
+# what is compiled as a whole: torch.compile guards hooks.
+
+
+_DEPTH = 2  # of pieces below a captured module
+_COMPILER_MODULES = ("torch.fx.", "torch._")
+_GRAPHS = "torch.fx.graph_module"
+
+
+def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Name ("" where its variable names it), method and module of each; of others than captured
+    ones among those that are `alive`."""
+    import torch
+
+    owners = {n: owner for n, owner in captured.items() if isinstance(owner, torch.nn.Module)}
+    inside = {id(below) for owner in owners.values() for below in owner.modules()}
+    compiled = _has_compiled()
+    for name, owner in owners.items():
+        if not compiled and not is_one_piece(owner):
+            entered = encoder_of(owner)
+            yield from (one for one in _pieces(name, owner, _DEPTH) if one[2] is not entered)
+    modules = [one for one in alive if issubclass(type(one), torch.nn.Module)]
+    for module in outermost(modules):
+        where = type(module).__module__
+        own = where.startswith(_COMPILER_MODULES) and not is_one_piece(module)
+        if where == _GRAPHS and not compiled:
+            own = False  # the script's: nothing else makes any
+        if own or any(id(below) in inside for below in module.modules()):
+            continue
+        if is_one_piece(module) if compiled else True:
+            yield "", "forward", module
+
+
+def _pieces(name: str, module: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
+    for child_name, child in module.named_children():
+        path = f"{name}.{child_name}"
+        yield path, "forward", child
+        if depth > 1 and not (is_compiled(child) or is_one_piece(child)):
+            yield from _pieces(path, child, depth - 1)
+
+
+def _has_compiled() -> bool:
+    """Whether torch.compile has compiled anything in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(dynamo, "counters", None)
+    return bool(counters and counters.get("frames"))

@@ -27,7 +27,7 @@ from profiler.cli.options import (
 from profiler.cli.printed import Printed, listing, run_sections
 from profiler.cli.report_files import ReportFiles
 from profiler.cli.subcommands import Subcommand
-from profiler.filters import name_list
+from profiler.options import name_list
 
 __all__ = ["SUBCOMMAND", "analyze"]
 

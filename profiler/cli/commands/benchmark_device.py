@@ -116,7 +116,7 @@ def _measure(name: str, seconds: float) -> list[DeviceProfile]:
 
 def _measure_cpu(seconds: float) -> list[DeviceProfile]:
     """All cores, as one CPU device has them, and the share that two have each."""
-    from profiler.extras import require
+    from profiler.errors import require
     from profiler.pipelines.device_rates import DEFAULT_EFFORT, Effort, measure_cpu
     from profiler.pipelines.devices import Placement
 

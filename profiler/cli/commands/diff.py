@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from profiler.analysis.comparison.measure import Measurement
     from profiler.analysis.comparison.side_by_side import Compared
     from profiler.report.model import Report
+    from profiler.run.run import Run
     from profiler.sources.resolve import Found, Source
-    from profiler.table.run import Run
 
 __all__ = ["SUBCOMMAND", "By", "diff"]
 
@@ -151,7 +151,7 @@ def diff(
     full: _Full = False,
     sections: _Sections = None,
     by: _By = None,
-    list_sections: _ListSections = False,  # noqa: ARG001 (its callback ends the command)
+    list_sections: _ListSections = False,
     json_file: _JsonFile = None,
     markdown_file: _MarkdownFile = None,
     html_file: _HtmlFile = None,

@@ -12,7 +12,7 @@ from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.options import ResultFile
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
-from profiler.json_text import json_text
+from profiler.files import json_text
 
 if TYPE_CHECKING:
     from profiler.cli.diagnosis import Packages, Report

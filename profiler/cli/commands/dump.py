@@ -30,7 +30,7 @@ def dump(
     In file order. Each line: packet number, packet sequence, time in ns, kind, then what the
     event holds.
     """
-    from profiler.trace.text import dump_lines
+    from profiler.trace.dump import dump_lines
 
     if file.is_dir():
         raise InputError(f"{file} is a folder: give one .pb file, such as a bundle's merged.pb")

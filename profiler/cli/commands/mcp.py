@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from profiler.cli.subcommands import Subcommand
-from profiler.errors import ProfilerError
-from profiler.extras import needing
+from profiler.errors import ProfilerError, needing
 
 __all__ = ["SUBCOMMAND", "mcp"]
 

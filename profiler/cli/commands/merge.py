@@ -34,8 +34,8 @@ def merge(
     Rebuilds the manifest as well where it is missing, and says on stderr what the run lacks.
     """
     from profiler.report.sentences.worded import worded
+    from profiler.trace.bundle import merge_bundle
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-    from profiler.trace.merge import merge_bundle
 
     directory = _one_run(directory)
     with progress(f"merging {directory}"):
@@ -50,7 +50,7 @@ def merge(
 def _one_run(directory: Path) -> Path:
     """`directory` itself, or, of a folder of bundles, the newest that was cut short. Raises
     InputError where none of them was."""
-    from profiler.trace.search import State, search
+    from profiler.trace.bundle import State, search
 
     if not directory.is_dir():
         return directory

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from profiler.cli.completion import complete_placements, complete_runs, complete_submodule
+from profiler.cli.completion import (
+    complete_placements,
+    complete_runs,
+    complete_submodule,
+)
 from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.garbage import keep_to_the_end
 from profiler.cli.options import DeviceProfileFile, ImportOptions, KeptImport
@@ -17,14 +21,14 @@ from profiler.cli.runs import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
-from profiler.filters import name_list
+from profiler.options import name_list
 
 if TYPE_CHECKING:
     from profiler.analysis.prediction.request_graph import Order
     from profiler.analysis.prediction.result import Prediction
     from profiler.analysis.prediction.scenario import Scenario
+    from profiler.run.run import Run
     from profiler.sources.resolve import Source
-    from profiler.table.run import Run
 
 __all__ = ["SUBCOMMAND", "predict"]
 

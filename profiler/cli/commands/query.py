@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from profiler.report.query.database import Database
+    from profiler.run.run import Run
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import Found, Source
-    from profiler.table.run import Run
 
 __all__ = ["SUBCOMMAND", "answer", "check_files", "query"]
 

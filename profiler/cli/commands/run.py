@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.cli.options import BundleFolder, Compress, MaxSize, MeasureOverhead, RunName
+from profiler.cli.options import (
+    BundleFolder,
+    Compress,
+    MaxSize,
+    MeasureOverhead,
+    RunName,
+)
 from profiler.cli.progress import bar, note
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import ProfilerError
@@ -88,7 +94,7 @@ def run(
     Stable Diffusion 3, FLUX or Qwen-Image. Writes one trace per submodule call, and ends with the
     report, its HTML page beside the traces.
     """
-    from profiler.capture.options import parse_max_size
+    from profiler.capture.settings import parse_max_size
     from profiler.trace.compression import check_compression
 
     packing, most = check_compression(compress), parse_max_size(max_size)

@@ -14,8 +14,7 @@ from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.runs import opened, other_runs
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
-from profiler.errors import InputError, MissingPackageError
-from profiler.extras import install_command
+from profiler.errors import InputError, MissingPackageError, install_command
 
 if TYPE_CHECKING:
     from profiler.report.perfetto.server import TraceServer

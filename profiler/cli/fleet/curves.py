@@ -13,7 +13,7 @@ import numpy as np
 from profiler.cli.fleet.history_words import value_text
 from profiler.fleet.change_points import Drift
 from profiler.fleet.metric_history import MetricHistory
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 
 __all__ = ["LARGE", "SMALL", "Size", "curve"]
 

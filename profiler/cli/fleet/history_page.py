@@ -13,10 +13,9 @@ from profiler.cli.fleet.history_words import change_lines, history_lines
 from profiler.cli.fleet.page_document import Block, page_document
 from profiler.cli.fleet.page_tables import HELD, history_table
 from profiler.fleet.metric_history import MetricHistory
-from profiler.messages import said
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 from profiler.report.language import spoken
-from profiler.report.units import count
+from profiler.text import count, said
 
 __all__ = ["history_page"]
 

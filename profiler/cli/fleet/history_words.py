@@ -12,10 +12,9 @@ import polars as pl
 from profiler.fleet.gate import Gate, GateVerdict, Outcome
 from profiler.fleet.metric_history import HistoryChange, MetricHistory
 from profiler.fleet.newest import LEAST_RUNS, history_needed
-from profiler.messages import Said, said
 from profiler.report.markdown import escaped
 from profiler.report.terminal.layout import clean
-from profiler.report.units import counted, duration, percent, size
+from profiler.text import Said, counted, duration, percent, said, size
 
 __all__ = [
     "bmf",

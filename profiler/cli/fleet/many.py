@@ -22,7 +22,7 @@ def analyze_each(paths: Sequence[Path], local: int, scheduler: str | None, *, pa
     where some could not be."""
     from profiler.fleet.adding import found_runs
     from profiler.fleet.many import Done, analyze_many
-    from profiler.report.units import duration
+    from profiler.text import duration
 
     workers = workers_of(local, scheduler)
     places, failed = found_runs(paths, {})

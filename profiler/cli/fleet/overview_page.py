@@ -25,11 +25,10 @@ from profiler.cli.fleet.page_words import STATES, counted_state
 from profiler.cli.fleet.words import apart_line
 from profiler.fleet.overview import Overview, Workload
 from profiler.fleet.states import State, state_of
-from profiler.messages import Said, joined, said, sentence
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 from profiler.report.language import spoken
 from profiler.report.model import TableView
-from profiler.report.units import count, counted
+from profiler.text import Said, count, counted, joined, said, sentence
 
 __all__ = ["CURVES", "overview_headline", "overview_page"]
 

@@ -17,10 +17,10 @@ from profiler.fleet.noise import relative_noise
 from profiler.fleet.overview import Overview
 from profiler.fleet.states import change_state, levels, run_verdicts, state_of
 from profiler.fleet.storage import is_url
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 from profiler.report.model import TableView
 from profiler.report.views import table
-from profiler.table.columns import FLOAT64, INT64, MINOR, STRING, Column
+from profiler.run.columns import FLOAT64, INT64, MINOR, STRING, Column
 
 __all__ = [
     "HELD",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from profiler.fleet.states import ChangeState, RunVerdict, State
-from profiler.messages import Said, joined, said
-from profiler.report.units import count
+from profiler.text import Said, count, joined, said
 
 __all__ = [
     "CHANGE_STATES",

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.fleet.compare import Verdict
 from profiler.fleet.identity import Why
-from profiler.messages import Said, joined, said
 from profiler.report.terminal.layout import clean
-from profiler.report.units import counted, duration, percent, size
+from profiler.text import Said, counted, duration, joined, percent, said, size
 
 if TYPE_CHECKING:
     from profiler.fleet.apart import Apart

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from profiler.errors import InputError
-from profiler.sizes import parse_size
+from profiler.options import parse_size
 
 __all__ = ["parse_bytes", "parse_sizes"]
 

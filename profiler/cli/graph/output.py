@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from profiler.cli import documents
 from profiler.cli.terminal import tell
-from profiler.json_text import json_text
+from profiler.files import json_text
 
 __all__ = ["echo", "grouped", "named", "write_json"]
 

@@ -8,7 +8,14 @@ import numpy as np
 import onnx_ir as ir
 
 from profiler.graph.checks.finding import CheckedModel, GraphFinding, opset, place, rule
-from profiler.graph.values import constant, is_constant, nodes, only_node, producer, scalar
+from profiler.graph.values import (
+    constant,
+    is_constant,
+    nodes,
+    only_node,
+    producer,
+    scalar,
+)
 
 __all__ = [
     "decomposed_attention",

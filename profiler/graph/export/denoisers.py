@@ -13,7 +13,7 @@ from typing import Any
 from profiler.errors import InputError
 from profiler.graph.export.options import StaticSizes
 from profiler.graph.export.part_graph import PartGraph, Trial, free_sizes, shapes_of
-from profiler.qwen_positions import position_ids, real_rotations
+from profiler.model_layouts import position_ids, real_rotations
 
 __all__ = ["flux", "qwen_image", "sd3"]
 

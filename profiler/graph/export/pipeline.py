@@ -24,13 +24,17 @@ from profiler.graph.export.source_folder import (
     open_source,
     read_json,
 )
-from profiler.graph.export.torch_module import check_weights, import_libraries, load_module
+from profiler.graph.export.torch_module import (
+    check_weights,
+    import_libraries,
+    load_module,
+)
 from profiler.graph.export.torch_program import export_graph, quiet_libraries
 from profiler.graph.model_file import all_tensors, read_model
 from profiler.graph.output_file import save_model
 from profiler.graph.values import nodes
 from profiler.graph.verification import OutputDifference
-from profiler.part_widths import check_widths
+from profiler.model_layouts import check_widths
 
 __all__ = ["ExportedPart", "export_module", "export_pipeline"]
 

@@ -24,7 +24,12 @@ from profiler.graph.export.part_graph import PartGraph, Trial
 from profiler.graph.model_file import read_model
 from profiler.graph.output_file import save_model
 from profiler.graph.values import nodes
-from profiler.graph.verification import TOLERANCES, OutputDifference, compare_outputs, run_model
+from profiler.graph.verification import (
+    TOLERANCES,
+    OutputDifference,
+    compare_outputs,
+    run_model,
+)
 
 __all__ = ["Expected", "check_outputs", "expected_outputs", "float32_image"]
 
@@ -119,7 +124,7 @@ def _checked(
     for sizes, inputs, outputs in expected:
         for found in compare_outputs(outputs, _run(path, inputs, what)):
             if tolerance is not None:
-                found = replace(found, tolerance=tolerance)  # noqa: PLW2901
+                found = replace(found, tolerance=tolerance)
             _refuse(found, sizes, what)
             if found.output not in worst or found.relative > worst[found.output].relative:
                 worst[found.output] = found

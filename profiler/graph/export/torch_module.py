@@ -10,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from profiler.errors import InputError
-from profiler.extras import install_command
+from profiler.errors import InputError, install_command
 from profiler.graph.export.options import ExportOptions
 from profiler.graph.export.random_weights import map_parameters
 from profiler.graph.export.source_folder import SourcePart, read_json
@@ -132,7 +131,7 @@ def _with_random_weights(
     if hasattr(module, "tie_weights"):
         module.tie_weights()
     for owner in module.modules():
-        temporary = owner._non_persistent_buffers_set  # noqa: SLF001 - torch tells no other way
+        temporary = owner._non_persistent_buffers_set
         for name, buffer in owner.named_buffers(recurse=False):
             if buffer.is_floating_point() and name not in temporary:
                 setattr(owner, name, buffer.to(options.torch_dtype))

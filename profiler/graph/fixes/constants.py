@@ -8,11 +8,7 @@ import onnx
 import onnx_ir as ir
 
 from profiler.errors import InputError
-from profiler.graph.checks.constants import (
-    duplicates,
-    foldable_nodes,
-    folded_fits,
-)
+from profiler.graph.checks.constants import duplicates, foldable_nodes, folded_fits
 from profiler.graph.fixes.removal import remove_unread
 from profiler.graph.verification import run_model
 

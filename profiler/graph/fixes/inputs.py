@@ -8,7 +8,11 @@ from typing import Any
 import onnx_ir as ir
 
 from profiler.graph.checks.finding import opset
-from profiler.graph.checks.inputs import OPTIONAL_INPUTS, meaningful_inputs, neutral_value
+from profiler.graph.checks.inputs import (
+    OPTIONAL_INPUTS,
+    meaningful_inputs,
+    neutral_value,
+)
 from profiler.graph.infer import infer_types
 
 __all__ = ["fill_empty_inputs"]

@@ -13,7 +13,12 @@ import onnx_ir as ir
 
 from profiler.errors import InputError
 from profiler.graph.fixes.names import name_nodes, number_names
-from profiler.graph.model_file import all_tensors, external_files, model_files, read_model
+from profiler.graph.model_file import (
+    all_tensors,
+    external_files,
+    model_files,
+    read_model,
+)
 from profiler.graph.optimize.layers import KeptPaths, keep_paths
 from profiler.graph.optimize.optimizers import Optimizer, run_optimizer
 from profiler.graph.output_file import output_folder, refuse_over_input, write_model

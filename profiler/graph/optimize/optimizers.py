@@ -18,8 +18,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from profiler.errors import InputError
-from profiler.extras import install_command
+from profiler.errors import InputError, install_command
 from profiler.graph.model_file import all_tensors, read_graph
 from profiler.graph.optimize.inserted_casts import remove_inserted_casts
 from profiler.graph.optimize.mmdit_attention import write_for_mmdit_fusion
@@ -126,7 +125,7 @@ def _run(optimizer: Optimizer, request: dict[str, Any], source: Path, model: ir.
     paths = [package_root, os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment.pop("RBLN_PROFILER", None)  # it is the user's script that is profiled
-    finished = subprocess.run(  # noqa: S603 - our own module
+    finished = subprocess.run(
         [sys.executable, "-m", "profiler.graph.optimize.runner", json.dumps(request)],
         env=environment,
         stdin=subprocess.DEVNULL,

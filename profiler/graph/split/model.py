@@ -13,7 +13,11 @@ from profiler.graph.checks.finding import CheckedModel
 from profiler.graph.checks.nodes import invalid_node
 from profiler.graph.metadata import layer_of
 from profiler.graph.split.attention import ATTENTION_OPERATIONS, ways_of_attention
-from profiler.graph.split.attention_chain import AttentionChain, attention_chains, ways_of_chain
+from profiler.graph.split.attention_chain import (
+    AttentionChain,
+    attention_chains,
+    ways_of_chain,
+)
 from profiler.graph.split.convolution import ways_of_conv
 from profiler.graph.split.matmul import ways_of_gemm, ways_of_matmul
 from profiler.graph.split.portions import (

@@ -13,7 +13,7 @@ class CannotSplitError(Exception):
     """An operation cannot be split; the message is the reason, without the operation's name."""
 
 
-class SmallEnough(Exception):  # noqa: N818  # nothing is wrong
+class SmallEnough(Exception):  # nothing is wrong
     """An operation has no more bytes than asked for, and stays as it is."""
 
 

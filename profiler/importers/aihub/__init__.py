@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer, Option
 
 if TYPE_CHECKING:
-    from profiler.importers.placed import PlacedRun
+    from profiler.importers.foreign_run import PlacedRun
+
 
 __all__ = ["IMPORTER"]
+
 
 _KEYS = tuple(
     re.compile(rb"^\s*%s:\s*$" % key, re.MULTILINE)

@@ -17,19 +17,21 @@ from typing import Any
 
 import numpy as np
 
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import Drop, DropKind, Track
-from profiler.importers.components import component
-from profiler.importers.head import content_of
-from profiler.importers.importer import only_path
-from profiler.importers.placed import PlacedRun, Timed, end_to_end, one_behind_other, spans_of
-from profiler.importers.plain_yaml import plain_yaml
-from profiler.notes import Note
+from profiler.importers.foreign_run import (
+    PlacedRun,
+    Timed,
+    component,
+    end_to_end,
+    one_behind_other,
+    spans_of,
+)
+from profiler.importers.importer import content_of, only_path
+from profiler.importers.openvino.read import plain_yaml
+from profiler.text import Note
 from profiler.trace.columns import Counter
+from profiler.trace.events import Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
-
-__all__ = ["Measurement", "measurements_in", "read_run"]
 
 _LARGEST_FILE = 16 << 20
 _LARGEST_MS = 1e9

@@ -6,17 +6,24 @@ No importer of its own, as `mixed` is none: it has no `IMPORTER`, since it needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import gzip
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
+from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option, only_path
-from profiler.kineto.archives import packed_as
+from profiler.kineto import packed_as
+from profiler.plugins import plain_text
+from profiler.trace.compression import may_unpack_to, too_small
 
 if TYPE_CHECKING:
-    from profiler.importers.archive.run import ArchiveRun
+    from profiler.importers.archive.read import ArchiveRun
 
-__all__ = ["archive_importer", "is_archive"]
 
 _ACCEPTS = "a zip or tar of the files of one run"
 
@@ -40,7 +47,7 @@ def archive_importer(
         return is_archive(path, head)
 
     def read(paths: Sequence[Path], given: Mapping[str, Any]) -> ArchiveRun:
-        from profiler.importers.archive.run import read_archive
+        from profiler.importers.archive.read import read_archive
 
         return read_archive(only_path(paths, _ACCEPTS), recognised, given)
 
@@ -52,3 +59,148 @@ def archive_importer(
         options=tuple(options.values()),
         capabilities=frozenset[str]().union(*(one.capabilities for one in importers)),
     )
+
+
+# --- The files in a zip or tar: their begins, by which they are known, and themselves in a folder.
+#
+# Links and devices are no files and stay where they are. How much is unpacked is bounded before
+# it is
+# there, by the archive's size and by 16 GiB.
+
+
+_HEAD = 1 << 20  # bytes of a member, by which it is known
+_MEMBERS = 1000  # of an archive of one run
+_DEPTH = 8  # folders in each other
+_PIECE = 1 << 20
+_LARGEST = 16 << 30  # bytes of all members
+_BROKEN = (
+    *(zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, EOFError),
+    *(gzip.BadGzipFile, zlib.error, ValueError, UnicodeError, OverflowError),
+)
+
+
+class _Member(NamedTuple):
+    """A file in an archive, and what it holds."""
+
+    name: str
+    content: BinaryIO
+
+
+def heads_in(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The name and the first MiB of each file in an archive, unpacked where it is gzip; hidden ones
+    are left out. Raises InputError where the archive cannot be read."""
+    with _opened(path) as members:
+        for name, content in members:
+            head = content.read(_HEAD)
+            if packed_as(head) == "gzip":
+                head = _unpacked(head)
+            yield name, head
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Write the files in an archive into an empty folder.
+
+    Raises InputError where the archive cannot be read, holds more than it may, or has a name that
+    leads out of the folder or stands for two files.
+    """
+    left = min(may_unpack_to(path.stat().st_size), _LARGEST)
+    with _opened(path) as members:
+        for name, content in members:
+            place = folder.joinpath(*_parts(path, name))
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with place.open("xb") as file:
+                    while piece := content.read(_PIECE):
+                        left -= len(piece)
+                        if left < 0:
+                            raise too_small(str(path))
+                        file.write(piece)
+            except OSError as error:
+                raise InputError(
+                    f"cannot unpack {plain_text(name)} of {path} ({error.strerror or error}): "
+                    "unpack it yourself, and give the folder"
+                ) from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Iterator[_Member]]:
+    try:
+        with path.open("rb") as file:
+            yield _members(path, file)
+    except _BROKEN as error:
+        raise InputError(
+            f"{path} is an archive that cannot be read ({plain_text(str(error))}): copy it again, "
+            "or unpack it and give the folder"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+
+
+def _members(path: Path, file: BinaryIO) -> Iterator[_Member]:
+    packed = packed_as(file.read(512))
+    file.seek(0)
+    if packed == "zip":
+        yield from _of_zip(path, file)
+    else:
+        stream = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if packed == "gzip" else file
+        yield from _of_tar(path, stream)
+
+
+def _of_zip(path: Path, file: BinaryIO) -> Iterator[_Member]:
+    with zipfile.ZipFile(file) as archive:
+        for number, entry in enumerate(archive.infolist()):
+            _check(path, number)
+            mode = entry.external_attr >> 16
+            kind = mode & 0o170000
+            if entry.is_dir() or kind not in (0, 0o100000) or _is_hidden(entry.filename):
+                continue
+            with archive.open(entry) as content:
+                yield _Member(entry.filename, cast("BinaryIO", content))
+
+
+def _of_tar(path: Path, stream: BinaryIO) -> Iterator[_Member]:
+    bound = min(may_unpack_to(path.stat().st_size), _LARGEST)
+    with tarfile.TarFile(fileobj=stream) as archive:
+        for number, member in enumerate(archive):
+            _check(path, number)
+            if member.offset_data + member.size > bound:
+                raise too_small(str(path))
+            content = archive.extractfile(member) if member.isreg() else None
+            if content is not None and not _is_hidden(member.name):
+                yield _Member(member.name, cast("BinaryIO", content))
+
+
+def _check(path: Path, number: int) -> None:
+    if number >= _MEMBERS:
+        raise InputError(
+            f"{path} holds more than {_MEMBERS:,} files: give an archive with those of one run"
+        )
+
+
+def _is_hidden(name: str) -> bool:
+    """Of a system that packed it, or hidden: `.DS_Store`, `__MACOSX/`."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in parts)
+
+
+def _parts(path: Path, name: str) -> tuple[str, ...]:
+    """The folders and the name of a member, which lie in the folder that it is written to."""
+    found = PurePosixPath(name.replace("\\", "/"))
+    parts = found.parts
+    if found.is_absolute() or not parts or ".." in parts or ":" in parts[0] or "\0" in name:
+        raise InputError(
+            f"{path} holds {plain_text(name)!r}, which leads out of a folder: pack the files anew, "
+            "with names below one folder"
+        )
+    if len(parts) > _DEPTH:
+        raise InputError(
+            f"{path} holds folders more than {_DEPTH} deep: pack the run's files alone"
+        )
+    return parts
+
+
+def _unpacked(head: bytes) -> bytes:
+    """As much of the begin of a gzip as it holds, at most a MiB."""
+    with suppress(zlib.error):
+        return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+    return b""

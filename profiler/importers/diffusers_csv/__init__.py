@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.placed import PlacedRun
+    from profiler.importers.foreign_run import PlacedRun
+
 
 __all__ = ["IMPORTER"]
+
 
 _COLUMNS = (b"scenario", b"model_cls", b"time_plain_s")
 

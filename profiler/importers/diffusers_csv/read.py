@@ -13,16 +13,17 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import Drop, DropKind
-from profiler.importers.head import content_of
-from profiler.importers.importer import only_path
-from profiler.importers.placed import PlacedRun
-from profiler.importers.stage_times import RequestTimes, StageTime, nanoseconds, stage_run
-from profiler.notes import Note
-
-__all__ = ["read_run"]
+from profiler.importers.foreign_run import (
+    PlacedRun,
+    RequestTimes,
+    StageTime,
+    nanoseconds,
+    stage_run,
+)
+from profiler.importers.importer import content_of, only_path
+from profiler.text import Note
+from profiler.trace.events import Drop, DropKind, DropReason
 
 _TIMES = {"time_plain_s": "", "time_compile_s": ".compiled"}
 _MEMORY = {"time_plain_s": "mem_plain_GB", "time_compile_s": "mem_compile_GB"}

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.errors import InputError
-from profiler.events import GRAPH_CAPTURE
 from profiler.importers.importer import Importer, Option, only_path
+from profiler.trace.events import GRAPH_CAPTURE
 
 if TYPE_CHECKING:
-    from profiler.importers.kineto.job import JobRun
-    from profiler.importers.kineto.read import KinetoRun
+    from profiler.importers.kineto.read import JobRun, KinetoRun
+
 
 __all__ = ["IMPORTER"]
+
 
 _ACCEPTS = (
     "a torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar), or a folder of "
@@ -24,10 +25,10 @@ _LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    from profiler.kineto.archives import KEYS, holds_trace, packed_as
+    from profiler.kineto import KEYS, holds_trace, packed_as
 
     if path.is_dir():
-        from profiler.importers.kineto.job import traces_in
+        from profiler.importers.kineto.read import traces_in
 
         return bool(traces_in(path, 1))
     if packed_as(head) in ("zip", "tar"):
@@ -41,7 +42,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> KinetoRun | JobR
 
     capture = options.get("capture")
     if len(paths) > 1 or paths[0].is_dir():
-        from profiler.importers.kineto.job import read_job, traces_in
+        from profiler.importers.kineto.read import read_job, traces_in
 
         files = [one for path in paths for one in (traces_in(path) if path.is_dir() else (path,))]
         if len(files) > 1:
@@ -57,7 +58,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> KinetoRun | JobR
 
 def _together(paths: Sequence[Path]) -> list[list[Path]]:
     """The traces that say of which rank they are; each of the others alone."""
-    from profiler.importers.kineto.job import says_its_rank
+    from profiler.importers.kineto.read import says_its_rank
 
     ranks = [path for path in paths if says_its_rank(path)]
     return [*([ranks] if ranks else []), *([path] for path in paths if path not in ranks)]

@@ -1,43 +1,52 @@
-"""Which ranges of a Kineto trace are submodule calls.
+"""Submodule calls of a Kineto trace: modules, annotations, iterations, training phases.
 
-The rule knows no class names. A *call* is
-
-- an outermost `nn.Module` range, where a module that itself holds a scheduler step or a pipeline's
-  `__call__` counts as pipeline and its children as outermost;
-- or an outermost `encode` or `decode` frame of an autoencoder: pipelines call these methods, not
-  the module, and one of them runs several modules (`post_quant_conv`, `Decoder`; tiles).
-
-An outermost module that elsewhere runs inside another call is a part of that submodule which the
-pipeline borrowed (a final norm for `clip_skip`), not a submodule: it is no call.
-
-Which call of a pipeline they are of, `sections` says.
+A call is an outermost `nn.Module` range, or an outermost `encode` or `decode` of an
+autoencoder. A module that itself contains a scheduler step or a pipeline's `__call__` is the
+pipeline. Without modules, calls are the script's annotations, or repetitions of the same
+kernels. Class names only choose between names that the structure leaves open. A section is one
+call of a pipeline.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from enum import StrEnum
+from itertools import accumulate
 
 import numpy as np
 from msgspec import Struct, field
 
-from profiler.importers.kineto.frames import Frames, Kind, class_of, parse_frame
-from profiler.kineto.ranges import Bools, Ranges
+from profiler.importers.kineto.modules import RUNTIME, Frames, Kind, class_of, parse_frame
+from profiler.kineto.events import Bools, Event, Ranges
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import Int64s
+from profiler.trace.events import NO_ITERATION
 
-__all__ = [
-    "STEP_MARK",
-    "CallRange",
-    "Ran",
-    "Section",
-    "call_ranges",
-    "find_calls",
-    "guessed_call",
-]
+# --- Which ranges of a Kineto trace are submodule calls.
+#
+# The rule knows no class names. A *call* is
+#
+# - an outermost `nn.Module` range, where a module that itself holds a scheduler step or a
+# pipeline's
+#   `__call__` counts as pipeline and its children as outermost;
+# - or an outermost `encode` or `decode` frame of an autoencoder: pipelines call these methods,
+# not
+#   the module, and one of them runs several modules (`post_quant_conv`, `Decoder`; tiles).
+#
+# An outermost module that elsewhere runs inside another call is a part of that submodule which
+# the
+# pipeline borrowed (a final norm for `clip_skip`), not a submodule: it is no call.
+#
+# Which call of a pipeline they are of, `sections` says.
+
 
 STEP_MARK = re.compile(r"ProfilerStep#(\d{1,9})")
 """The ranges that `torch.profiler`'s schedule marks, a step each."""
 
-_WRAPPERS = re.compile(
+_WRAPPER_CLASSES = re.compile(
     r"OptimizedModule|DataParallel|DistributedDataParallel|Fully\w*Shard\w*|FSDP\w*"
 )
 _MODEL_FOLDER = re.compile(r"models/(transformers|unets|autoencoders|controlnets)/")
@@ -200,7 +209,7 @@ def _unwrapped(frames: Frames, index: int) -> tuple[str, tuple[int, ...]]:
     parents = frames.modules.parent
     chain = [index]
     name, _ = class_of(frames.instances[index])
-    while _WRAPPERS.fullmatch(name):
+    while _WRAPPER_CLASSES.fullmatch(name):
         inner = chain[-1] + 1
         if inner >= len(parents) or parents[inner] != chain[-1]:
             break
@@ -209,7 +218,7 @@ def _unwrapped(frames: Frames, index: int) -> tuple[str, tuple[int, ...]]:
             break
         chain.append(inner)
         name = inner_name
-    if _WRAPPERS.fullmatch(name):
+    if _WRAPPER_CLASSES.fullmatch(name):
         name = _class_from_files(frames, index) or name
     return name, tuple(chain)
 
@@ -226,3 +235,568 @@ def _class_from_files(frames: Frames, index: int) -> str:
         if match:
             return _CLASS_IN_FOLDER[match[1]]
     return ""
+
+
+# --- Calls of a trace without modules: the ranges that its script named (`record_function`, NVTX).
+#
+# A call is an outermost such range of a thread. A range around all others tells nothing apart: it
+# is
+# left for those in it. Ranges that torch itself opens (`Optimizer.step#SGD.step`, those of
+# collectives and of compiled graphs) are none; where nothing else is named, profiler steps are
+# calls.
+
+
+_OWN = re.compile(
+    r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(|(?:nccl|gloo|mpi|ucc|c10d):"
+    r"|## Call CompiledFxGraph|CompiledF|DistributedDataParallel\.|FullyShardedDataParallel\."
+    r"|FSDP::|record_param_comms|\[pl\]|Torch-Compiled"
+)
+_MAX_WRAPPERS = 8  # ranges around all others, at most
+
+
+def annotated_calls(trace: KinetoTrace) -> list[CallRange]:
+    """The ranges that the script named, in order of time; none where one holds all it named."""
+    rows = trace.rows_of("user_annotation")
+    named = [row for row in rows.tolist() if not _OWN.match(trace.events.name_of(row))]
+    ranges = trace.ranges(np.array(named, dtype=np.int64))
+    for _ in range(_MAX_WRAPPERS):
+        outer = np.flatnonzero(ranges.parent < 0)
+        if len(outer) != 1:
+            break
+        ranges = ranges.select(np.arange(len(ranges)) != outer[0])
+    return _calls(trace, ranges.outermost()) if len(ranges) else []
+
+
+def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
+    """The steps of torch.profiler's schedule as calls of one submodule."""
+    rows = trace.rows_of("user_annotation")
+    steps = [row for row in rows.tolist() if STEP_MARK.fullmatch(trace.events.name_of(row))]
+    return _calls(trace, trace.ranges(np.array(steps, dtype=np.int64)).outermost())
+
+
+def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
+    calls = [
+        _call(trace.events.name_of(row), int(thread), int(start), int(end))
+        for row, thread, start, end in zip(
+            ranges.row.tolist(), ranges.thread, ranges.start_ns, ranges.end_ns, strict=True
+        )
+    ]
+    return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
+
+
+def _call(name: str, thread: int, start_ns: int, end_ns: int) -> CallRange:
+    plain = name.partition("#")[0] if STEP_MARK.fullmatch(name) else name.strip("# ") or name
+    return CallRange(
+        thread=thread,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        instance=plain,
+        class_name=plain,
+        is_autoencoder=False,
+        modules=(),
+        told=False,
+    )
+
+
+# --- Graphs that a trace captures: their windows, the launches in them, and whether it replays any.
+
+
+_BEGIN = re.compile(r"StreamBeginCapture")
+_CAPTURED = "StreamEndCapture"  # of CUDA and HIP alike, behind `cuda`, `cu` or `hip`
+_REPLAYED = "GraphLaunch"
+_WORK = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
+
+
+class Window(Struct, frozen=True):
+    """From begin to end of a capture on a thread; `launches` are the rows of what was captured."""
+
+    thread: int
+    start_ns: int
+    end_ns: int
+    launches: Int64s
+
+
+def capture_windows(trace: KinetoTrace) -> list[Window]:
+    """The captures of a trace that hold a launch, in order of their ends."""
+    rows = trace.rows_of(*RUNTIME)
+    if not trace.events.named(rows, lambda name: _CAPTURED in name).any():
+        return []
+    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
+    open_on: dict[int, tuple[int, list[int]]] = {}
+    found: list[Window] = []
+    for row in rows.tolist():
+        name, thread = trace.events.name_of(row), int(trace.thread[row])
+        if _BEGIN.search(name):
+            open_on[thread] = (int(trace.start_ns[row]), [])
+        elif _CAPTURED in name and thread in open_on:
+            begin, launches = open_on.pop(thread)
+            captured = np.array(launches, dtype=np.int64)
+            found.append(Window(thread, begin, int(trace.end_ns[row]), captured))
+        elif thread in open_on and _WORK.search(name):
+            open_on[thread][1].append(row)
+    return [window for window in found if len(window.launches)]
+
+
+def only_captures_graphs(trace: KinetoTrace) -> bool:
+    """Whether a graph was captured and none was launched: between begin and end of a capture,
+    launches become nodes of the graph, and nothing runs."""
+    rows = trace.rows_of(*RUNTIME)
+    captured = bool(trace.events.named(rows, lambda name: _CAPTURED in name).any())
+    return captured and not trace.events.named(rows, lambda name: _REPLAYED in name).any()
+
+
+# --- In which pass of a loop that is not denoising each call is: a token, a training step.
+#
+# Where the trace has two or more `ProfilerStep#n`, a call in one of them is in iteration n. Else,
+# in
+# a section that is no diffusion, the module that is called most often is the loop's, if that is
+# three times or more: its k-th call begins iteration k, and what follows it belongs to it, until
+# it
+# is called again. A module that holds more time wins among those called equally often.
+
+
+LEAST_PASSES = 3
+"""Calls of one module from which on they are passes of a loop."""
+
+
+def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[int] | None:
+    """Of each call the number of the profiler step in which it begins, `NO_ITERATION` outside.
+
+    None for a trace with fewer than two profiler steps: one is no loop.
+    """
+    steps = sorted(
+        (int(trace.start_ns[row]), int(trace.end_ns[row]), int(match[1]))
+        for row in trace.rows_of("user_annotation").tolist()
+        if (match := STEP_MARK.fullmatch(trace.events.name_of(row)))
+    )
+    if len(steps) < 2:
+        return None
+    begins = [begin for begin, _, _ in steps]
+    found = []
+    for call in calls:
+        place = bisect_right(begins, call.start_ns) - 1
+        inside = place >= 0 and call.start_ns < steps[place][1]
+        found.append(steps[place][2] if inside else NO_ITERATION)
+    return found
+
+
+def iterations_by_module(calls: Sequence[CallRange]) -> list[int]:
+    """Of each call the pass of the module that is called most often, `NO_ITERATION` before its
+    first one, and of all calls where none is called `LEAST_PASSES` times."""
+    loop = _most_called(calls)
+    found, passes = [], NO_ITERATION
+    for call in calls:
+        passes += call.instance == loop
+        found.append(passes)
+    return found
+
+
+def _most_called(calls: Sequence[CallRange]) -> str | None:
+    """The instance that makes the loop; None without one."""
+    weight: dict[str, tuple[int, int]] = {}
+    for call in calls:
+        times, length = weight.get(call.instance, (0, 0))
+        weight[call.instance] = (times + 1, length + call.end_ns - call.start_ns)
+    loop = max(weight, key=lambda instance: weight[instance], default=None)
+    return loop if loop is not None and weight[loop][0] >= LEAST_PASSES else None
+
+
+# --- Names of submodules: the attribute that diffusers would have, from class and place in the run.
+#
+# Classes are hints only. They choose between names that the structure leaves open (`transformer`
+# or
+# `unet`, `text_encoder` or `image_encoder`); what is a call, and in which stage, they decide only
+# where the trace shows no denoising loop at all. Where nothing tells of diffusion, a submodule
+# has
+# the name of its class.
+
+
+_HINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("vae", re.compile(r"Autoencoder|VAE|Vae|VQ|^Decoder\w*$")),
+    ("controlnet", re.compile(r"Control")),
+    ("image_encoder", re.compile(r"Vision|Image\w*Encoder|Siglip|Dino")),
+    ("safety_checker", re.compile(r"SafetyChecker")),
+    ("text_encoder", re.compile(r"Text\w*Model|Text\w*Encoder|T5|EncoderModel|CausalLM|Bert")),
+    ("unet", re.compile(r"UNet|Unet")),
+    ("transformer", re.compile(r"Transformer|DiT|Flux")),
+)
+_DIFFUSION = re.compile(r"Autoencoder|UNet|Unet|DiT|Flux|Transformer\w*[23]D")  # of no other model
+_WARM_UP = "warm-up"
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+def _hint(call: CallRange) -> str:
+    if call.is_autoencoder:
+        return "vae"
+    return next((name for name, hint in _HINTS if hint.search(call.class_name)), "")
+
+
+def is_encoder(call: CallRange) -> bool:
+    """Whether the class is that of a text or image encoder."""
+    return _hint(call) in ("text_encoder", "image_encoder")
+
+
+def is_denoiser(call: CallRange) -> bool:
+    """Whether the class is that of a denoiser."""
+    return _hint(call) in ("transformer", "unet")
+
+
+def is_decoder(call: CallRange) -> bool:
+    """Whether it is an autoencoder, or what checks its images."""
+    return _hint(call) in ("vae", "safety_checker")
+
+
+def is_controlnet(call: CallRange) -> bool:
+    """Whether the class is that of a ControlNet, which runs in the loop beside the denoiser."""
+    return _hint(call) == "controlnet"
+
+
+def tells_of_diffusion(call: CallRange) -> bool:
+    """Whether only a diffusion pipeline has such a part: a denoiser, or an image's autoencoder."""
+    return call.is_autoencoder or bool(_DIFFUSION.search(call.class_name))
+
+
+class SubmoduleNames:
+    """Gives every module instance of a trace one name, that of its first call.
+
+    Instances that would share a name are numbered in order of their first call: `text_encoder`,
+    `text_encoder_2`, `text_encoder_3`.
+    """
+
+    def __init__(self) -> None:
+        self._of_instance: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def name(self, call: CallRange, role: str) -> str:
+        """The submodule's name. `role` is what its place in the pipeline says it is:
+        `text_encoder`, `denoiser`, `vae`, "" where that says nothing, or `class` where it is no
+        diffusion pipeline. Warm-ups of a graph's capture have a name of their own."""
+        name = self._name(call, role)
+        return f"{name} {_WARM_UP}" if call.ran is Ran.WARM_UP else name
+
+    def _name(self, call: CallRange, role: str) -> str:
+        known = self._of_instance.get(call.instance)
+        if known is not None:
+            return known
+        base = call.class_name if role == "class" else _base_name(call, role)
+        count = self._counts[base] = self._counts.get(base, 0) + 1
+        name = base if count == 1 else f"{base}_{count}"
+        self._of_instance[call.instance] = name
+        return name
+
+
+def _base_name(call: CallRange, role: str) -> str:
+    hint = _hint(call)
+    if hint:
+        return hint
+    if role == "text_encoder" or (role and call.class_name == "OptimizedModule"):
+        return role
+    return _snake(call.class_name)
+
+
+def _snake(class_name: str) -> str:
+    """`AudioUpsampler2` → `audio_upsampler_2`, `ResNet` → `resnet`."""
+    words = _WORD.findall(class_name.replace("Net", "net"))
+    return "_".join(words).lower() or "module"
+
+
+# --- The calls of a pipeline told apart where only its submodules are known: prompts that are encoded
+# after something was denoised, and latents that are denoised after some were decoded, belong to
+# the
+# next call of the pipeline. What was not guessed tells nothing.
+
+
+def parted(calls: Sequence[CallRange]) -> list[list[CallRange]]:
+    """The calls, in order of time, by the call of the pipeline that they are of."""
+    found: list[list[CallRange]] = [[]]
+    denoised = decoded = False
+    for call in calls:
+        if not call.guessed:
+            found[-1].append(call)
+            continue
+        encodes, decodes = is_encoder(call), is_decoder(call)
+        if (decoded and not decodes) or (denoised and encodes):
+            found.append([])
+            denoised = decoded = False
+        denoised |= not encodes and not decodes
+        decoded |= decodes
+        found[-1].append(call)
+    return found
+
+
+# --- Passes of a loop that only its kernels tell: the same names in the same order, again and again.
+#
+# Kernels are taken in the order of their launches. The period is the distance at which a kernel
+# comes back that ran three times or more; it holds where nine of ten kernels are the same one
+# period
+# later. A pass lasts on its host from its first launch to the next pass's.
+
+
+_REPEATED = "repeated kernels"
+_ALIKE = 0.9  # of the kernels, one period later
+_LEAST = 4  # kernels of a period: fewer are a loop within an operation
+_TRIED = 8  # distances, the most frequent first
+
+
+def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[CallRange]:
+    """A call for each period of the kernels in `work`, whose launches `launch` has; none without
+    a period, or where launches are not known."""
+    known = trace.events.of_category(work, "kernel")
+    known &= launch >= 0
+    order = np.argsort(trace.start_ns[launch[known]], kind="stable")
+    rows, launches = work[known][order], launch[known][order]
+    found = period_of(trace.events.name[rows].astype(np.int64))
+    if found is None:
+        return []
+    begins = [*range(found[0], len(rows), found[1])]
+    times = trace.start_ns[launches]
+    ends = [*times[begins[1:]].tolist(), int(trace.end_ns[launches[begins[-1] :]].max())]
+    thread = int(np.bincount(trace.thread[launches]).argmax())
+    return [
+        CallRange(thread, begin, end, _REPEATED, _REPEATED, False, (), told=False)
+        for begin, end in zip(times[begins].tolist(), ends, strict=True)
+        if end > begin
+    ]
+
+
+def period_of(names: Int64s) -> tuple[int, int] | None:
+    """Where the first pass begins and how many long a pass is; None without a loop."""
+    distances: Counter[int] = Counter()
+    for code, count in enumerate(np.bincount(names).tolist() if len(names) else []):
+        if count >= LEAST_PASSES:
+            apart = np.diff(np.flatnonzero(names == code))
+            most = int(np.bincount(apart).argmax())
+            if most >= _LEAST:
+                distances[most] += 1
+    for period, _ in distances.most_common(_TRIED):
+        same = names[:-period] == names[period:]
+        passes = 1 + int(same.sum()) // period
+        if passes >= LEAST_PASSES and float(same[same.argmax() :].mean()) >= _ALIKE:
+            return int(same.argmax()), period
+    return None
+
+
+# --- Which call of a pipeline each submodule call is of.
+#
+# A *section* is one call of a pipeline: the outermost `__call__` frame of a pipeline; without
+# such
+# frames each `ProfilerStep#n` that holds scheduler steps; where calls were guessed, what `passes`
+# tells apart; else the whole trace.
+
+
+_FOREVER_NS = 1 << 62
+
+
+def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
+    """The pipeline calls of a trace, each with its submodule calls, in order of time.
+
+    A call outside every section (a prompt encoded ahead, an image decoded afterwards) counts to
+    the next section, after the last one to that.
+    """
+    steps = _noise_steps(frames, calls)
+    sections = _pipelines(frames, calls) or _marked(frames.trace, steps)
+    sections = sections or _guessed(frames.trace, calls) or [_whole(frames.trace, calls, steps)]
+    lookup = Lookup(sections)
+    for call in calls:
+        lookup.of(call.thread, call.start_ns).calls.append(call)
+    prompts = frames.of_kind(Kind.ENCODE_PROMPT).outermost()
+    for ranges, name in ((steps, "steps"), (prompts, "prompts")):
+        for start, end, thread in zip(
+            ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.thread.tolist(), strict=True
+        ):
+            getattr(lookup.of(thread, start), name).append((start, end))
+    for section in sections:
+        section.steps.sort()
+        section.prompts.sort()
+        inside = [(call.start_ns, call.end_ns) for call in section.calls] + section.steps
+        section.start_ns = min([section.start_ns, *(start for start, _ in inside)])
+        section.end_ns = max([section.end_ns, *(end for _, end in inside)])
+    return sections
+
+
+def _noise_steps(frames: Frames, calls: list[CallRange]) -> Ranges:
+    """Outermost scheduler steps; those in a call (a consistency decoder's own) are not ours."""
+    steps = frames.of_kind(Kind.STEP).outermost()
+    return steps.select(call_ranges(calls).innermost(steps.thread, steps.start_ns) < 0)
+
+
+def _pipelines(frames: Frames, calls: list[CallRange]) -> list[Section]:
+    outermost = frames.of_kind(Kind.PIPELINE).outermost()
+    sections = []
+    for row, thread in zip(outermost.row.tolist(), outermost.thread.tolist(), strict=True):
+        frame = parse_frame(frames.name(row))
+        start, end = int(frames.trace.start_ns[row]), int(frames.trace.end_ns[row])
+        if frame and any(c.thread == thread and start <= c.start_ns < end for c in calls):
+            sections.append(Section(frame.stem, thread, start, end))
+    return sorted(sections, key=lambda section: section.start_ns)
+
+
+def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
+    """One section for each profiler step, where several of them hold scheduler steps."""
+    sections = []
+    for row in trace.rows_of("user_annotation").tolist():
+        name = trace.events.name_of(row)
+        start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
+        if STEP_MARK.fullmatch(name) and ((steps.start_ns >= start) & (steps.start_ns < end)).any():
+            sections.append(Section(name, int(trace.thread[row]), start, end))
+    return sorted(sections, key=lambda section: section.start_ns) if len(sections) > 1 else []
+
+
+def _guessed(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[Section]:
+    """The calls of a pipeline whose parts were guessed; none where there is but one."""
+    if not any(call.guessed for call in calls):
+        return []
+    parts = parted(calls)
+    if len(parts) == 1:
+        return []
+    spans = [(part[0].start_ns, max(call.end_ns for call in part)) for part in parts]
+    thread = calls[0].thread
+    name = _around(trace, thread, spans[0][0], max(end for _, end in spans)).name
+    return [Section(name, thread, start, end) for start, end in spans]
+
+
+def _whole(trace: KinetoTrace, calls: list[CallRange], steps: Ranges) -> Section:
+    """What all calls and steps span."""
+    start = min([call.start_ns for call in calls] + steps.start_ns.tolist())
+    end = max([call.end_ns for call in calls] + steps.end_ns.tolist())
+    return _around(trace, calls[0].thread, start, end)
+
+
+def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:
+    """The smallest annotation around a range, a profiler's step aside; without one, that range."""
+    best = Section("trace", thread, start, end)
+    smallest = _FOREVER_NS
+    for row in trace.rows_of("user_annotation").tolist():
+        begin, length = int(trace.start_ns[row]), int(trace.duration_ns[row])
+        name = trace.events.name_of(row)
+        around = begin <= start and end <= begin + length and not STEP_MARK.fullmatch(name)
+        if around and length < smallest:
+            smallest = length
+            best = Section(name, thread, begin, begin + length)
+    return best
+
+
+class Lookup:
+    """Finds sections, which are in order of time, by a time in them."""
+
+    def __init__(self, sections: Sequence[Section]) -> None:
+        self._all = _InOrder(sections)
+        threads: defaultdict[int, list[Section]] = defaultdict(list)
+        for section in sections:
+            threads[section.thread].append(section)
+        self._of_thread = {thread: _InOrder(some) for thread, some in threads.items()}
+
+    def of(self, thread: int, time_ns: int) -> Section:
+        """The first section around a time, where it can be on the same thread; else the next one,
+        behind all the last."""
+        own = self._of_thread.get(thread)
+        around = own.around(time_ns) if own is not None else None
+        return around or self._all.around(time_ns) or self._all.behind(time_ns)
+
+
+class _InOrder:
+    """Sections in order of their start; they may overlap."""
+
+    def __init__(self, sections: Sequence[Section]) -> None:
+        self._sections = sections
+        self._starts = [section.start_ns for section in sections]
+        self._reached = list(accumulate((section.end_ns for section in sections), max))
+
+    def around(self, time_ns: int) -> Section | None:
+        first = bisect_right(self._reached, time_ns)
+        return self._sections[first] if first < bisect_right(self._starts, time_ns) else None
+
+    def behind(self, time_ns: int) -> Section:
+        place = bisect_right(self._starts, time_ns)
+        return self._sections[min(place, len(self._sections) - 1)]
+
+
+# --- Training: which phase launched what, and of which forward operator a backward one is.
+#
+# Autograd gives an operator's backward the sequence number of the forward one, and the thread of
+# the
+# forward (`Fwd thread id`, which no forward operator has). Several forward operators may share a
+# number, nested or in turn: the backward is the last one's. What else autograd's own threads
+# launch
+# (sums of gradients) is backward, too. Optimizers are ranges that torch names.
+
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+_OPTIMIZER = "Optimizer."
+_ENGINE = "autograd::"
+
+
+class Training(Struct, frozen=True, eq=False):
+    """`phases` has the phase of each launch, "" for none; `backward` is the row of the outermost
+    backward operator around it, `forward` that of the operator whose backward it is, int64, -1 for
+    none."""
+
+    phases: tuple[str, ...]
+    backward: Int64s
+    forward: Int64s
+
+
+def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
+    """What the launches in the rows `origin` (-1: unknown) are of; None where nothing trains."""
+    rows = trace.rows_of("cpu_op")
+    args = [trace.events.args[row] for row in rows.tolist()]
+    if not any(one is not None and one.forward_thread for one in args):
+        return None
+    events = [trace.events[row] for row in rows.tolist()]
+    numbered = np.array([_number(event) >= 0 for event in events], dtype=np.bool_)
+    behind = np.array([_is_backward(event) for event in events], dtype=np.bool_)
+    if not behind.any():
+        return None
+    named = trace.rows_of("user_annotation")
+    steps = [row for row in named.tolist() if trace.events.name_of(row).startswith(_OPTIMIZER)]
+    optimizing = _found(trace, np.array(steps, dtype=np.int64), origin) >= 0
+    backward = _found(trace, rows[behind], origin)
+    forward = _found(trace, rows[numbered & ~behind], origin) >= 0
+    own = np.setdiff1d(trace.thread[rows[behind]], trace.thread[rows[numbered & ~behind]])
+    beside = (origin >= 0) & np.isin(trace.thread[origin], own)
+    phases = np.select(
+        [optimizing, (backward >= 0) | beside, forward], [OPTIMIZER, BACKWARD, FORWARD], default=""
+    )
+    return Training(
+        phases=tuple(phases.tolist()),
+        backward=backward,
+        forward=_forward(trace, rows[numbered & ~behind], backward),
+    )
+
+
+def _found(trace: KinetoTrace, rows: Int64s, origin: Int64s) -> Int64s:
+    """The row of the outermost of some ranges around each launch, -1 for none."""
+    found = np.full(len(origin), -1, dtype=np.int64)
+    known = origin >= 0
+    if not len(rows) or not known.any():
+        return found
+    ranges = Ranges.of(rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
+    outer = ranges.outermost()
+    at = outer.innermost(trace.thread[origin[known]], trace.start_ns[origin[known]])
+    found[known] = np.append(outer.row, -1)[at]
+    return found
+
+
+def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
+    """The last forward operator with the number of each backward one, that began before it."""
+    by_number: dict[int, list[int]] = {}
+    order = np.argsort(trace.start_ns[forwards], kind="stable")
+    for row in forwards[order].tolist():
+        by_number.setdefault(_number(trace.events[row]), []).append(row)
+    known: dict[int, int] = {-1: -1}
+    for row in np.unique(backward[backward >= 0]).tolist():
+        begin = trace.start_ns[row]
+        found = by_number.get(_number(trace.events[row]), [])
+        known[row] = next((one for one in reversed(found) if trace.start_ns[one] < begin), -1)
+    return np.array([known[row] for row in backward.tolist()], dtype=np.int64)
+
+
+def _number(event: Event) -> int:
+    value = event.args.sequence if event.args else None
+    return value if isinstance(value, int) else -1
+
+
+def _is_backward(event: Event) -> bool:
+    thread = event.args.forward_thread if event.args else None
+    numbered = thread not in (None, 0) and _number(event) >= 0
+    return numbered or event.name.startswith(_ENGINE)

@@ -1,19 +1,8 @@
-"""Commands of an imported run: device work, and the host calls that launched it.
+"""Commands of a Kineto import: kernels, copies, collectives and the launches behind them.
 
-Tracks follow the trace: `stream 7` for kernels, `stream 7 memcpy` for copies from and to the
-host, `stream 7 copy` for those on a device or between devices and for memset, `stream 7
-collectives` for NCCL and RCCL kernels. Host threads are tracks of `cpu:0`, what they wait for
-devices on ` sync`.
-
-- `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
-- `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
-  where one graph launch ran many kernels of which no capture tells, and for Triton kernels;
-  `Memcpy HtoD` and the like.
-- `module`: the path of the module that launched it, "" directly in the submodule; where calls are
-  steps of a training without modules, its phase: `forward`, `backward`, `optimizer`.
-- `kernel`: the full name of the kernel; of copies and memset as the trace has it.
-- `shapes`: the launching operator's tensors (`shape_texts`); with ` part 2/5` where the operator
-  launched five kernels and this is its second.
+Tracks are `stream 7` for kernels, `stream 7 memcpy` for copies from and to the host, `stream 7
+copy` for device copies and memset, and `stream 7 collectives` for NCCL and RCCL. Host threads
+are tracks of `cpu:0`. What the host did in the longest gaps of a device is kept as activities.
 """
 
 from __future__ import annotations
@@ -21,20 +10,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
-from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.importers.kineto.graphs import Entry
-from profiler.importers.kineto.launch import DEVICE_WORK, Launches
-from profiler.importers.kineto.layers import ModulePaths
-from profiler.importers.kineto.shape_texts import ShapeTexts
+from profiler.importers.kineto.cuda_graphs import Entry
+from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches
+from profiler.importers.kineto.modules import PYTHON, RUNTIME, ModulePaths, ShapeTexts
+from profiler.importers.kineto.stages import plain_name
 from profiler.kineto.events import Event, whole
-from profiler.kineto.names import copy_name, kernel_name, queue
+from profiler.kineto.operators import copy_name, kernel_name, queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s
+from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
+from profiler.trace.manifest_fields import ActivityKind, HostActivity
 
-__all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name"]
+# --- Commands of an imported run: device work, and the host calls that launched it.
+#
+# Tracks follow the trace: `stream 7` for kernels, `stream 7 memcpy` for copies from and to the
+# host, `stream 7 copy` for those on a device or between devices and for memset, `stream 7
+# collectives` for NCCL and RCCL kernels. Host threads are tracks of `cpu:0`, what they wait for
+# devices on ` sync`.
+#
+# - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
+# - `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
+#   where one graph launch ran many kernels of which no capture tells, and for Triton kernels;
+#   `Memcpy HtoD` and the like.
+# - `module`: the path of the module that launched it, "" directly in the submodule; where calls
+# are
+#   steps of a training without modules, its phase: `forward`, `backward`, `optimizer`.
+# - `kernel`: the full name of the kernel; of copies and memset as the trace has it.
+# - `shapes`: the launching operator's tensors (`shape_texts`); with ` part 2/5` where the
+# operator
+#   launched five kernels and this is its second.
+
 
 _HOST_TRACKS = {"operators": "compute", "host": "host", "waits": "sync"}
 PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
@@ -256,3 +267,140 @@ class CommandWriter:
             device = self._device(event)
             track = self._tracks[key] = Track(device, f"stream {stream}{suffix}", category)
         return track
+
+
+# --- What the host did while devices had nothing to run: kept of Python frames, operators and runtime
+# calls, of which the bundle holds only those that launched or waited.
+#
+# For each of the longest gaps of a device, and of the longest of all devices, one activity,
+# clipped
+# to the gap: on the thread that launched what ended it, the innermost range that covers at least
+# half
+# of it, else the one that covers most.
+
+
+_GAPS = 32  # of a device
+_GAPS_IN_ALL = 512  # as many as 16 devices have; a file may name any number of them
+_LEAST_NS = 100_000  # no launch takes so long
+_REPEATED = 10  # calls of one name, from which on they are told
+_BLOCK = 1024  # ranges that are passed over at once
+_RANGES = ("user_annotation",)
+_KINDS = {
+    PYTHON: ActivityKind.FUNCTION,
+    OPERATORS: ActivityKind.OPERATOR,
+    **dict.fromkeys(RUNTIME, ActivityKind.RUNTIME_CALL),
+    **dict.fromkeys(_RANGES, ActivityKind.RANGE),
+}
+
+
+class _Gap(NamedTuple):
+    """When a device had nothing to run, and the launch of what ended that."""
+
+    start_ns: int
+    end_ns: int
+    launch: int
+
+    @property
+    def length_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+def host_activities(
+    trace: KinetoTrace, launches: Launches, by_device: Mapping[str, Int64s], begin_ns: int
+) -> tuple[HostActivity, ...]:
+    """What the host did in the longest gaps; `by_device` has the places among the launches of what
+    each device did, `begin_ns` is when the first call began."""
+    rows = trace.rows_of(*_KINDS)
+    if not len(rows) or not len(launches):
+        return ()
+    every = [gap for here in by_device.values() for gap in _gaps(trace, launches, here, begin_ns)]
+    gaps = nlargest(_GAPS_IN_ALL, every, key=lambda gap: gap.length_ns)
+    threads = {thread: _Thread.of(trace, rows, thread) for thread in _launching(trace, gaps)}
+    found = [threads[int(trace.thread[gap.launch])].activity(gap) for gap in gaps]
+    told = [one for one in found if one is not None]
+    return tuple(sorted(told, key=lambda one: (one.start_ns, one.duration_ns)))
+
+
+def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -> list[_Gap]:
+    """The longest gaps of a device, in any order; of those alone whose end was launched."""
+    work = launches.row[here]
+    start = trace.start_ns[work]
+    end = start + trace.duration_ns[work]
+    order = np.argsort(start, kind="stable")
+    launch = launches.launch[here][order]
+    dry = np.append(begin_ns, np.maximum.accumulate(end[order])[:-1])
+    wet = start[order]
+    rows = np.flatnonzero((wet - dry > _LEAST_NS) & (launch >= 0))
+    longest = rows[np.argsort(dry[rows] - wet[rows], kind="stable")[:_GAPS]]
+    columns = (dry[longest].tolist(), wet[longest].tolist(), launch[longest].tolist())
+    return list(map(_Gap, *columns))
+
+
+def _launching(trace: KinetoTrace, gaps: list[_Gap]) -> set[int]:
+    """The threads that launched what ended gaps."""
+    return {int(trace.thread[gap.launch]) for gap in gaps}
+
+
+class _Thread(Struct, frozen=True, eq=False):
+    """What a thread of the host was in: n `rows` of the trace in order of their begins, with begin
+    and end of each, and the latest end of each `_BLOCK` of them."""
+
+    trace: KinetoTrace
+    rows: Int64s
+    start: Int64s
+    end: Int64s
+    latest: Int64s
+
+    @classmethod
+    def of(cls, trace: KinetoTrace, rows: Int64s, thread: int) -> _Thread:
+        """Those of `rows` that are of a thread."""
+        rows = rows[trace.thread[rows] == thread]
+        rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
+        end = trace.start_ns[rows] + trace.duration_ns[rows]
+        latest = np.maximum.reduceat(end, np.arange(0, len(end), _BLOCK)) if len(end) else end
+        return cls(trace, rows, trace.start_ns[rows], end, latest)
+
+    def activity(self, gap: _Gap) -> HostActivity | None:
+        """What the host was in during a gap; None where nothing tells."""
+        first, last, _ = gap
+        there = self._between(first, last)
+        if not len(there):
+            return None
+        begin = np.maximum(self.start[there], first)
+        covered = np.minimum(self.end[there], last) - begin
+        half = np.flatnonzero(2 * covered >= last - first)
+        kept = half if len(half) else np.flatnonzero(covered == covered.max())
+        place = kept[np.lexsort((-self.end[there[kept]], self.start[there[kept]]))[-1]]
+        row = self.rows.item(there[place])
+        until = begin[place] + covered[place]
+        whole = (self.start[there] >= begin[place]) & (self.end[there] <= until)
+        whole[place] = False
+        repeated, times = self._repeated(there[whole])
+        event = self.trace.events[row]
+        return HostActivity(
+            name=plain_name(event.name),
+            kind=_KINDS[event.cat],
+            thread=thread_name(self.trace, row),
+            start_ns=int(begin[place]),
+            duration_ns=int(covered[place]),
+            repeated=repeated,
+            times=times,
+        )
+
+    def _between(self, first: int, last: int) -> Int64s:
+        """Which were open at some time from `first` to `last`. Blocks of which none was, though
+        they began before, are passed over: a thread is in few of its ranges at once."""
+        begun = int(np.searchsorted(self.start, last))
+        blocks = np.flatnonzero(self.latest[: -(-begun // _BLOCK)] > first)
+        some = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
+        some = some[some < begun]
+        return some[np.flatnonzero(self.end[some] > first)]
+
+    def _repeated(self, there: Int64s) -> tuple[str, int]:
+        """The name that most of some ranges have, and how many; "" and 0 for few."""
+        names, counts = np.unique(self.trace.events.name[self.rows[there]], return_counts=True)
+        times = int(counts.max(initial=0))
+        if times < _REPEATED:
+            return "", 0
+        most = names[counts == times].tolist()
+        return plain_name(max(self.trace.events.names[name] for name in most)), times

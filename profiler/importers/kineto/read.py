@@ -1,58 +1,333 @@
-"""A torch.profiler (Kineto) trace → a bundle as capture writes it.
+"""Import torch.profiler (Kineto) traces: one process, or all ranks of a job.
 
     import_trace(Path("sd35.json.gz"), Path("traces"))
 
-What is a call and what it is for comes from the nn.Module ranges and Python frames that
-`with_stack=True` records (`calls`, `stages`, `names`); what ran in it from correlation ids
-(`launch`, `commands`). A call's time is its range on the host, as
-its caller saw it: kernels that a device ran later are still the call's commands.
+Calls come from the nn.Module ranges and Python frames of `with_stack=True`, commands from
+correlation ids. A call's time is its range on the host, and later kernels are still its
+commands. Memory comes from `profile_memory=True`. Files are ranks of one job if
+`distributedInfo` agrees.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+import msgspec
+import numpy as np
+from msgspec import Struct, structs
 
 from profiler.errors import InputError
-from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, Call
-from profiler.importers.kineto.batch_sizes import BatchSizes
-from profiler.importers.kineto.calls import CallRange
-from profiler.importers.kineto.commands import CommandWriter, device_kind
-from profiler.importers.kineto.described import described
-from profiler.importers.kineto.frames import PYTHON, Frames
-from profiler.importers.kineto.graph_capture import capture_windows, only_captures_graphs
-from profiler.importers.kineto.graphs import (
+from profiler.importers.foreign_run import device_by_submodule
+from profiler.importers.importer import head_of
+from profiler.importers.kineto.calls import (
+    CallRange,
+    SubmoduleNames,
+    capture_windows,
+    find_sections,
+    iterations_by_step,
+    only_captures_graphs,
+)
+from profiler.importers.kineto.commands import CommandWriter, device_kind, host_activities
+from profiler.importers.kineto.cuda_graphs import (
     Replays,
+    calls_of,
     captures_beside,
     captures_in,
     captures_of,
     graph_launches,
     joined,
 )
-from profiler.importers.kineto.host import add_host_work
-from profiler.importers.kineto.iterations import iterations_by_step
-from profiler.importers.kineto.job_info import job_of_one
-from profiler.importers.kineto.launch import DEVICE_WORK, OPERATORS, find_launches
-from profiler.importers.kineto.layers import ModulePaths
-from profiler.importers.kineto.memory import MemoryLevels, memory_levels
-from profiler.importers.kineto.names import SubmoduleNames
-from profiler.importers.kineto.regions import calls_of
-from profiler.importers.kineto.sections import find_sections
-from profiler.importers.kineto.stages import PlacedCall, Staging, stage_section
+from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches, find_launches
+from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
+from profiler.importers.kineto.ranks import (
+    AlignedRank,
+    InJob,
+    aligned_ranks,
+    collectives_of,
+    in_job,
+    job_drops,
+    job_of_one,
+    job_of_ranks,
+)
+from profiler.importers.kineto.stages import (
+    BatchSizes,
+    PlacedCall,
+    Staging,
+    add_host_work,
+    stage_section,
+)
+from profiler.kineto.events import Args, whole
+from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
+from profiler.text import Note
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, Counter
+from profiler.trace.columns import CommandBuilder, Counter, Int64s
+from profiler.trace.events import (
+    GRAPH_CAPTURE,
+    NO_CALL,
+    NO_STEP,
+    ROOT_DEVICE,
+    Call,
+    Drop,
+    DropKind,
+    DropReason,
+    Span,
+    device_of_rank,
+)
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import CallsFrom, Graphs
-from profiler.trace.manifest_ranks import Job
+from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
+    CallsFrom,
+    ClockName,
+    Clocks,
+    Device,
+    Graphs,
+    Job,
+    Overhead,
+    Recording,
+    Submodule,
+    UnknownCost,
+    WhyUnknown,
+    quantity,
+)
 
-__all__ = ["KinetoRun", "read_run", "run_of"]
+# --- What the manifest says of an imported run: devices, submodules, how it was recorded, what is
+# missing.
 
-_ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
+
+_VERSIONS = (
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+)
+_SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
+
+
+def described(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
+    """What the manifest says of a run whose calls were written."""
+    trace, stagings, writer = run.trace, run.stagings, run.writer
+    by_device = writer.by_device()
+    header = trace.header
+    versions = {name: getattr(header, name) for name in _VERSIONS}
+    recorded = {name: getattr(header, name) for name in _SETTINGS}
+    recording = Recording(
+        source=run.path.name,
+        calls_from=run.calls_from,
+        graphs=run.graphs,
+        steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
+    )
+    told = {name: bool(value) for name, value in recorded.items() if value is not None}
+    return RunInfo(
+        producer="kineto",
+        pipeline=stagings[0].section.name,
+        command_line=("profile-sd3", "import", str(run.path)),
+        versions={name: str(value) for name, value in versions.items() if value is not None},
+        devices=_devices(trace, writer, calls),
+        submodules=_submodules(calls, stagings),
+        recording=structs.replace(recording, **told),
+        clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
+        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
+        host_activities=host_activities(
+            trace, writer.launches, by_device, min(call.start_ns for call in calls)
+        ),
+        attribution=_attribution(trace, writer.launches, by_device),
+        drops=tuple(_drops(run)),
+        job=run.job,
+    )
+
+
+def _drops(run: KinetoRun) -> Iterator[Drop]:
+    if run.trace.dropped:
+        detail = Note(DropReason.NEVER_RAN)
+        yield Drop(DropKind.DROPPED_EVENTS, run.path.name, run.trace.dropped, "events", detail)
+
+
+def _devices(trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]) -> dict[str, Device]:
+    """What the trace says of each device, by the name that commands use."""
+    known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
+    names = {entry.get("name") for entry in known.values()}
+    alike = next(iter(known.values())) if len(names) == 1 else {}
+    found = {writer.root: Device()}
+    for device in sorted({*writer.devices, *(call.device for call in calls)} - {writer.root}):
+        entry = known.get(int(device.rpartition(":")[2]), alike)
+        found[device] = Device(
+            hardware=str(entry.get("name", "")),
+            memory_bytes=quantity(entry.get("totalGlobalMem")),
+            compute_units=quantity(entry.get("numSms")),
+        )
+    return found
+
+
+def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
+    raw = bytes(trace.header.deviceProperties)
+    try:
+        entries = msgspec.json.decode(raw) if raw else []
+    except msgspec.DecodeError:
+        return
+    if isinstance(entries, list):
+        yield from (entry for entry in entries if isinstance(entry, dict))
+
+
+def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
+    placed = [call for staging in stagings for call in staging.calls]
+    return {
+        submodule: Submodule(
+            device=device,
+            activate_profiler=True,
+            model=next(_model(c.range) for c in placed if c.submodule == submodule),
+        )
+        for submodule, device in device_by_submodule(calls).items()
+    }
+
+
+def _model(call: CallRange) -> str:
+    return call.class_name if call.told else ""
+
+
+def _attribution(
+    trace: KinetoTrace, launches: Launches, by_device: Mapping[str, Int64s]
+) -> dict[str, Attribution]:
+    """By device: how much of its time belongs to calls, and what led there."""
+    durations = trace.duration_ns[launches.row]
+    found: dict[str, Attribution] = {}
+    for device, here in by_device.items():
+        in_calls = here[launches.call[here] >= 0]
+        total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
+        found[device] = Attribution(
+            to=AttributedTo.CALLS,
+            attributed_ns=quantity(attributed) or 0,
+            total_ns=quantity(total) or 0,
+            share=attributed / total if total else 1.0,
+            commands=len(here),
+            commands_outside_calls=len(here) - len(in_calls),
+            launch_unknown=int((launches.launch[here] < 0).sum()),
+        )
+    return found
+
+
+# --- Memory that torch's allocators held, from the `[memory]` instants of `profile_memory=True`.
+#
+# Each tells the bytes that were taken or given back (`Bytes`), and from torch 1.12 on what the
+# allocator of the device held after it (`Total Allocated`) and had reserved (`Total Reserved`).
+# Where
+# it does not, and on the host, whose allocator counts while it is recorded alone, the sum of the
+# changes is all that is known: what was held before is not in it, and the counter's name says so.
+
+
+_HOST = 0  # c10::DeviceType::CPU
+_ALLOCATED, _RESERVED = "torch allocated", "torch reserved"
+_RELATIVE = "torch allocated since the pipeline began"
+_LARGEST = 1 << 42  # bytes; a million of them still add up in an int64
+
+
+class MemoryLevels(Struct, frozen=True, eq=False):
+    """What an allocator held: `values[i]` bytes from `times_ns[i]` on, both int64 [n], n > 0."""
+
+    device: str
+    name: str
+    times_ns: Int64s
+    values: Int64s
+
+    def between(self, start_ns: int, end_ns: int) -> Counter | None:
+        """The counter of one call: the level at its begin, then every change in it; None where
+        nothing is known by then."""
+        first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
+        times, values = self.times_ns[first:last], self.values[first:last]
+        if first:
+            times = np.append(start_ns, times)
+            values = np.append(self.values[first - 1], values)
+        return Counter(self.device, self.name, "bytes", times, values) if len(times) else None
+
+    def outside(self, ranges: Iterable[tuple[int, int]]) -> Counter | None:
+        """The changes in none of some ranges; None where there are none."""
+        kept = np.ones(len(self.times_ns), dtype=np.bool_)
+        for start_ns, end_ns in ranges:
+            first, last = np.searchsorted(self.times_ns, (start_ns, end_ns)).tolist()
+            kept[first:last] = False
+        if not kept.any():
+            return None
+        return Counter(self.device, self.name, "bytes", self.times_ns[kept], self.values[kept])
+
+
+def memory_levels(
+    trace: KinetoTrace, kind: str, worked: Collection[str], prefix: str = ""
+) -> tuple[MemoryLevels, ...]:
+    """What the allocators of a trace held, by device and name; `kind` is that of its devices,
+    `worked` those that did any work, `prefix` begins the names of all.
+    Instants without a size or a device are left out.
+
+    Allocators count the devices that the process sees, kernels on ROCm all of the machine: where
+    one device worked and one allocated, they are the same.
+    """
+    by_device: dict[str, list[tuple[int, Args]]] = {}
+    for event, time_ns in zip(trace.memory, trace.memory_ns.tolist(), strict=True):
+        args = event.args
+        device = _device(args, kind, prefix) if args is not None else None
+        if args is not None and device is not None and _bytes(args.changed) is not None:
+            by_device.setdefault(device, []).append((time_ns, args))
+    root = f"{prefix}{ROOT_DEVICE}"
+    held = by_device.keys() - {root}
+    working = {*worked} - {root}
+    if len(held) == len(working) == 1:
+        by_device[working.pop()] = by_device.pop(held.pop())
+    found: list[MemoryLevels] = []
+    for device, samples in sorted(by_device.items()):
+        times = np.array([time for time, _ in samples], dtype=np.int64)
+        order = np.argsort(times, kind="stable")
+        told = [samples[i][1] for i in order.tolist()]
+        found += _levels(device, device == root, times[order], told)
+    return tuple(found)
+
+
+def _levels(device: str, on_host: bool, times: Int64s, args: Sequence[Args]) -> list[MemoryLevels]:
+    allocated = [_bytes(one.allocated) for one in args]
+    if on_host or not any(allocated) or None in allocated:
+        changes = np.array([_bytes(one.changed) for one in args], dtype=np.int64)
+        return [MemoryLevels(device, _RELATIVE, times, np.cumsum(changes))]
+    found = [MemoryLevels(device, _ALLOCATED, times, np.array(allocated, dtype=np.int64))]
+    reserved = [_bytes(one.reserved) for one in args]
+    if any(reserved) and None not in reserved:
+        found.append(MemoryLevels(device, _RESERVED, times, np.array(reserved, dtype=np.int64)))
+    return found
+
+
+def _device(args: Args, kind: str, prefix: str) -> str | None:
+    """The device whose memory it is; None where the instant does not tell."""
+    of_type, number = _bytes(args.device_type), _bytes(args.device_id)
+    if of_type == _HOST:
+        return f"{prefix}{ROOT_DEVICE}"
+    told = of_type is not None and number is not None and number >= 0
+    return f"{prefix}{kind}:{number}" if told else None
+
+
+def _bytes(given: Scalar) -> int | None:
+    """A whole number of a size that memory can have; None for what is none."""
+    try:
+        size = int(given) if given is not None else None
+    except (ValueError, OverflowError):
+        return None
+    return size if size is not None and abs(size) < _LARGEST else None
+
+
+# --- A torch.profiler (Kineto) trace → a bundle as capture writes it.
+#
+#     import_trace(Path("sd35.json.gz"), Path("traces"))
+#
+# What is a call and what it is for comes from the nn.Module ranges and Python frames that
+# `with_stack=True` records (`calls`, `stages`, `names`); what ran in it from correlation ids
+# (`launch`, `commands`). A call's time is its range on the host, as
+# its caller saw it: kernels that a device ran later are still the call's commands.
+
+
+_TRACE_ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
 
 
 class KinetoRun(Struct, frozen=True):
@@ -72,7 +347,7 @@ class KinetoRun(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The file's name without what says how it is packed."""
-        return _ENDINGS.sub("", self.path.name)
+        return _TRACE_ENDINGS.sub("", self.path.name)
 
     @property
     def capabilities(self) -> set[str]:
@@ -241,3 +516,200 @@ def _numbered(trace: KinetoTrace, placed: list[PlacedCall]) -> list[PlacedCall]:
     if numbers is None:
         return placed
     return [replace(call, iteration=number) for call, number in zip(placed, numbers, strict=True)]
+
+
+# --- The traces of several processes of one job → one run.
+#
+# They belong together by what `distributedInfo` says: the same number of processes and the same
+# backend, each rank once. Their times are laid onto the clock of the lowest rank by collectives
+# (`rank_clocks`); a rank that too few relate to the others keeps its own, and a drop says so.
+
+
+_RANK_FILE_ENDINGS = (".json", ".json.gz")
+_JOB = b'"distributedInfo"'
+_LOOKED_AT = 64  # files of a folder, before it is none of a job
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """The ranks of a job, in order of their numbers, on one clock."""
+
+    name: str
+    runs: tuple[KinetoRun, ...]
+    job: Job
+
+    @property
+    def capabilities(self) -> set[str]:
+        """What any of the ranks tells."""
+        return set[str]().union(*(run.capabilities for run in self.runs))
+
+    def landmarks(self) -> Iterator[tuple[str, int]]:
+        """The ranges that the program named, of all ranks."""
+        for run in self.runs:
+            yield from run.landmarks()
+
+    def write(self, bundle: BundleWriter) -> RunInfo:
+        """Write a file a call, in the order in which all of them returned."""
+        places = [
+            (call.range.end_ns, rank, number)
+            for rank, run in enumerate(self.runs)
+            for number, call in enumerate(run.calls)
+        ]
+        calls = [
+            (rank, self.runs[rank].write_call(bundle, number, index))
+            for index, (_, rank, number) in enumerate(sorted(places))
+        ]
+        builder = CommandBuilder()
+        for run in self.runs:
+            run.add_host(builder)
+        counters = [counter for run in self.runs for counter in run.free_counters()]
+        bundle.write_host(_spans(self.runs), builder.build(), ROOT_DEVICE, counters)
+        told = [
+            described(run, [call for rank, call in calls if rank == number])
+            for number, run in enumerate(self.runs)
+        ]
+        return _merged(told, self)
+
+
+def traces_in(folder: Path, limit: int | None = None) -> list[Path]:
+    """The traces in a folder that say of which rank they are; with a `limit` at most the first."""
+    named = sorted(path for path in folder.iterdir() if path.name.endswith(_RANK_FILE_ENDINGS))
+    found = []
+    for path in named if limit is None else named[:_LOOKED_AT]:
+        if path.is_file() and says_its_rank(path):
+            found.append(path)
+            if len(found) == limit:
+                break
+    return found
+
+
+def says_its_rank(path: Path) -> bool:
+    """Whether a trace says of which rank of a job it is."""
+    return _JOB in head_of(path)
+
+
+def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
+    """The run of several traces. Raises InputError where they are not of one job, or one of them
+    cannot be read."""
+    traces = [read_kineto(path) for path in paths]
+    told = _told(paths, traces)
+    order = sorted(range(len(paths)), key=lambda number: told[number].rank)
+    paths, traces = [paths[i] for i in order], [traces[i] for i in order]
+    told = [told[i] for i in order]
+    aligned = _placed(traces, aligned_ranks([collectives_of(trace) for trace in traces]))
+    runs = tuple(
+        run_of(_moved(trace, clock), path, prefix=device_of_rank(one.rank, ""))
+        for trace, path, clock, one in zip(traces, paths, aligned, told, strict=True)
+    )
+    job = job_of_ranks(told, [path.name for path in paths], aligned)
+    return JobRun(_name_of(paths, runs), runs, job)
+
+
+def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
+    """What each trace says of its job. Raises InputError where it is not the same one."""
+    found: list[InJob] = []
+    owner: dict[int, Path] = {}
+    for path, trace in zip(paths, traces, strict=True):
+        told = in_job(trace)
+        if told is None:
+            raise InputError(
+                f"{path} does not say of which rank it is (distributedInfo), and {len(paths)} "
+                "traces are one run where they are of one job: give one"
+            )
+        found.append(told)
+        if (told.world_size, told.backend) != (found[0].world_size, found[0].backend):
+            raise InputError(
+                f"{path} is of a job of {told.world_size} ranks ({told.backend or 'no backend'}), "
+                f"{paths[0]} of one of {found[0].world_size} ({found[0].backend or 'no backend'}): "
+                "give traces of one job"
+            )
+        if told.rank in owner:
+            raise InputError(
+                f"{owner[told.rank]} and {path} are both of rank {told.rank}: give one trace a rank"
+            )
+        owner[told.rank] = path
+    return found
+
+
+def _placed(traces: Sequence[KinetoTrace], aligned: Sequence[AlignedRank]) -> list[AlignedRank]:
+    """`aligned`, where ranks on a clock of their own begin with the job if by that clock they did
+    not run at the same time: nobody knows when they did."""
+    first, last = int(traces[0].start_ns.min()), int(traces[0].end_ns.max())
+    found = []
+    for trace, clock in zip(traces, aligned, strict=True):
+        begin, end = int(trace.start_ns.min()), int(trace.end_ns.max())
+        apart = clock.aligned is False and (begin > last or end < first)
+        found.append(replace(clock, offset_ns=first - begin) if apart else clock)
+    return found
+
+
+def _moved(trace: KinetoTrace, clock: AlignedRank) -> KinetoTrace:
+    """A trace on the job's clock."""
+    if not clock.offset_ns and not clock.drift:
+        return trace
+    start, memory = clock.moved(trace.start_ns), clock.moved(trace.memory_ns)
+    return replace(trace, start_ns=start, memory_ns=memory)
+
+
+def _name_of(paths: Sequence[Path], runs: Sequence[KinetoRun]) -> str:
+    """What the files are called alike; their folder where that is nothing."""
+    folders = {path.resolve().parent for path in paths}
+    if len(folders) == 1:
+        return folders.pop().name
+    names = {run.name for run in runs}
+    return names.pop() if len(names) == 1 else paths[0].resolve().parent.parent.name
+
+
+def _spans(runs: Sequence[KinetoRun]) -> list[Span]:
+    """The spans of the job: each from the first rank's begin to the last one's end."""
+    found: dict[tuple[str, str, str, int, int], Span] = {}
+    for run in runs:
+        for number, staging in enumerate(run.stagings):
+            for span in staging.spans():
+                name = "" if span.kind == "pipeline" else span.name
+                key = (span.kind, name, span.stage, span.step, number)
+                found[key] = _around(found[key], span) if key in found else span
+    return list(found.values())
+
+
+def _around(one: Span, other: Span) -> Span:
+    start = min(one.start_ns, other.start_ns)
+    end = max(one.start_ns + one.duration_ns, other.start_ns + other.duration_ns)
+    return replace(one, start_ns=start, duration_ns=end - start)
+
+
+def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:
+    """What the manifest says of the whole job."""
+    first, job = told[0], run.job
+    devices: dict[str, Device] = {}
+    submodules: dict[str, Submodule] = {}
+    attribution: dict[str, Attribution] = {}
+    of_rank: dict[int, str] = {}
+    activities = []
+    for rank, info in zip(job.ranks, told, strict=True):
+        lost = {"aligned": False} if rank.aligned is False else {}
+        devices |= {name: structs.replace(one, **lost) for name, one in info.devices.items()}
+        submodules = dict(info.submodules) | submodules
+        attribution |= info.attribution
+        of_rank[rank.rank] = device_of_rank(rank.rank, ROOT_DEVICE)
+        activities += [
+            structs.replace(one, thread=device_of_rank(rank.rank, one.thread))
+            for one in info.host_activities
+        ]
+    recording = first.recording
+    if recording is not None:
+        recording = structs.replace(recording, source=run.name, files=len(told))
+    drops = (*(drop for info in told for drop in info.drops), *job_drops(job, of_rank))
+    unaligned = any(rank.aligned is False for rank in job.ranks)
+    return structs.replace(
+        first,
+        command_line=("profile-sd3", "import", *(str(one.path) for one in run.runs)),
+        devices=devices,
+        submodules=submodules,
+        attribution=attribution,
+        recording=recording,
+        clocks=structs.replace(first.clocks, aligned=False if unaligned else None),
+        host_activities=tuple(sorted(activities, key=lambda one: (one.start_ns, one.duration_ns))),
+        drops=drops,
+        job=job,
+    )

@@ -1,42 +1,533 @@
-"""Stage, step and branch of each call of a section, from the order in which things ran.
+"""Stage, step and guidance branch of each Kineto call, and host work between calls.
 
-- `denoise` begins with the first call of a module that runs between scheduler steps (with a
-  single step: of the module called last before it) and ends with the last step;
-- before it is `encode`, after it `decode`;
-- the step of a call is the number of scheduler steps that have ended before it.
-
-Without scheduler frames the module called most often is the denoiser and each of its calls one
-step; `Staging.steps_from` says so. What is no diffusion has one stage, `run`, and no steps.
+Denoising starts with the first call of a module that runs between scheduler steps and ends with
+the last step. Calls before it are `encode`, calls after it `decode`. Without scheduler frames
+the module called most often is the denoiser, and `Staging.steps_from` says so. Other programs
+have one stage, `run`, and no steps.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from operator import itemgetter
 
-from msgspec import Struct
+import numpy as np
+from msgspec import Struct, structs
 
-from profiler.events import NO_ITERATION, NO_STEP, RUN_STAGE, Span
-from profiler.importers.kineto.branches import BatchOf, branches_of
-from profiler.importers.kineto.calls import CallRange, Ran, Section
-from profiler.importers.kineto.iterations import iterations_by_module
-from profiler.importers.kineto.names import (
+from profiler.importers.kineto.calls import (
+    CallRange,
+    Ran,
+    Section,
     SubmoduleNames,
+    Window,
+    call_ranges,
+    capture_windows,
+    guessed_call,
     is_controlnet,
     is_decoder,
     is_denoiser,
     is_encoder,
+    iterations_by_module,
+    parted,
     tells_of_diffusion,
+)
+from profiler.importers.kineto.launches import (
+    OPERATORS,
+    Convolution,
+    HostMarks,
+    Part,
+    Product,
+    begun,
+    host_marks,
+    launching_operators,
+    within,
+)
+from profiler.importers.kineto.modules import Frames, input_dims, parse_frame
+from profiler.kineto.events import Ranges
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.events import (
+    HOST_TRACK,
+    NO_ITERATION,
+    NO_STEP,
+    ROOT_DEVICE,
+    RUN_STAGE,
+    Span,
+    Track,
 )
 from profiler.trace.manifest_fields import StepsFrom
 
-__all__ = ["PlacedCall", "Staging", "stage_section"]
+# --- How many inputs the calls of a trace had at once, from the shapes of their operators.
+
+
+class BatchSizes:
+    """The batch sizes of a trace's calls; its operators are sorted once."""
+
+    def __init__(self, trace: KinetoTrace) -> None:
+        rows = trace.rows_of(OPERATORS)
+        self._trace = trace
+        self._rows = rows[np.lexsort((trace.start_ns[rows], trace.thread[rows]))]
+        self._thread = trace.thread[self._rows]
+        self._start_ns = trace.start_ns[self._rows]
+
+    def of(self, call: CallRange) -> int:
+        """How many inputs a call had at once, 0 where shapes were not recorded.
+
+        The most frequent leading dimension of the 4-dimensional inputs of attention, else of
+        convolutions, else of all operators' inputs with three dimensions or more.
+        """
+        first, last = np.searchsorted(self._thread, (call.thread, call.thread + 1))
+        times = (call.start_ns, call.end_ns)
+        begin, end = first + np.searchsorted(self._start_ns[first:last], times)
+        events = [self._trace.events[row] for row in np.sort(self._rows[begin:end]).tolist()]
+        for word, ranks in (("attention", (4,)), ("conv", (4, 5)), ("", (3, 4, 5))):
+            counts: dict[int, int] = {}
+            for event in events:
+                if word in event.name:
+                    for dims in input_dims(event.args)[:1]:
+                        if len(dims) in ranks:
+                            counts[dims[0]] = counts.get(dims[0], 0) + 1
+            if counts:
+                return max(counts, key=lambda size: counts[size])
+        return 0
+
+
+# --- Which branch of guidance a call computes: prompts of encoders, conditions of the denoiser.
+
+
+BatchOf = Callable[[CallRange], int]  # leading dimension of a call's inputs, 0 where unknown
+
+
+def branches_of(
+    section: Section,
+    stages: list[str],
+    steps: list[int],
+    submodules: list[str],
+    batch_of: BatchOf,
+) -> list[str]:
+    """The branch of each call of a section, "" where the notion does not apply.
+
+    `stages`, `steps` and `submodules` are those of the section's calls, in their order. Encoders:
+    the first pass is the prompt, a later one the negative prompt. Denoiser and ControlNet: one
+    call a step is `batched` where it holds both branches, else `cond`; of several calls a step the
+    first is `cond` and the others `uncond`, the order in which pipelines make them.
+    """
+    calls = section.calls
+    passes = _encoder_passes(section, stages, submodules)
+    guided = any(number > 0 for number in passes.values())
+    decoded = [call for call, name in zip(calls, submodules, strict=True) if name == "vae"]
+    images = max(map(batch_of, decoded), default=0)
+    per_step = Counter(
+        (step, call.instance)
+        for call, step in zip(calls, steps, strict=True)
+        if step >= 0 and call.ran is Ran.EXECUTED
+    )
+    seen: Counter[tuple[int, str]] = Counter()
+    branches = []
+    for index, (call, stage, step) in enumerate(zip(calls, stages, steps, strict=True)):
+        branch = ""
+        if index in passes:
+            branch = "negative_prompt" if passes[index] else "prompt"
+        elif stage == "denoise" and not is_decoder(call) and call.ran is Ran.EXECUTED:
+            key = (step, call.instance)
+            branch = "cond" if seen[key] == 0 else "uncond"
+            batch = batch_of(call) if per_step[key] == 1 and images else 0
+            if per_step[key] == 1 and _is_doubled(batch, images, guided=guided):
+                branch = "batched"
+            seen[key] += 1
+        branches.append(branch)
+    return branches
+
+
+def _is_doubled(batch: int, images: int, *, guided: bool) -> bool:
+    """Whether one denoiser call holds both branches: twice as many inputs as images decoded, or
+    more of them where the VAE takes its images one by one and the encoders saw two prompts.
+
+    Where shapes were not recorded: whether the encoders saw two prompts.
+    """
+    if not batch or not images:
+        return guided
+    return batch == 2 * images or (guided and batch > images and batch % 2 == 0)
+
+
+def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) -> dict[int, int]:
+    """For each text encoder call, by its index: is it the first or a later pass over the encoder.
+
+    Passes are counted within one `encode_prompt` where that goes through the encoders twice (the
+    prompt, then the negative prompt), else over the whole section.
+    """
+    encoders = [
+        index
+        for index, (stage, name) in enumerate(zip(stages, submodules, strict=True))
+        if stage == "encode"
+        and name.startswith("text_encoder")
+        and section.calls[index].ran is Ran.EXECUTED
+    ]
+    starts = [start for start, _ in section.prompts]
+    frame = {i: bisect_right(starts, section.calls[i].start_ns) for i in encoders}
+    counts = Counter((frame[i], submodules[i]) for i in encoders)
+    if max(counts.values(), default=0) < 2:
+        frame = dict.fromkeys(encoders, 0)
+    seen: Counter[tuple[int, str]] = Counter()
+    passes = {}
+    for index in encoders:
+        key = (frame[index], submodules[index])
+        passes[index] = min(seen[key], 1)
+        seen[key] += 1
+    return passes
+
+
+# --- VAE decoders among the operators of a trace without modules.
+#
+# A decoder begins with a convolution from 4…32 channels and ends with one to 3. Decoders of
+# frames
+# that follow each other are one: video is decoded in chunks.
+
+
+_IMAGE = 3  # channels
+_BETWEEN = 8  # operators from a decoder's first, narrow convolution to the one that widens
+
+
+def decoders_of(marks: HostMarks) -> list[tuple[int, int]]:
+    """From the last convolution of latents before one to an image, to that one."""
+    eager = [one for one in marks.convolutions if not within(one.start_ns, marks.regions)]
+    embedded = marks.embedded()
+    found: list[tuple[int, int]] = []
+    chunk_before = False  # whether the last decoder was of frames, and nothing began since
+    begin: tuple[int, Convolution] | None = None
+    for place, one in enumerate(eager):
+        if one.embeds_latents:
+            begin = (_first(marks, eager, place), one)
+            chunk_before &= begin[0] == one.start_ns
+        elif one.results == _IMAGE and begin is not None:
+            end = marks.laid_out(one.end_ns)
+            since = found[-1][1] if found else begin[0]
+            begun_since = bisect_left(embedded, since) < bisect_left(embedded, begin[0])
+            if chunk_before and one.video and not begun_since:
+                found[-1] = (found[-1][0], end)
+            else:
+                found.append((begin[0], end))
+            chunk_before, begin = one.video, None
+    return found
+
+
+def with_images(marks: HostMarks, decoders: Sequence[tuple[int, int]]) -> list[Part]:
+    """Decoders with the images that each decoded at once."""
+    images = {one.end_ns: one.batch for one in marks.convolutions if one.results == _IMAGE}
+    ends = sorted(images)
+    return [Part(begin, end, images[ends[bisect_right(ends, end) - 1]]) for begin, end in decoders]
+
+
+def _first(marks: HostMarks, convolutions: Sequence[Convolution], place: int) -> int:
+    """When a decoder began: with a convolution of latents to latents where one comes directly
+    before the one that widens them."""
+    one = convolutions[place]
+    if place:
+        before = convolutions[place - 1]
+        narrow = before.channels == before.results == one.channels
+        if narrow and marks.launching(before.end_ns, one.start_ns) <= _BETWEEN:
+            return before.start_ns
+    return one.start_ns
+
+
+# --- Denoisers among the operators of a trace without modules.
+#
+# A denoiser begins by embedding latents: a convolution from 4…32 channels, or a product of 64
+# rows
+# or more that widens 16…128 features eight times; it ends where as many come out again. Where
+# nothing embeds latents around all that `torch.compile` compiled, its outermost regions are the
+# denoiser.
+
+
+_MANY_CONVOLUTIONS = 10  # of a UNet; a transformer has one, of its patches
+_PRODUCTS_OF_A_BLOCK = 12
+"""Matrix products between two that embed latents from which on a block of a denoiser lies between
+them. FLUX's have fourteen where text and image are apart; what is embedded beside latents and the
+condition of a ControlNet (timestep, guidance and pooled text by two products each, the text by one)
+has seven."""
+
+
+def denoisers_of(
+    marks: HostMarks, decoders: Sequence[tuple[int, int]], edges: Sequence[int]
+) -> list[Part]:
+    """From what embeds latents to where as many features come out, or to the next begin; compiled
+    regions before the last decoder where these are not all in such ranges."""
+    begins = _embedding_latents(marks, decoders)
+    stops = sorted([one.start_ns for one in begins] + [begin for begin, _ in decoders])
+    stops = sorted([*stops, *edges, *(begin for begin, _ in marks.embeddings)])
+    found = []
+    for one in begins:
+        place = bisect_right(stops, one.start_ns)
+        limit = stops[place] if place < len(stops) else marks.end_ns + 1
+        end = _come_out(marks, one, limit)
+        found.append(Part(one.start_ns, end or marks.last_end(one.start_ns, limit), one.batch))
+    last = decoders[-1][0]
+    regions = [region for region in marks.regions if region[0] < last]
+    ranges = [(one.start_ns, one.end_ns) for one in found]
+    if all(within(begin, ranges) for begin, _ in regions):
+        return found
+    return [Part(*region) for region in regions if not within(region[0], decoders)]
+
+
+def _embedding_latents(
+    marks: HostMarks, decoders: Sequence[tuple[int, int]]
+) -> Sequence[Convolution] | Sequence[Product]:
+    """What embeds latents for a denoiser: convolutions, or products where no convolution does."""
+    aside = [*marks.regions]
+    convolutions = [
+        one
+        for one in marks.convolutions
+        if one.embeds_latents
+        and not within(one.start_ns, aside)
+        and not within(one.start_ns, decoders)
+    ]
+    if convolutions:
+        return convolutions
+    found: list[Product] = []
+    since = 0  # place of the last one found
+    for place, one in enumerate(marks.products):
+        if not one.embeds_latents or within(one.start_ns, aside) or within(one.start_ns, decoders):
+            continue
+        if (found and not _layers(marks, since, place)) or _of_an_adapter(marks, place):
+            continue
+        found.append(one)
+        since = place
+    return found
+
+
+def _layers(marks: HostMarks, first: int, last: int) -> bool:
+    """Whether the layers of a denoiser ran from one product on and before another, both of which
+    embed latents, by their places: many products, a compiled region, or what comes out at the end.
+    A ControlNet embeds its condition directly behind the latents."""
+    if last - first >= _PRODUCTS_OF_A_BLOCK:
+        return True
+    one, other = marks.products[first], marks.products[last]
+    came_out = any(each.results == one.features for each in marks.products[first + 1 : last])
+    region = bisect_right(marks.regions, one.start_ns, key=itemgetter(0))
+    compiled = region < len(marks.regions) and marks.regions[region][0] < other.start_ns
+    return came_out or compiled
+
+
+def _of_an_adapter(marks: HostMarks, place: int) -> bool:
+    """Whether a product widens again what the one directly before narrowed, to what a layer before
+    both has made of the same rows, as LoRA does."""
+    if place < 2:
+        return False
+    layer, before, one = marks.products[place - 2 : place + 1]
+    narrowed = before.results == one.features and layer.results == one.results
+    directly = marks.before(one.start_ns) <= marks.before(before.end_ns)
+    return narrowed and directly and layer.rows == before.rows == one.rows
+
+
+def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> int:
+    """When what was embedded came out again, in its place: the last time before `limit_ns`; 0 where
+    it did not. A denoiser that estimates variances has twice as many results."""
+    if isinstance(first, Convolution):
+        sizes = {first.patch, 2 * first.patch}
+        channels = {first.channels, 2 * first.channels}
+    else:
+        sizes, channels = {first.features, 2 * first.features}, set()
+    products = begun(marks.products, first.start_ns, limit_ns)
+    convolutions = begun(marks.convolutions, first.start_ns, limit_ns)
+    ends = [one.end_ns for one in products if one.results in sizes]
+    ends += [one.end_ns for one in convolutions if one.results in channels]
+    return min(marks.laid_out(max(ends)), limit_ns) if ends else 0
+
+
+def denoiser_class(marks: HostMarks, denoisers: Sequence[Part]) -> str:
+    """What kind of model denoises, "" where none does."""
+    if not denoisers:
+        return ""
+    first = denoisers[0]
+    inside = len(begun(marks.convolutions, first.start_ns - 1, first.end_ns))
+    return "UNet" if inside >= _MANY_CONVOLUTIONS else "Transformer"
+
+
+# --- Calls of a diffusion pipeline whose trace has no modules, guessed from its operators.
+#
+# - A text encoder begins with an embedding of 20,000 rows or more, with the blocking copy of its
+#   tokens where that comes directly before it. It ends with the last operator that launched a
+# kernel
+#   before the next begin, or before a blocking call that comes when a dozen matrix products have
+# run;
+#   what puts encoded prompts together is the pipeline's.
+# - VAE decoders are in `guessed_decoders`, denoisers in `guessed_denoisers`.
+#
+# Without a decoder it is no diffusion, and nothing is guessed. What lies in the capture of a
+# graph
+# did not run, and what ran directly before for the same capture was its warm-up.
+
+
+_PRODUCTS_OF_TWO_LAYERS = 12
+"""Matrix products after which a blocking call ends a text encoder. A layer of CLIP has six (query,
+key, value, output, two of its MLP), one of T5 seven; a call before that lies within the encoder, as
+in Wan's."""
+
+_AHEAD_NS = 1_000_000  # of an embedding, at which the copy of its tokens may lie
+_PUT_TOGETHER = frozenset(
+    f"aten::{name}"
+    for name in ("cat", "pad", "stack", "repeat", "zeros", "new_zeros", "zeros_like", "randn")
+)
+"""What a pipeline makes of encoded prompts, and its first noise: of no submodule."""
+
+
+def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
+    """The calls in order of time; none where nothing decodes an image."""
+    rows = trace.rows_of("cpu_op")
+    convolving = rows[trace.events.named(rows, "aten::convolution".__eq__)]
+    windows = capture_windows(trace)
+    for marks in host_marks(trace, np.unique(trace.thread[convolving]).tolist()):
+        decoders = decoders_of(marks)
+        if decoders:
+            here = [window for window in windows if window.thread == marks.thread]
+            edges = _edges(marks, here)
+            denoisers = denoisers_of(marks, decoders, edges)
+            stops = [one.start_ns for one in denoisers] + [begin for begin, _ in decoders]
+            calls = _encoders(marks, sorted(stops + edges))
+            kind = denoiser_class(marks, denoisers)
+            calls += [
+                guessed_call(marks.thread, *one[:2], "denoiser", kind, one.inputs)
+                for one in denoisers
+            ]
+            images = with_images(marks, decoders)
+            calls += [
+                guessed_call(marks.thread, *one[:2], "vae", "Decoder", one.inputs) for one in images
+            ]
+            calls.sort(key=lambda call: call.start_ns)
+            return list(_captured(calls, here))
+    return []
+
+
+def _edges(marks: HostMarks, windows: Sequence[Window]) -> list[int]:
+    """Begins and ends of the captures of whole parts: of those in which something begins."""
+    begins = sorted(
+        [one.start_ns for one in marks.convolutions if one.of_latents] + marks.embedded()
+    )
+    held = [
+        window
+        for window in windows
+        if bisect_left(begins, window.start_ns) < bisect_left(begins, window.end_ns)
+    ]
+    return sorted(time for window in held for time in (window.start_ns, window.end_ns))
+
+
+def _captured(calls: Sequence[CallRange], windows: Sequence[Window]) -> Iterator[CallRange]:
+    """The calls, with what was captured, and what warmed up for it: the calls of the same part
+    since the capture before, or since one of another part."""
+    ranges = [(window.start_ns, window.end_ns) for window in windows]
+    holds = [within(call.start_ns, ranges) for call in calls]
+    upcoming = ""
+    found: list[CallRange] = []
+    for call, inside in zip(reversed(calls), reversed(holds), strict=True):
+        if inside:
+            upcoming = call.instance
+            ran = Ran.CAPTURED
+        elif call.instance == upcoming:
+            ran = Ran.WARM_UP
+        else:
+            upcoming = ""
+            ran = Ran.EXECUTED
+        found.append(structs.replace(call, ran=ran))
+    yield from reversed(found)
+
+
+def _encoders(marks: HostMarks, stops: Sequence[int]) -> list[CallRange]:
+    """Text encoders: from each embedding of tokens to the next anchor or blocking call."""
+    calls: list[CallRange] = []
+    outside = [one for one in marks.embeddings if not within(one[0], marks.regions)]
+    begins = sorted([*(begin for begin, _ in outside), *stops])
+    for begin, size in outside:
+        at = bisect_left(marks.blocking, begin) - 1
+        before = marks.blocking[at] if at >= 0 else begin
+        place = bisect_right(begins, begin)
+        reached = begins[place - 2] if place > 1 else 0  # nothing is of two parts
+        first = before if begin - before <= _AHEAD_NS and before >= reached else begin
+        limit = begins[place] if place < len(begins) else marks.end_ns
+        end = marks.last_end(begin, _blocked(marks, begin, limit), _PUT_TOGETHER)
+        name = f"embedding {size}"
+        calls.append(guessed_call(marks.thread, first, end, name, "TextEncoder"))
+    return calls
+
+
+def _blocked(marks: HostMarks, begin_ns: int, limit_ns: int) -> int:
+    """The first blocking call behind two layers of an encoder, or `limit_ns`. Where no layers are
+    seen the first one of all."""
+    products = begun(marks.products, begin_ns - 1, limit_ns)
+    layers = products[_PRODUCTS_OF_TWO_LAYERS - 1 : _PRODUCTS_OF_TWO_LAYERS]
+    place = bisect_right(marks.blocking, layers[0].end_ns if layers else begin_ns)
+    return min(marks.blocking[place], limit_ns) if place < len(marks.blocking) else limit_ns
+
+
+# --- Which guessed calls of a denoiser share a step: that with the condition, then that without it.
+#
+# Between the two of a pair the host asks for less than behind it, where the two are mixed and the
+# scheduler steps. With one pair alone there is nothing to compare: then the encoders must have
+# seen
+# two prompts, and a call as many inputs as images were decoded.
+
+
+def paired(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[CallRange]:
+    """The calls, in order of time, with `same_step` of the second of each pair."""
+    seconds: set[int] = set()
+    launching = cache(lambda: launching_operators(trace))
+    for part in parted(calls):
+        ran = [call for call in part if call.guessed and call.ran is Ran.EXECUTED]
+        denoisers = [call for call in ran if not is_encoder(call) and not is_decoder(call)]
+        if _may_be_pairs(ran, denoisers) and _are_pairs(launching, ran, denoisers):
+            seconds |= {call.start_ns for call in denoisers[1::2]}
+    return [structs.replace(call, same_step=call.start_ns in seconds) for call in calls]
+
+
+def _may_be_pairs(part: Sequence[CallRange], denoisers: Sequence[CallRange]) -> bool:
+    """Whether nothing says that a call computes both branches, or that there is but one."""
+    if not denoisers or len(denoisers) % 2 or len({call.instance for call in denoisers}) > 1:
+        return False
+    if _prompts(part) == 1:
+        return False
+    images = max((call.inputs for call in part if is_decoder(call)), default=0)
+    return not images or all(call.inputs < 2 * images for call in denoisers)
+
+
+def _prompts(part: Sequence[CallRange]) -> int:
+    """How many prompts the encoders saw, 0 where there are none."""
+    return max(Counter(call.instance for call in part if is_encoder(call)).values(), default=0)
+
+
+def _are_pairs(
+    launching: Callable[[], Ranges], part: Sequence[CallRange], denoisers: Sequence[CallRange]
+) -> bool:
+    if len(denoisers) == 2:
+        return _prompts(part) > 1 and all(call.inputs for call in denoisers)
+    operators, thread = launching(), denoisers[0].thread
+    first, last = np.searchsorted(operators.thread, (thread, thread + 1))
+    begins = operators.start_ns[first:last]
+    between = [
+        int(np.searchsorted(begins, later.start_ns) - np.searchsorted(begins, call.end_ns))
+        for call, later in pairwise(denoisers)
+    ]
+    return max(between[::2]) < min(between[1::2])
+
+
+# --- Stage, step and branch of each call of a section, from the order in which things ran.
+#
+# - `denoise` begins with the first call of a module that runs between scheduler steps (with a
+#   single step: of the module called last before it) and ends with the last step;
+# - before it is `encode`, after it `decode`;
+# - the step of a call is the number of scheduler steps that have ended before it.
+#
+# Without scheduler frames the module called most often is the denoiser and each of its calls one
+# step; `Staging.steps_from` says so. What is no diffusion has one stage, `run`, and no steps.
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedCall:
-    """A call and what it is for, in the words of `profiler.events.Call`."""
+    """A call and what it is for, in the words of `profiler.trace.events.Call`."""
 
     range: CallRange
     submodule: str
@@ -264,3 +755,83 @@ def _structural_role(section: Section, call: CallRange, stage: str) -> str:
         inside = any(begin <= call.start_ns < end for begin, end in section.prompts)
         return "text_encoder" if inside else ""
     return {"encode": "text_encoder", "denoise": "denoiser", "decode": "vae"}[stage]
+
+
+# --- Host work of the pipeline itself: the Python frames outside every call.
+#
+# Of all frames in a section the largest ones are taken that neither lie in a call nor hold one:
+# `scheduler.step`, tokenizers, `postprocess`, and whatever else the pipeline does between calls.
+# They do not overlap, and with the calls they leave only the pipeline's own bytecode unexplained.
+
+
+_BUILTIN = re.compile(r"<built-in (?:function|method) (\w+)(?: of (?!type object)(\w+))?.*>")
+_SET_TIMESTEPS = ("set_timesteps", "retrieve_timesteps")
+
+
+def add_host_work(
+    frames: Frames, staging: Staging, builder: CommandBuilder, root: str = ROOT_DEVICE
+) -> None:
+    """Add the host work of one section as commands of the track `Host` of the device `root`."""
+    track = Track(root, HOST_TRACK, "host")
+    found = _largest(frames, staging)
+    steps = np.array([start for start, _ in staging.section.steps], dtype=np.int64)
+    for row, start, end in zip(
+        found.row.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), strict=True
+    ):
+        name = frames.name(row)
+        first = int(np.searchsorted(steps, start))
+        is_step = first < len(steps) and int(steps[first]) < end
+        layer = "scheduler.step" if is_step else _layer(name, staging, start)
+        stage, step = staging.stage_at(start), staging.step_at(start)
+        builder.add(track, layer, plain_name(name), start, end - start, stage=stage, step=step)
+
+
+def _largest(frames: Frames, staging: Staging) -> Ranges:
+    """The outermost frames of the section that neither lie in a call nor hold one."""
+    trace, section = frames.trace, staging.section
+    start, end = trace.start_ns[frames.rows], trace.end_ns[frames.rows]
+    inside = (start >= section.start_ns) & (end <= section.end_ns) & (end > start)
+    inside &= (start > section.start_ns) | (end < section.end_ns)  # not the pipeline's own frame
+    inside &= trace.thread[frames.rows] == section.thread
+    calls = call_ranges([call for call in section.calls if call.thread == section.thread])
+    begins, ends = calls.start_ns, calls.end_ns
+    before = np.searchsorted(begins, start, side="right") - 1  # the last call begun by then
+    if len(calls):
+        within = (before >= 0) & (start < ends[before])
+        following = np.searchsorted(begins, start, side="left")
+        holds = (following < len(begins)) & (begins[np.minimum(following, len(begins) - 1)] < end)
+        inside &= ~within & ~holds
+    return frames.outermost(inside)
+
+
+def _layer(name: str, staging: Staging, start_ns: int) -> str:
+    """A short name: `tokenizer_2`, `scheduler.set_timesteps`, `image_processor.postprocess`."""
+    frame = parse_frame(name)
+    if frame is None:
+        return plain_name(name)
+    if "tokenization" in frame.stem:
+        return _tokenizer(staging, start_ns)
+    if frame.function in _SET_TIMESTEPS:
+        return "scheduler.set_timesteps"
+    own = frame.stem.startswith(("pipeline_", "__init__")) or frame.function.startswith("<")
+    return frame.function if own else f"{frame.stem}.{frame.function}"
+
+
+def _tokenizer(staging: Staging, start_ns: int) -> str:
+    """The tokenizer of the text encoder that is called next: `tokenizer_2`."""
+    for call in staging.calls:
+        if call.range.start_ns >= start_ns and call.submodule.startswith("text_encoder"):
+            return call.submodule.replace("text_encoder", "tokenizer")
+    return "tokenizer"
+
+
+def plain_name(name: str) -> str:
+    """A frame's name without what differs from run to run: line numbers and addresses."""
+    match = _BUILTIN.fullmatch(name)
+    if match:
+        return f"{match[2]}.{match[1]}" if match[2] else match[1]
+    frame = parse_frame(name)
+    if frame is None:
+        return name
+    folder = frame.folder.rpartition("site-packages/")[2]
+    return f"{folder}/{frame.stem}.py: {frame.function}".lstrip("/")

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer, Option, only_path
 
 if TYPE_CHECKING:
-    from profiler.importers.mixed.run import MixedRun
+    from profiler.importers.mixed.read import MixedRun
+
 
 __all__ = ["ACCEPTS", "NAME", "mixed_importer"]
+
 
 NAME = "mixed"
 ACCEPTS = "a folder with files of several of these that are of one run"
@@ -29,7 +31,7 @@ def mixed_importer(importers: Sequence[Importer]) -> Importer:
             options.setdefault(option.name, option)
 
     def recognises(path: Path, _head: bytes) -> bool:
-        from profiler.importers.mixed.contents import contents_of
+        from profiler.importers.mixed.align import contents_of
 
         return path.is_dir() and bool(contents_of(path, importers).files)
 

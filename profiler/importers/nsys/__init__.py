@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.head import SQLITE
-from profiler.importers.importer import Importer, Option, only_path
+from profiler.importers.importer import SQLITE, Importer, Option, only_path
 
 if TYPE_CHECKING:
-    from profiler.importers.gpu.run import GpuRun
+    from profiler.importers.gpu_run import GpuRun
+
 
 __all__ = ["IMPORTER"]
+
 
 _ACCEPTS = "an export of Nsight Systems (nsys export --type sqlite)"
 _TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_SESSION_START_TIME")

@@ -1,27 +1,471 @@
-"""An export of Nsight Systems → a bundle.
+"""Import an Nsight Systems export (SQLite): kernels, NVTX ranges, memory, GPU metrics.
 
     import_trace(Path("report.sqlite"), Path("traces"))
     import_trace(Path("report.sqlite"), Path("traces"), options={"submodules": "encoder,dit"})
 
-Times of the file are ns from the session's begin, which the file tells in UTC; where it does not,
-they are kept, moved so that none is negative. Names of processes and threads, of the whole machine,
-and its environment are not read.
+Tables and columns exist only if data was recorded. Times are ns from the session's start.
+Memory counters start at zero, because earlier allocations are not recorded. Process names,
+thread names and the environment are not read. Source: docs.nvidia.com/nsight-systems/UserGuide,
+"SQLite schema reference".
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from profiler.errors import InputError
-from profiler.importers.gpu.marks import asked_for
-from profiler.importers.gpu.run import GpuRun, Recorded, Source
-from profiler.importers.nsys.database import open_nsys
-from profiler.importers.nsys.machine import read_machine
-from profiler.importers.nsys.nvtx import read_nvtx
-from profiler.importers.nsys.recorded import read_api, read_work
-from profiler.importers.sqlite_file import SqliteFile
+import numpy as np
 
-__all__ = ["read_run"]
+from profiler.errors import InputError
+from profiler.importers.gpu_calls import (
+    KINDS,
+    LATEST,
+    NO_TIME,
+    Api,
+    Marks,
+    MarkTexts,
+    Names,
+    Work,
+    asked_for,
+    distinct,
+    in_time,
+    joined,
+    keys_of,
+    process_of,
+)
+from profiler.importers.gpu_run import Devices, GpuRun, Machine, Recorded, Source
+from profiler.importers.sqlite_file import SqliteFile, open_sqlite
+from profiler.trace.columns import Counter, Int32s, Int64s
+from profiler.trace.manifest_fields import ClockName, Device, quantity
+
+# --- An export of Nsight Systems, whose tables and columns exist only where something was recorded.
+#
+# Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite schema reference".
+
+
+def open_nsys(path: Path) -> AbstractContextManager[SqliteFile]:
+    """The export at `path`, plain or gzip. Raises InputError where it cannot be read."""
+    return open_sqlite(path, "`nsys export --type sqlite`")
+
+
+def shared_texts(database: SqliteFile, ids: Iterable[int]) -> dict[int, str]:
+    """What `StringIds` has for these ids; those that it lacks are left out."""
+    return database.texts("StringIds", "value", ids)
+
+
+# --- Memory of devices that CUDA gave to the processes (`--cuda-memory-usage=true`), as counters.
+#
+# The events are allocations and releases alone: what was held before the recording began is not
+# known, and the counter's name says so.
+#
+# Source of the columns and codes: public programs that read such exports. `memKind` 2 is memory
+# of
+# the device, 3 an array, 5 what a module declares, 4 and 6 are managed; `memoryOperationType` 0
+# allocates, 1 releases.
+
+
+_NAME = "CUDA allocated since the pipeline began"
+_ALLOCATED, _RELEASED = 0, 1  # ENUM_CUDA_DEV_MEM_EVENT_OPER
+_ON_DEVICE = (2, 3, 5)  # ENUM_CUDA_MEM_KIND: device, array, device static
+_LARGEST = 1 << 42  # bytes; a million of them still add up in an int64
+_MEMORY_COLUMNS = {
+    "start": NO_TIME,
+    "deviceId": 0,
+    "globalPid": -1,
+    "bytes": -1,
+    "memKind": -1,
+    "memoryOperationType": -1,
+}
+
+
+def read_memory(
+    database: SqliteFile, base_ns: int, gpus: Mapping[tuple[int, int], int]
+) -> tuple[Counter, ...]:
+    """What all processes hold of each device; `gpus` has the number of a GPU by process and what
+    that calls it, `base_ns` is added to times."""
+    found = database.numbers("CUDA_GPU_MEMORY_USAGE_EVENTS", _MEMORY_COLUMNS)
+    kept = in_time(found["start"], found["start"]) & np.isin(found["memKind"], _ON_DEVICE)
+    kept &= np.isin(found["memoryOperationType"], (_ALLOCATED, _RELEASED))
+    kept &= (found["bytes"] >= 0) & (found["bytes"] < _LARGEST)
+    found = {name: column[kept] for name, column in found.items()}
+    released = found["memoryOperationType"] == _RELEASED
+    changes = np.where(released, -found["bytes"], found["bytes"])
+    pairs, place = distinct(process_of(found["globalPid"]), found["deviceId"])
+    numbers = np.array([gpus.get((pid, own), own) for pid, own in pairs], dtype=np.int64)
+    counters = []
+    for gpu in np.unique(numbers).tolist():
+        rows = np.flatnonzero(numbers[place] == gpu)
+        rows = rows[np.argsort(found["start"][rows], kind="stable")]
+        times, held = found["start"][rows] + base_ns, np.cumsum(changes[rows])
+        counters.append(Counter(f"cuda:{gpu}", _NAME, "bytes", times, held))
+    return tuple(counters)
+
+
+# --- GPU metrics that Nsight Systems sampled (`--gpu-metrics-devices`), as counters of the devices.
+
+
+_DEVICE = 0xFF  # the bits of a metric's type that are the number of the GPU
+_MAX_METRIC_NAME = 200  # characters of a name
+
+
+def read_metrics(database: SqliteFile, base_ns: int) -> tuple[Counter, ...]:
+    """A counter for each metric of each device, in its own unit; `base_ns` is added to times."""
+    columns = {"timestamp": NO_TIME, "typeId": 0, "metricId": -1, "value": 0}
+    found = database.numbers("GPU_METRICS", columns)
+    kept = in_time(found["timestamp"], found["timestamp"])
+    if not kept.any():
+        return ()
+    found = {name: column[kept] for name, column in found.items()}
+    named = database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
+    names = {(str(kind), str(metric)): str(name)[:_MAX_METRIC_NAME] for kind, metric, name in named}
+    metrics, place = distinct(found["typeId"], found["metricId"])
+    counters = []
+    for number, (kind, metric) in enumerate(metrics):
+        rows = np.flatnonzero(place == number)
+        rows = rows[np.argsort(found["timestamp"][rows], kind="stable")]
+        counters.append(
+            Counter(
+                device=f"cuda:{kind & _DEVICE}",
+                name=names.get((str(kind), str(metric)), f"metric {metric}"),
+                unit="count",
+                times_ns=found["timestamp"][rows] + base_ns,
+                values=found["value"][rows],
+            )
+        )
+    return tuple(counters)
+
+
+# --- When and on what an export was recorded: the session's clock, devices, versions.
+
+
+_NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
+_VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys_schema"}
+_SHORT = 64  # characters of a version, 200 of a device's name
+
+
+def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
+    """What the file tells of the session; `work` and `api` have the times of the file."""
+    told = _exported(database)
+    first = min(int(part.start.min()) for part in (work, api) if len(part))
+    begun = 0 if told.get(_NORMALIZED) == "true" else _session_begin(database)
+    utc = begun is not None and first + begun >= 0
+    base = begun if begun is not None and utc else max(-first, 0)
+    gpus = _gpus(database)
+    placed = _placed(work, gpus)
+    return Machine(
+        base_ns=base,
+        clock=ClockName.REALTIME if utc else None,
+        placed=placed,
+        devices=_devices(database, placed.names),
+        counters=(*read_metrics(database, base), *read_memory(database, base, gpus)),
+        versions={name: told[key][:_SHORT] for key, name in _VERSIONS.items() if told.get(key)},
+    )
+
+
+def _exported(database: SqliteFile) -> dict[str, str]:
+    """What is read of the export's own description; nothing else of it is."""
+    rows = database.rows("META_DATA_EXPORT", ("name", "value"))
+    wanted = {_NORMALIZED, *_VERSIONS}
+    return {str(name): str(value) for name, value in rows if name in wanted}
+
+
+def _session_begin(database: SqliteFile) -> int | None:
+    """UTC at the session's begin, in ns; None where the file does not tell."""
+    rows = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+    return next((value for (value,) in rows if type(value) is int and 0 < value < LATEST), None)
+
+
+def _gpus(database: SqliteFile) -> dict[tuple[int, int], int]:
+    """The numbers of GPUs by process and what it calls them, where the file has them."""
+    known = database.numbers("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
+    return {
+        (pid, cuda): gpu
+        for gpu, cuda, pid in zip(*(known[name].tolist() for name in known), strict=True)
+    }
+
+
+def _placed(work: Work, gpus: Mapping[tuple[int, int], int]) -> Devices:
+    """The device of each piece of work. `deviceId` counts what the process sees; the number of the
+    GPU itself is taken where it is known."""
+    pairs, place = distinct(work.pid, work.device)
+    numbers = [gpus.get((pid, device), device) for pid, device in pairs]
+    order = sorted(set(numbers))
+    codes = np.array([order.index(number) for number in numbers], dtype=np.int64)
+    return Devices(codes[place], tuple(f"cuda:{number}" for number in order))
+
+
+def _devices(database: SqliteFile, names: tuple[str, ...]) -> dict[str, Device]:
+    rows = database.rows("TARGET_INFO_GPU", ("id", "name", "totalMemory", "smCount"))
+    known = {
+        f"cuda:{_whole(number)}": Device(
+            hardware=name[:200] if isinstance(name, str) else "",
+            memory_bytes=quantity(_whole(memory)) if memory is not None else None,
+            compute_units=quantity(_whole(units)) if units is not None else None,
+        )
+        for number, name, memory, units in rows
+    }
+    return {name: known.get(name, Device()) for name in names}
+
+
+def _whole(value: object) -> int:
+    """A number of the file, whose texts `rows` has cut as text; -1 for none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
+
+
+# --- NVTX ranges of an export, and the domains that they are of.
+#
+# A domain of a process has a number (`domainId`, 0 for the default one), which a row of its own
+# names
+# (`eventType` 75). Those that no row names are called by the number.
+
+
+_PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
+_MAX_DOMAIN_NAME = 64  # characters of a domain's name
+_NVTX_COLUMNS = {
+    "start": NO_TIME,
+    "end": NO_TIME,
+    "eventType": 0,
+    "globalTid": 0,
+    "textId": -1,
+    "domainId": 0,
+}
+
+
+def read_nvtx(database: SqliteFile, submodules: Collection[str] = ()) -> Marks:
+    """The ranges of an export. `submodules` are the texts of those that are calls, instead of the
+    names of components."""
+    ranges = _Ranges(database)
+    for found, texts in database.batches("NVTX_EVENTS", _NVTX_COLUMNS, "text"):
+        ranges.add(found, texts)
+    return ranges.marks(submodules)
+
+
+class _Ranges:
+    """Ranges that are read some rows at a time; their texts stay as numbers."""
+
+    def __init__(self, database: SqliteFile) -> None:
+        self._database = database
+        self._texts = MarkTexts()
+        self._shared: dict[int, tuple[int, int]] = {}  # by id: numbers of name and shapes
+        self._parts: dict[str, list[Int64s]] = {
+            name: [] for name in ("start", "end", "globalTid", "domainId")
+        }
+        self._domains: dict[tuple[int, int], str] = {}  # by process and number
+        self._numbers: list[tuple[Int32s, Int32s]] = []
+        self._unclosed = 0
+
+    def add(self, found: dict[str, Int64s], texts: Sequence[str | None]) -> None:
+        """Add the ranges among some rows."""
+        for row in np.flatnonzero(found["eventType"] == _DOMAIN).tolist():
+            self._name_domain(found, texts, row)
+        ranges = np.isin(found["eventType"], (_PUSH_POP, _START_END))
+        ranges &= found["start"] != NO_TIME
+        closed = ranges & in_time(found["start"], found["end"])
+        self._unclosed += int((ranges & ~closed).sum())
+        rows = np.flatnonzero(closed)
+        for name, parts in self._parts.items():
+            parts.append(found[name][rows])
+        own = [texts[row] for row in rows.tolist()] if len(rows) < len(texts) else list(texts)
+        self._numbers.append(self._numbered(own, found["textId"][rows]))
+
+    def marks(self, submodules: Collection[str]) -> Marks:
+        """All of them."""
+        nothing: Int64s = np.zeros(0, dtype=np.int64)
+        start, end, thread, domain = (
+            np.concatenate((nothing, *self._parts.pop(name))) for name in list(self._parts)
+        )
+        text, sizes = (
+            np.concatenate((nothing, *(part[at] for part in self._numbers))).astype(np.int32)
+            for at in (0, 1)
+        )
+        text, named = self._with_domains(text, thread >> 24, domain)
+        return Marks.known(
+            *(start, end, thread, text, sizes, self._texts, submodules, self._unclosed),
+            named=named,
+        )
+
+    def _with_domains(
+        self, text: Int32s, process: Int64s, domain: Int64s
+    ) -> tuple[Int32s, list[tuple[int, str]]]:
+        """The numbers of texts, those of ranges in named domains behind all others: what each of
+        these is of."""
+        rows = np.flatnonzero(domain)
+        if not len(rows):
+            return text, []
+        pairs, place = distinct(text[rows].astype(np.int64), process[rows], domain[rows])
+        named = [(code, self._domain_of(pid, number)) for code, pid, number in pairs]
+        numbers = {one: at for at, one in enumerate(dict.fromkeys(named))}
+        first = len(self._texts.names)
+        code = np.array([first + numbers[one] for one in named], dtype=np.int32)
+        text[rows] = code[place]
+        return text, [*numbers]
+
+    def _name_domain(self, found: dict[str, Int64s], texts: Sequence[str | None], row: int) -> None:
+        number, text = int(found["domainId"][row]), texts[row]
+        if text is None:
+            shared = int(found["textId"][row])
+            text = shared_texts(self._database, [shared]).get(shared)
+        if text:
+            key = int(found["globalTid"][row]) >> 24, number
+            self._domains.setdefault(key, text[:_MAX_DOMAIN_NAME])
+
+    def _domain_of(self, process: int, number: int) -> str:
+        return self._domains.get((process, number), f"domain {number}")
+
+    def _numbered(self, own: list[str | None], ids: Int64s) -> tuple[Int32s, Int32s]:
+        """The numbers of the texts of some ranges, written in the table itself or in
+        `StringIds`."""
+        code, sizes = self._texts.of([text or "" for text in own])
+        lacking = np.array([text is None for text in own], dtype=np.bool_)
+        unique, place = np.unique(ids[lacking], return_inverse=True)
+        if len(unique):
+            pairs = np.array(self._of_ids(unique.tolist()), dtype=np.int32)
+            code[lacking], sizes[lacking] = pairs[place.reshape(-1)].T
+        return code, sizes
+
+    def _of_ids(self, ids: list[int]) -> list[tuple[int, int]]:
+        """The numbers of texts in `StringIds`, each of which is asked for once."""
+        unknown = [one for one in ids if one not in self._shared]
+        texts = shared_texts(self._database, unknown)
+        code, sizes = self._texts.of([texts.get(one, "") for one in unknown])
+        self._shared |= zip(unknown, zip(code.tolist(), sizes.tolist(), strict=True), strict=True)
+        return [self._shared[one] for one in ids]
+
+
+# --- What an export recorded of devices and of the host's calls.
+
+
+_NONE = -1
+_COMMON = {
+    "start": NO_TIME,
+    "end": NO_TIME,
+    "deviceId": 0,
+    "streamId": 0,
+    "correlationId": _NONE,
+    "globalPid": _NONE,
+}
+_COPIES = {
+    1: "HtoD",
+    2: "DtoH",
+    3: "HtoA",
+    4: "AtoH",
+    5: "AtoA",
+    6: "AtoD",
+    7: "DtoA",
+    8: "DtoD",
+    9: "HtoH",
+    10: "PtoP",
+    11: "HtoD (unified memory)",
+    12: "DtoH (unified memory)",
+    13: "DtoD (unified memory)",
+}
+_VERSION = re.compile(r"_v\d+$")
+_WAIT = re.compile("synchronize", re.IGNORECASE)
+
+
+def read_work(database: SqliteFile) -> Work:
+    """Everything that devices did, as the file has it. A replayed graph whose kernels were
+    recorded one by one is left out."""
+    names = Names()
+    kernels, of_graph = _kernels(database, names)
+    parts = [kernels, _copies(database, names), _sets(database, names)]
+    graphs = _graphs(database, names)
+    recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
+    parts.append(graphs.select(~recorded))
+    return joined(parts, names)
+
+
+def _kernels(database: SqliteFile, names: Names) -> tuple[Work, Int64s]:
+    """The kernels, and the keys of those that replayed graphs launched."""
+    asked = {**_COMMON, "demangledName": _NONE, "shortName": _NONE, "graphNodeId": 0}
+    found = database.numbers("CUPTI_ACTIVITY_KIND_KERNEL", asked)
+    full = found["demangledName"]
+    name = _of_ids(database, names, np.where(full == _NONE, found["shortName"], full), "kernel")
+    work = _work("kernel", found, name, np.full(len(name), _NONE))
+    return work, keys_of(work.pid, work.correlation)[found["graphNodeId"] > 0]
+
+
+def _copies(database: SqliteFile, names: Names) -> Work:
+    found = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", {**_COMMON, "copyKind": 0, "bytes": -1})
+    kinds, place = np.unique(found["copyKind"], return_inverse=True)
+    texts = [f"Memcpy {_COPIES.get(kind, '')}".strip() for kind in kinds.tolist()]
+    return _work("gpu_memcpy", found, names.of(texts, place.reshape(-1)), found["bytes"])
+
+
+def _sets(database: SqliteFile, names: Names) -> Work:
+    found = database.numbers("CUPTI_ACTIVITY_KIND_MEMSET", {**_COMMON, "bytes": -1})
+    name = names.of(["Memset"], np.zeros(len(found["start"]), dtype=np.int64))
+    return _work("gpu_memset", found, name, found["bytes"])
+
+
+def _graphs(database: SqliteFile, names: Names) -> Work:
+    found = database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_COMMON, "graphId": _NONE})
+    ids, place = np.unique(found["graphId"], return_inverse=True)
+    texts = [f"CUDA graph {one}" if one >= 0 else "CUDA graph" for one in ids.tolist()]
+    name = names.of(texts, place.reshape(-1))
+    return _work("graph", found, name, np.full(len(name), _NONE))
+
+
+def _work(kind: str, found: dict[str, Int64s], name: Int64s, size: Int64s) -> Work:
+    return Work(
+        kind=np.full(len(name), KINDS.index(kind), dtype=np.int64),
+        name=name,
+        start=found["start"],
+        end=found["end"],
+        device=found["deviceId"],
+        stream=found["streamId"],
+        pid=process_of(found["globalPid"]),
+        correlation=found["correlationId"],
+        bytes=np.where(size < 0, _NONE, size),
+        names=(),
+    )
+
+
+def read_api(database: SqliteFile) -> Api:
+    """All calls of runtime and driver, without the version in their names."""
+    times = {"start": NO_TIME, "end": NO_TIME}
+    asked = {**times, "globalTid": 0, "correlationId": _NONE, "nameId": _NONE}
+    found = database.numbers("CUPTI_ACTIVITY_KIND_RUNTIME", asked)
+    recorded = Names()
+    code = _of_ids(database, recorded, found["nameId"], "runtime call")
+    plain, shared = np.unique(
+        [_VERSION.sub("", text) for text in recorded.codes] or [""], return_inverse=True
+    )
+    waits = np.array([bool(_WAIT.search(text)) for text in plain.tolist()], dtype=np.bool_)
+    name = shared.reshape(-1)[code] if len(code) else code
+    return Api(
+        name=name,
+        start=found["start"],
+        end=found["end"],
+        thread=found["globalTid"],
+        pid=process_of(found["globalTid"]),
+        correlation=found["correlationId"],
+        waits=waits[name],
+        names=tuple(plain.tolist()),
+    )
+
+
+def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int64s:
+    """The text of each id in `StringIds`; `what` and the id where it is not there."""
+    unique, place = np.unique(ids, return_inverse=True)
+    texts = shared_texts(database, unique.tolist())
+    found = [texts.get(one) or f"{what} {one}" for one in unique.tolist()]
+    return names.of(found, place.reshape(-1))
+
+
+# --- An export of Nsight Systems → a bundle.
+#
+#     import_trace(Path("report.sqlite"), Path("traces"))
+#     import_trace(Path("report.sqlite"), Path("traces"), options={"submodules": "encoder,dit"})
+#
+# Times of the file are ns from the session's begin, which the file tells in UTC; where it does
+# not,
+# they are kept, moved so that none is negative. Names of processes and threads, of the whole
+# machine,
+# and its environment are not read.
 
 
 def read_run(path: Path, submodules: str = "") -> GpuRun:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.head import head_of
-from profiler.importers.importer import Importer
+from profiler.importers.importer import Importer, head_of
 
 if TYPE_CHECKING:
     from profiler.importers.onnxruntime.read import OrtRun
 
+
 __all__ = ["IMPORTER", "profiles_in"]
+
 
 _SESSION = (b'"model_loading', b'"session_initialization"', b'"model_run"')
 _NODE = (b'"op_name"', b'"provider"')

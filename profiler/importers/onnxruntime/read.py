@@ -1,48 +1,438 @@
-"""Profiles of ONNX Runtime → a bundle: each `session.run` is a call, each node a command.
+"""Import ONNX Runtime profiles: each `session.run` is a call, each node a command.
 
     import_trace(Path("unet_2026-05-01_10-11-12.json"), Path("traces"))
     import_trace(Path("profiles"), Path("traces"))          # several sessions of one run
 
-A provider that works for the host (CUDA, TensorRT, ROCm, …) returns when it has launched: its nodes
-are commands of the host, since nothing tells when its device ran them.
+Nodes of asynchronous providers (CUDA, TensorRT, ROCm) are host commands, because the profile
+has no device times for them. Builds with CUPTI or roctracer add the kernels. Wall time is only
+in the file name.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
+from collections import Counter
 from collections import Counter as Counted
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from profiler.drop_reasons import DropReason
-from profiler.events import (
+from profiler.errors import InputError
+from profiler.importers.foreign_run import component, device_by_submodule, spans, stages
+from profiler.importers.onnxruntime import profiles_in
+from profiler.kineto.operators import kernel_name, queue
+from profiler.ort_profiles import (
+    EVENT_CAP,
+    KNOWN,
+    CommandTable,
+    KernelEvent,
+    NodeColumns,
+    NodeKind,
+    Placed,
+    ProfiledRun,
+    Unread,
+    device_of_provider,
+    read_profile,
+)
+from profiler.text import Note
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
+from profiler.trace.events import (
     NO_ITERATION,
     ROOT_DEVICE,
     UNKNOWN,
     Call,
+    Category,
     Drop,
     DropKind,
+    DropReason,
     Track,
 )
-from profiler.importers.components import device_by_submodule, stages
-from profiler.importers.onnxruntime.devices import device_of, launches
-from profiler.importers.onnxruntime.kernels import KernelKind
-from profiler.importers.onnxruntime.sessions import Session, read_sessions
-from profiler.importers.spans import spans
-from profiler.notes import Note
-from profiler.ort_profiles.commands import CommandTable, Placed
-from profiler.ort_profiles.nodes import NodeKind
-from profiler.ort_profiles.profile import ProfiledRun
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_clocks import ClockName, Clocks
-from profiler.trace.manifest_fields import Device, Recording, Submodule
-from profiler.trace.manifest_overhead import Overhead, UnknownCost, WhyUnknown
+from profiler.trace.manifest_fields import (
+    ClockName,
+    Clocks,
+    Device,
+    Overhead,
+    Recording,
+    Submodule,
+    UnknownCost,
+    WhyUnknown,
+)
 
-__all__ = ["OrtRun", "read_run"]
+# --- The devices of providers, as far as a profile tells them: no session is there to be asked.
+
+
+_LAUNCHING = ("cuda", "rocm", "tensorrt", "dml", "webgpu", "js")
+_UNKNOWN_DEVICE = "npu:0"
+
+
+@lru_cache(maxsize=256)
+def device_of(provider: str) -> str:
+    """The device of a provider; those that are not known here run on `npu:0`."""
+    device = device_of_provider(provider, {})
+    return device if device == ROOT_DEVICE or provider in KNOWN else _UNKNOWN_DEVICE
+
+
+@lru_cache(maxsize=256)
+def launches(provider: str) -> bool:
+    """Whether its nodes only launch what its device runs."""
+    return device_of(provider).partition(":")[0] in _LAUNCHING
+
+
+def launching_device(provider: str) -> str:
+    """The device that its nodes launch on, "" where they launch nothing."""
+    return device_of(provider) if launches(provider) else ""
+
+
+# --- What GPUs executed, in the runs of a session: commands of the device beside the nodes that
+# launched them.
+#
+# Builds of ONNX Runtime with CUPTI or roctracer write it as events of category `Kernel`, and from
+# 1.13 on the node that launched each; a run is told by that, else by the time.
+
+
+_SLACK = 2_000  # ns: begins and durations are cut to whole µs
+_ENDS = re.compile(r"(Host|Device)(?:Array)?To(Host|Device)")  # of a copy
+_COPY = re.compile(r"Mem(cpy|set)")
+_NO_THREAD = 0
+_NEVER = 1 << 62
+_TOGETHER = 64  # runs that overlap, of which one is looked for
+_NO_TRACK = Track("", "", "other")
+_NO_FLOWS: Int64s = np.zeros((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKind(NodeKind):
+    """What executions of a kernel for a node on a stream have in common."""
+
+    track: Track = _NO_TRACK
+    kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launched:
+    """The runs with the kernels among their nodes, and the flows from nodes to kernels of each,
+    int64 [m, 2]. `lost` kernels have no place, of `by_end` the begins are computed."""
+
+    runs: tuple[ProfiledRun, ...]
+    flows: tuple[Int64s, ...]
+    lost: int = 0
+    by_end: int = 0
+
+
+def add_kernels(
+    runs: Sequence[ProfiledRun], kernels: Sequence[KernelEvent], device_of: Callable[[str], str]
+) -> Launched:
+    """The runs with their kernels. `device_of` tells the device that a provider launches on, ""
+    where it launches nothing."""
+    if not runs or not kernels:
+        return Launched(tuple(runs), (_NO_FLOWS,) * len(runs), lost=len(kernels))
+    known = [kernel for kernel in kernels if kernel.duration_ns >= 0]
+    by_end = _told_by_end(known)
+    if by_end:
+        known = [replace(one, start_ns=one.start_ns - one.duration_ns) for one in known]
+    placing = _Placing(runs, device_of)
+    for kernel in known:
+        placing.add(kernel)
+    found = [placing.run(number) for number in range(len(runs))]
+    placed = sum(map(len, placing.rows))
+    return Launched(
+        runs=tuple(run for run, _ in found),
+        flows=tuple(flows for _, flows in found),
+        lost=len(kernels) - placed,
+        by_end=placed if by_end else 0,
+    )
+
+
+def _told_by_end(kernels: Sequence[KernelEvent]) -> bool:
+    """Whether times are those of ends, as ONNX Runtime wrote up to 1.9: a stream executes one
+    kernel after the other, so the reading by which fewer of them overlap is the right one. Files
+    that name parents are newer."""
+    if any(kernel.parent for kernel in kernels):
+        return False
+    streams: dict[str, list[tuple[int, int]]] = {}
+    for kernel in kernels:
+        streams.setdefault(kernel.stream, []).append((kernel.start_ns, kernel.duration_ns))
+    begins = ends = 0
+    for times in streams.values():
+        start, duration = np.array(sorted(times), dtype=np.int64).T
+        begins += int((start[:-1] + duration[:-1] > start[1:] + _SLACK).sum())
+        ends += int((start[1:] - duration[1:] < start[:-1] - _SLACK).sum())
+    return ends < begins
+
+
+class _Placing:
+    """Gives kernels to runs: `rows` are those of each run, with their device and the row of the
+    node that launched them, -1 where that is not told."""
+
+    def __init__(self, runs: Sequence[ProfiledRun], device_of: Callable[[str], str]) -> None:
+        self._runs = runs
+        self._kinds: list[NodeKind] = list(runs[0].nodes.kinds)
+        self._codes: dict[KernelKind, int] = {}
+        self._streams: dict[str, str] = {}
+        self._devices = [device_of(kind.provider) for kind in self._kinds]
+        devices = sorted({device for device in self._devices if device})
+        self._device = devices[0] if len(devices) == 1 else ""
+        self._order = sorted(range(len(runs)), key=lambda number: runs[number].start_ns)
+        self._begins = [runs[number].start_ns for number in self._order]
+        self._latest = list(accumulate((_end(runs[number]) for number in self._order), max))
+        self._nodes: dict[int, dict[tuple[int, str], int]] = {}
+        self.rows: list[list[tuple[KernelEvent, str, int]]] = [[] for _ in runs]
+
+    def add(self, kernel: KernelEvent) -> None:
+        """Give a kernel to its run, if there is one and its device is known."""
+        at = kernel.start_ns if kernel.parent is None else kernel.parent[0]
+        number, row = self._run_at(at, kernel.parent)
+        if number < 0:
+            return
+        device = self._device
+        if row >= 0:
+            device = self._devices[int(self._runs[number].nodes.kind[row])]
+        if device:
+            self.rows[number].append((kernel, device, row))
+
+    def run(self, number: int) -> tuple[ProfiledRun, Int64s]:
+        """A run with its kernels behind its nodes, and the flows between them."""
+        run, rows = self._runs[number], self.rows[number]
+        nodes = replace(run.nodes, kinds=self._kinds)
+        if not rows:
+            return replace(run, nodes=nodes), _NO_FLOWS
+        launch = np.array([row for *_, row in rows])
+        of_kernels = NodeColumns(
+            kinds=self._kinds,
+            kind=np.array(self._codes_of(number), dtype=np.int32),
+            thread=np.full(len(rows), _NO_THREAD),
+            start_ns=np.array([kernel.start_ns for kernel, *_ in rows]),
+            duration_ns=np.array([kernel.duration_ns for kernel, *_ in rows]),
+            arena_bytes=np.full(len(rows), UNKNOWN),
+        )
+        behind = np.arange(len(nodes), len(nodes) + len(rows))
+        flows = np.stack((launch, behind), axis=1)[launch >= 0]
+        return replace(run, nodes=NodeColumns.joined([nodes, of_kernels])), flows
+
+    def _codes_of(self, number: int) -> list[int]:
+        """The kinds of a run's kernels: those that one node launched are parts of its work."""
+        nodes, rows = self._runs[number].nodes, self.rows[number]
+        several = Counter(row for kernel, _, row in rows if _lane(kernel)[1] == "compute")
+        seen: Counter[int] = Counter()
+        codes = []
+        for kernel, device, row in rows:
+            node = self._kinds[int(nodes.kind[row])] if row >= 0 else None
+            shapes = ""
+            if node is not None and node.shapes.strip(" ->") and _lane(kernel)[1] == "compute":
+                seen[row] += 1
+                part = f" part {seen[row]}/{several[row]}" if several[row] > 1 else ""
+                shapes = f"{node.shapes}{part}"
+            codes.append(self._code(kernel, node, device, shapes))
+        return codes
+
+    def _run_at(self, time_ns: int, parent: tuple[int, str] | None) -> tuple[int, int]:
+        """The run around a moment and the row of the parent in it; -1 for none. Of runs that
+        overlap it is the one that has the parent."""
+        around: list[int] = []
+        place = bisect_right(self._begins, time_ns + _SLACK) - 1
+        while place >= 0 and self._latest[place] >= time_ns - _SLACK and len(around) < _TOGETHER:
+            run = self._runs[self._order[place]]
+            if _end(run) >= time_ns - _SLACK:
+                around.append(self._order[place])
+            place -= 1
+        for number in around:
+            row = self._rows_of(number).get(parent, -1) if parent else -1
+            if row >= 0:
+                return number, row
+        return (around[0], -1) if len(around) == 1 else (-1, -1)
+
+    def _rows_of(self, number: int) -> dict[tuple[int, str], int]:
+        """The nodes of a run by begin and name."""
+        if number not in self._nodes:
+            nodes = self._runs[number].nodes
+            names = (kind.name for kind in nodes.each())
+            pairs = zip(nodes.start_ns.tolist(), names, strict=True)
+            self._nodes[number] = {pair: row for row, pair in enumerate(pairs)}
+        return self._nodes[number]
+
+    def _code(self, kernel: KernelEvent, node: NodeKind | None, device: str, shapes: str) -> int:
+        lane, category = _lane(kernel)
+        kind = KernelKind(
+            name=node.name if node else kernel.op_type or kernel_name(kernel.name),
+            op_type=kernel.op_type or (node.op_type if node else kernel_name(kernel.name)),
+            provider=node.provider if node else "",
+            shapes=shapes,
+            track=Track(device, f"stream {self._stream(kernel.stream)}{lane}", category),
+            kernel=kernel.name,
+        )
+        if kind not in self._codes:
+            self._codes[kind] = len(self._kinds)
+            self._kinds.append(kind)
+        return self._codes[kind]
+
+    def _stream(self, stream: str) -> str:
+        """A stream's number: CUDA's own; addresses, as ROCm has them, are numbered."""
+        if stream.isascii() and stream.isdigit() and len(stream) < 6:
+            return stream
+        return self._streams.setdefault(stream, str(len(self._streams)))
+
+
+def _end(run: ProfiledRun) -> int:
+    return run.end_ns if run.duration_ns >= 0 else _NEVER
+
+
+def _lane(kernel: KernelEvent) -> tuple[str, Category]:
+    ends = _ENDS.search(kernel.name)
+    if ends is not None:
+        return (" memcpy", "dma") if ends[1] != ends[2] else (" copy", "copy")
+    return (" copy", "copy") if _COPY.search(kernel.name) else queue("kernel", kernel.name)
+
+
+# --- The sessions whose profiles were given: whose each file is, and when it began.
+#
+# ONNX Runtime's times count from the begin of a session's profile, and wall time stands in the
+# file's name alone, to the millisecond (`vae_decoder_2026-05-01_10-11-12_301.json`), in older
+# versions to the second.
+
+
+_NAMED = re.compile(r"(?P<name>.*?)_*(?P<time>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_(?P<ms>\d{3}))?")
+_SECOND, _MILLISECOND = 1_000_000_000, 1_000_000
+_DEFAULT = "onnxruntime_profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One profile: `name` is what the session is called, `begin_ns` when its profile began by the
+    file's name, to within `within_ns`; None where that does not tell. `damaged` lines are no
+    events, and a `full` profile has as many as ONNX Runtime records. The runs stand in `launched`,
+    with what GPUs executed in them."""
+
+    path: Path
+    name: str
+    begin_ns: int | None
+    within_ns: int
+    launched: Launched
+    damaged: int
+    full: bool
+
+    @property
+    def runs(self) -> tuple[ProfiledRun, ...]:
+        return self.launched.runs
+
+    @property
+    def kinds(self) -> Sequence[NodeKind]:
+        """Its nodes, each once."""
+        return self.runs[0].nodes.kinds if self.runs else ()
+
+
+def read_sessions(paths: Sequence[Path]) -> list[Session]:
+    """The sessions in some files and folders, in order of their begins.
+
+    Raises InputError where none has a run, or where of several one does not tell when it began.
+    """
+    files = [file for path in paths for file in (profiles_in(path) if path.is_dir() else [path])]
+    sessions = [_read(path) for path in files]
+    with_runs = [session for session in sessions if session.runs]
+    if not with_runs:
+        named = ", ".join(map(str, paths[:3]))
+        damaged = sum(session.damaged for session in sessions)
+        if damaged:
+            raise InputError(
+                f"{named} holds no whole session.run, and what is no event ({damaged}): "
+                "copy it again, or record again"
+            )
+        raise InputError(
+            f"{named} holds no session.run: end profiling after the runs that are to be seen"
+        )
+    if len(with_runs) > 1:
+        for session in with_runs:
+            if session.begin_ns is None:
+                raise InputError(
+                    f"{session.path} does not tell when its session began, which places it among "
+                    "the others: keep the names that ONNX Runtime gave, or import each alone"
+                )
+    with_runs.sort(key=lambda session: (session.begin_ns or 0, session.path.name))
+    return _numbered(with_runs)
+
+
+def _read(path: Path) -> Session:
+    unread = Unread()
+    try:
+        runs = _named(list(read_profile(path, unread)))
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+    stem = path.name.removesuffix(".gz").removesuffix(".json")
+    found = _NAMED.fullmatch(stem)
+    name = _plain(found["name"] if found else stem)
+    begin = _time_of(found["time"]) if found else None
+    within = _SECOND
+    if begin is not None and found and found["ms"]:
+        begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
+    launched = add_kernels(runs, unread.kernels, launching_device)
+    full = unread.events >= EVENT_CAP
+    return Session(path, name, begin, within, launched, unread.lines, full)
+
+
+def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
+    """The runs with a name for each node: those that old versions left without one are called after
+    their type and their place in the run."""
+    kinds = list(runs[0].nodes.kinds) if runs else []
+    nameless = np.array([not kind.name for kind in kinds], dtype=np.bool_)
+    if not nameless.any():
+        return tuple(runs)
+    codes: dict[tuple[int, int], int] = {}
+    found = []
+    for run in runs:
+        of_kind = run.nodes.kind.copy()
+        for place in np.flatnonzero(nameless[of_kind]).tolist():
+            which = int(of_kind[place]), place
+            if which not in codes:
+                codes[which] = len(kinds)
+                one = kinds[which[0]]
+                kinds.append(replace(one, name=f"{one.op_type or 'node'}_{place}"))
+            of_kind[place] = codes[which]
+        found.append(replace(run, nodes=replace(run.nodes, kinds=kinds, kind=of_kind)))
+    return tuple(found)
+
+
+def _plain(name: str) -> str:
+    if name in ("", _DEFAULT):
+        return "session"
+    return component(name) or name
+
+
+def _time_of(text: str) -> int | None:
+    """UTC is assumed: names have the time of a zone that they do not tell."""
+    try:
+        begun = datetime.strptime(text, "%Y-%m-%d_%H-%M-%S").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(begun.timestamp()) * _SECOND
+
+
+def _numbered(sessions: list[Session]) -> list[Session]:
+    """The sessions with names that differ: `session`, `session_2`, …"""
+    seen: Counter[str] = Counter()
+    found = []
+    for session in sessions:
+        seen[session.name] += 1
+        count = seen[session.name]
+        found.append(replace(session, name=f"{session.name}_{count}") if count > 1 else session)
+    return found
+
+
+# --- Profiles of ONNX Runtime → a bundle: each `session.run` is a call, each node a command.
+#
+#     import_trace(Path("unet_2026-05-01_10-11-12.json"), Path("traces"))
+#     import_trace(Path("profiles"), Path("traces"))          # several sessions of one run
+#
+# A provider that works for the host (CUDA, TensorRT, ROCm, …) returns when it has launched: its
+# nodes
+# are commands of the host, since nothing tells when its device ran them.
+
 
 _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
 

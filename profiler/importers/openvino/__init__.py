@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.placed import PlacedRun
+    from profiler.importers.foreign_run import PlacedRun
+
 
 __all__ = ["HEADER", "IMPORTER"]
+
 
 HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
 
@@ -27,7 +29,7 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
 
 
 def _beside(path: Path) -> Sequence[Path]:
-    from profiler.importers.openvino.report import report_beside
+    from profiler.importers.openvino.read import report_beside
 
     beside = report_beside(path)
     return () if beside is None else (beside,)

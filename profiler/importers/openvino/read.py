@@ -1,11 +1,10 @@
-"""Counters of OpenVINO's benchmark_app → a bundle.
+"""Import OpenVINO benchmark_app counters: layer times per inference.
 
     import_trace(Path("benchmark_average_counters_report.csv"), Path("traces"))
 
-The counters are those of the last inference of each infer request, averaged over requests: a call a
-section, its layers laid end to end. `benchmark_report.csv` beside them tells device and latency: a
-call of one request lasts as long as the median one.
-Source of the format: openvinotoolkit/openvino, tools/benchmark_tool, utils/statistics_report.py.
+Counters are those of the last inference of each infer request, averaged over requests, and
+layers are laid end to end. `benchmark_report.csv` beside them gives device and median latency.
+Source: openvinotoolkit/openvino, tools/benchmark_tool, utils/statistics_report.py.
 """
 
 from __future__ import annotations
@@ -15,25 +14,131 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isclose
 from pathlib import Path
+from typing import Any
 
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import UNKNOWN, Drop, DropKind, Track
-from profiler.importers.components import component
-from profiler.importers.head import content_of, head_of
-from profiler.importers.importer import only_path
+from profiler.importers.foreign_run import PlacedRun, Timed, component, end_to_end, timelines
+from profiler.importers.importer import content_of, head_of, only_path
 from profiler.importers.openvino import HEADER, IMPORTER
-from profiler.importers.openvino.report import COUNTERS, Report, is_report, milliseconds
-from profiler.importers.placed import PlacedRun, Timed, end_to_end, timelines
-from profiler.notes import Note
-from profiler.trace.manifest_fields import Device
+from profiler.text import Note
+from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason, Track
+from profiler.trace.manifest_fields import Device, Setting
 
-__all__ = ["read_run"]
+# --- What benchmark_app reports of its inferences, beside the counters of layers.
+
+
+COUNTERS = ("average_counters_report", "detailed_counters_report", "sort_counters_report")
+_REPORT = b"Command line parameters"
+_LARGEST_MS = 1e9
+_LARGEST = 64 << 20  # bytes
+_LATENCY, _REQUESTS = "latency_(ms)", "number_of_parallel_infer_requests"
+_FIGURES = {
+    "total_number_of_iterations": "iterations",
+    _LATENCY: "median_latency_ms",
+    "avg_latency": "mean_latency_ms",
+    "min_latency": "min_latency_ms",
+    "max_latency": "max_latency_ms",
+    "throughput": "throughput_per_s",
+    "first_inference_time_(ms)": "first_inference_ms",
+    _REQUESTS: "infer_requests",
+    "batch_size": "batch_size",
+    "precision": "precision",
+    "API": "api",
+}
+
+
+def is_report(head: bytes) -> bool:
+    """Whether a file that begins so is a report."""
+    return head.startswith(_REPORT)
+
+
+def report_beside(path: Path) -> Path | None:
+    """`benchmark_report.csv` of the inferences whose counters `path` has; None where it is not
+    there."""
+    beside = path.with_name("benchmark_report.csv")
+    for ending in COUNTERS:
+        if ending in path.name:
+            beside = path.with_name(path.name.replace(ending, "report").removesuffix(".gz"))
+            break
+    if beside == path or not beside.is_file() or not is_report(head_of(beside)):
+        return None
+    return beside
+
+
+def milliseconds(text: str) -> float | None:
+    """A time, None where it is none: `nan` and what is below 0 or above 11 days, too."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < _LARGEST_MS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Its values by their keys, with `_` for spaces; none where there is no report."""
+
+    values: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, path: Path) -> Report:
+        """The report of the inferences whose counters `path` has."""
+        found = report_beside(path)
+        if found is None:
+            return cls()
+        text = content_of(found, _LARGEST).decode("utf-8", "replace")
+        pairs = (row for line in text.splitlines() if len(row := line.split(";")) == 2)
+        return cls({key.strip().replace(" ", "_"): value.strip() for key, value in pairs})
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    @property
+    def device(self) -> str:
+        """The target device, "" where not told."""
+        return self.values.get("target_device", "")[:200]
+
+    @property
+    def model(self) -> str:
+        """The file of the model, "" where not told."""
+        return Path(self.values.get("-m", "")).name[:200]
+
+    @property
+    def latency_ns(self) -> int:
+        """The median latency of an inference, 0 where not told, or where several ran at once: each
+        of these waits for others."""
+        if self.values.get(_REQUESTS, "1") != "1":
+            return 0
+        return round((milliseconds(self.values.get(_LATENCY, "")) or 0) * 1e6)
+
+    def settings(self) -> dict[str, Setting]:
+        """Its figures, under the names that settings have."""
+        found: dict[str, Setting] = {}
+        for key, name in _FIGURES.items():
+            if key in self.values:
+                number = milliseconds(self.values[key])
+                whole = number is not None and number == int(number)
+                text = self.values[key][:200]
+                found[name] = text if number is None else int(number) if whole else number
+        return found
+
+
+# --- Counters of OpenVINO's benchmark_app → a bundle.
+#
+#     import_trace(Path("benchmark_average_counters_report.csv"), Path("traces"))
+#
+# The counters are those of the last inference of each infer request, averaged over requests: a
+# call a
+# section, its layers laid end to end. `benchmark_report.csv` beside them tells device and
+# latency: a
+# call of one request lasts as long as the median one.
+# Source of the format: openvinotoolkit/openvino, tools/benchmark_tool,
+# utils/statistics_report.py.
+
 
 _EXECUTED, _NO_COMMAND = "EXECUTED", ("OPTIMIZED_OUT", "NOT_RUN")
 _TOTAL = "Total"
 _LINE = re.compile(r"\r?\n|\r")
-_LARGEST = 64 << 20  # bytes
 _GRAIN_MS = 0.0005  # of a time with three decimals
 _DEVICE = "openvino:0"
 
@@ -157,3 +262,30 @@ def _name(path: Path) -> str:
 
 def _submodule(name: str) -> str:
     return component(name) or name
+
+
+# --- YAML of untrusted files: plain values alone, bounded in depth.
+
+
+_DEEPEST = 20  # mappings and lists in each other
+
+
+def plain_yaml(data: bytes, deepest: int = _DEEPEST) -> Any:
+    """The document; ValueError where it is no plain YAML.
+
+    Aliases and deep nesting are refused before anything is built: a few hundred bytes of the one
+    expand without end, and the other takes time that grows with its square.
+    """
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    depth = 0
+    try:
+        for event in yaml.parse(data, loader):
+            opens = isinstance(event, yaml.CollectionStartEvent)
+            depth += opens - isinstance(event, yaml.CollectionEndEvent)
+            if depth > deepest or isinstance(event, yaml.AliasEvent):
+                raise ValueError("it nests too deeply or uses an alias (*name)")
+        return yaml.load(data, loader)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.placed import PlacedRun
+    from profiler.importers.foreign_run import PlacedRun
+
 
 __all__ = ["HEADER", "IMPORTER", "is_csv", "is_summary"]
+
 
 HEADER = re.compile(rb"\s*\"?Msg Timestamp\"?\s*,\s*\"?Message\"?\s*,\s*\"?Time\"?\s*,")
 _LINES = 10  # above the header, of qnn-profile-viewer

@@ -1,45 +1,430 @@
-"""Profiles of QNN → a bundle.
+"""Import Qualcomm QNN profiles: executions, nodes and HTP summaries.
 
     import_trace(Path("qnn_profile.csv"), Path("traces"))
     import_trace([Path("qnn_profile.csv"), Path("qhas.json")], Path("traces"))
 
-An execution is a call: on the host it takes `QNN (execute) time`, on the accelerator (`qnn:0`)
-`Accelerator (execute) time`, at the begin of which it waits where the file tells the time without
-waiting, too. Of nodes the file tells cycles, spent by threads side by side: their times are shares
-of the time without waiting, in the order of the file, and every report says so.
+An execution is a call: `QNN (execute) time` on the host, `Accelerator (execute) time` on
+`qnn:0`. Nodes have only cycles, spent by concurrent threads. Their times are shares of the
+execution time without waiting, in file order, and reports say so.
 """
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import NO_STEP, ROOT_DEVICE, RUN_STAGE, UNKNOWN, Call, Drop, DropKind, Track
-from profiler.importers.components import component
-from profiler.importers.head import content_of, head_of
-from profiler.importers.placed import PlacedCall, PlacedRun, spans_of
-from profiler.importers.qnn import is_summary
-from profiler.importers.qnn.names import Names, op_type
-from profiler.importers.qnn.rows import Execution, Node, Profile, read_profile
-from profiler.importers.qnn.summary import Listed, Summary, Unit, read_summary
-from profiler.notes import Note
+from profiler.importers.foreign_run import PlacedCall, PlacedRun, component, spans_of
+from profiler.importers.importer import content_of, head_of
+from profiler.importers.qnn import HEADER, is_summary
+from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, Counter
+from profiler.trace.events import (
+    NO_STEP,
+    ROOT_DEVICE,
+    RUN_STAGE,
+    UNKNOWN,
+    Call,
+    Drop,
+    DropKind,
+    DropReason,
+    Track,
+)
 from profiler.trace.manifest_fields import Device
 
-__all__ = ["read_run"]
+# --- A profile of QNN as CSV: executions with their nodes, and what was done around them.
+#
+# ONNX Runtime writes 0 as `Msg Timestamp`, qnn-profile-viewer the microsecond in which the
+# message
+# ended, with loading and unloading ahead of all executions. The words under `Message` differ,
+# too:
+# only those of loading are the same in both, so other rows are told by level and identifier.
+#
+# Backends that do not tell times have `UNKNOWN` for them, and identifiers of their own or `NULL`:
+# there `EXECUTE` begins an execution, and `NODE` is one of its nodes, in whatever unit
+# (microsoft/onnxruntime, core/providers/qnn/builder/qnn_profile_serializer.cc). No such file of a
+# GPU
+# or CPU was found.
+
+
+_LINE = re.compile(r"\r?\n|\r")
+_COLUMNS = 7  # newer versions of ONNX Runtime have more behind them
+_LINES = 10
+_NODE = re.compile(r"(.+?)(?:\s+|:)OpId_(\d+)\s*(?:\((cycles|us)\))?$")
+_UNIT = re.compile(r"\s*\((?:cycles|us)\)$")
+_GRAPH = re.compile(r"Graph \d+: (.+)")
+_BEFORE = re.compile(r"\((?:finalize|init|load binary|compose graphs|deinit|de-init)\)", re.I)
+_LOADING = frozenset({"INIT", "COMPOSE GRAPHS", "FINALIZE", "DE-INIT", "DEINIT"})  # messages
+_NETRUN = "NETRUN"  # qnn-net-run's own times, around those of QNN
+_NAMELESS = frozenset({"null", "NULL"})
+_VERSION = re.compile(r"Backend version\s*,\s*v?(\d{1,4}(?:\.\d{1,12}){1,5})\s*$")
+_END = "QNN (execute) time"
+_EXECUTE_EVENT, _NODE_MESSAGE = "EXECUTE", "NODE"  # of ONNX Runtime
+_UNTOLD = "UNKNOWN"
+_LARGEST = 1 << 50
+_LARGEST_US = 10**12  # 11 days
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """`amount` counts cycles, or microseconds where `timed`."""
+
+    name: str
+    op_id: int
+    amount: int
+    timed: bool
+
+
+@dataclass(slots=True)
+class Execution:
+    """`times_us` and `counts` are by identifier; `end_us` is 0 where the file does not tell. `led`:
+    its own time comes before what it consists of, else behind."""
+
+    graph: str = ""
+    end_us: int = 0
+    times_us: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    ended: bool = False
+    led: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Loading or unloading; `end_us` is 0 where the file does not tell when it ended."""
+
+    name: str
+    time_us: int
+    end_us: int
+
+
+@dataclass(slots=True)
+class Profile:
+    """`steps` are the outermost of loading and unloading in the order of the file; `unread` counts
+    rows that are no rows, `cut` says whether the last execution has no end; `version` is that of
+    the backend, "" where not told."""
+
+    executions: list[Execution] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    unread: int = 0
+    cut: bool = False
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    time_us: int
+    message: str
+    value: int
+    unit: str
+    source: str
+    level: str
+    name: str
+
+
+def read_profile(text: str) -> Profile:
+    """The rows below the header, in executions."""
+    profile = Profile()
+    current: Execution | None = None
+    loading: list[_Row] = []
+    for row in _rows(text, profile):
+        if row.message == _EXECUTE_EVENT and row.level == "ROOT" and row.name in _NAMELESS:
+            current = Execution(times_us={_END: row.value}, ended=True, led=True)
+            profile.executions.append(current)
+            continue
+        node = _node(row, 0 if current is None else len(current.nodes))
+        if _is_loading(row, node is not None, current is not None):
+            loading += [row] * (row.unit == "US" and row.level == "ROOT")
+            continue
+        if current is None or _ends(current, row):
+            current = Execution(end_us=row.time_us)
+            profile.executions.append(current)
+        _take(current, row, node)
+        if current.ended and not row.time_us and not current.led:
+            current = None
+    profile.steps = list(_outermost(loading))
+    profile.executions = [one for one in profile.executions if one.times_us or one.nodes]
+    profile.cut = bool(profile.executions) and not profile.executions[-1].ended
+    return profile
+
+
+def _is_loading(row: _Row, node: bool, executing: bool) -> bool:
+    """Whether a row tells of loading or unloading: by its message, or by its name."""
+    if row.message in _LOADING:
+        return True
+    return not node and (bool(_BEFORE.search(row.name)) or (row.level != "ROOT" and not executing))
+
+
+def _outermost(rows: Sequence[_Row]) -> Iterator[Step]:
+    """qnn-net-run's time of a message, else QNN's own, which has the others in it."""
+    around = {row.time_us for row in rows if row.source == _NETRUN}
+    for row in rows:
+        if row.source == _NETRUN or (row.name.startswith("QNN (") and row.time_us not in around):
+            named = row.name in _NAMELESS or _GRAPH.match(row.name)
+            yield Step(row.message if named else row.name, row.value, row.time_us)
+
+
+def _ends(current: Execution, row: _Row) -> bool:
+    """Whether a row is of the next execution: of another message, or of the next graph."""
+    if row.time_us != current.end_us:
+        return True
+    return current.ended and _GRAPH.match(row.name) is not None
+
+
+def _node(row: _Row, place: int) -> Node | None:
+    """The node that a row tells of; one without an id is known by its place."""
+    if row.level != "SUB-EVENT":
+        return None
+    named, timed = _NODE.match(row.name), row.unit == "US"
+    if named is not None:
+        return Node(named[1], int(named[2][:9]), row.value, timed)
+    if row.message == _NODE_MESSAGE and row.unit in ("US", "CYCLES"):
+        return Node(_UNIT.sub("", row.name), place, row.value, timed)
+    return None
+
+
+def _take(current: Execution, row: _Row, node: Node | None) -> None:
+    graph = _GRAPH.match(row.name)
+    if node is not None:
+        current.nodes.append(node)
+    elif graph is not None:
+        current.graph = graph[1]
+        current.times_us["Graph"] = row.value
+    elif row.unit == "US":
+        current.times_us[row.name] = row.value
+        current.ended |= row.name == _END
+    elif row.unit in ("CYCLES", "COUNT"):
+        current.counts[row.name] = row.value
+
+
+def _rows(text: str, profile: Profile) -> Iterator[_Row]:
+    """Rows with a value; objects and rates are none. The header may come again: ONNX Runtime
+    appends to its file."""
+    lines = _LINE.split(text)
+    head = islice(lines, _LINES)
+    skip = next((n for n, line in enumerate(head) if HEADER.match(line.encode())), 0)
+    told = (found for line in lines[:skip] if (found := _VERSION.match(line)))
+    profile.version = next((found[1] for found in told), "")
+    for line in islice(lines, skip, None):
+        if not line.strip() or HEADER.match(line.encode()):
+            continue
+        row = _row(_cells(line))
+        if row is None:
+            profile.unread += 1
+        elif row.unit in ("US", "CYCLES", "COUNT"):
+            yield row
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line, none where it is no CSV."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+    except (csv.Error, StopIteration):
+        return []
+
+
+def _row(cells: Sequence[str]) -> _Row | None:
+    """A row; of an unknown unit where its value is none (`UNKNOWN`, `INF/SEC`)."""
+    if len(cells) < _COLUMNS:
+        return None
+    stamp = 0 if cells[0] == _UNTOLD else _number(cells[0])
+    value = _number(cells[2])
+    unit, source, level, name = cells[3:_COLUMNS]
+    known = unit in ("US", "CYCLES", "COUNT")
+    if stamp is None or (known and value is None) or not name:
+        return None
+    if unit == "US" and value is not None and value >= _LARGEST_US:
+        return None
+    return _Row(stamp, cells[1], value or 0, unit, source, level, name)
+
+
+def _number(text: str) -> int | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return int(value) if isfinite(value) and 0 <= value < _LARGEST else None
+
+
+# --- What QNN and Qualcomm's converter made of the names of a model's nodes, undone.
+
+
+_TOKEN = re.compile(r"_token_\d+(?:_\d+)?$")
+_NUMBER = re.compile(r"_\d+$")
+_INSERTED = (
+    (re.compile(r"_(?:pre|post)_reshape$"), "Reshape"),
+    (re.compile(r"_n(?:fc|cf|hwc|chw|dhwc|cdhw)$"), "Transpose"),
+    (re.compile(r"_cast(?:_to_\w+)?$"), "Cast"),
+    (re.compile(r"^rms_norm__"), "RmsNorm"),
+)  # by Qualcomm's converter
+_ENDS = ("Input", "Output")  # nodes of QNN's own
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How nodes are called: without what QNN appends to the names of the model."""
+
+    numbered: bool
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> Names:
+        """A number ends every name where QNN appended it, else it is the model's."""
+        own = [node.name for node in nodes if node.name not in _ENDS]
+        return cls(bool(own) and all(_NUMBER.search(name) for name in own))
+
+    def layer(self, name: str) -> str:
+        """`/a/Conv_token_1_2` → `/a/Conv`."""
+        if _TOKEN.search(name):
+            return _TOKEN.sub("", name)
+        return _NUMBER.sub("", name) if self.numbered else name
+
+
+def op_type(layer: str) -> str:
+    """`Conv` of `/a/convolution/Conv`, `QuantizeLinear` of `pixel_values_QuantizeLinear`, `Reshape`
+    of `_MatMul_2_pre_reshape`, which Qualcomm's converter puts in."""
+    last = layer.rstrip("/").rpartition("/")[2]
+    inserted = next((kind for pattern, kind in _INSERTED if pattern.search(last)), "")
+    if inserted:
+        return inserted
+    found = re.search(r"(?:^|_)([A-Z][A-Za-z0-9]*)$", _NUMBER.sub("", last))
+    return found[1] if found else last
+
+
+# --- A summary of an HTP (QHAS): the units' threads, and the costliest operations alone.
+#
+# Its lists hold five or ten of all operations: totals are those of `htp_overall_summary`.
+
+
+_MAX_SUMMARY_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A thread of HMX or HVX, in cycles from the first unit's begin."""
+
+    kind: str
+    number: int
+    start: int
+    end: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One of the costliest operations of QNN; bytes are those of DRAM, -1 where not told."""
+
+    op_type: str
+    cycles: int
+    bytes_read: int
+    bytes_written: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One execution; `operations` are by name. -1 is what is not told."""
+
+    time_us: int
+    cycles: int
+    nodes: int
+    bytes_read: int
+    bytes_written: int
+    units: tuple[Unit, ...]
+    operations: dict[str, Listed]
+
+
+def read_summary(path: Path) -> Summary:
+    """Read a file. Raises InputError where it is damaged or has no time."""
+    try:
+        document = msgspec.json.decode(content_of(path, _MAX_SUMMARY_BYTES))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(
+            f"{path} is damaged or was cut ({error}): write it again with qnn-profile-viewer"
+        ) from error
+    overall = next(iter(_table(document, "htp_overall_summary")), {})
+    time = _count(overall.get("time_us"))
+    if time <= 0:
+        raise InputError(
+            f"{path} holds no time of an execution (htp_overall_summary): give the QNN profile "
+            "as CSV"
+        )
+    units = [unit for one in _list(overall.get("htp_resources")) if (unit := _unit(one))]
+    first = min((unit.start for unit in units), default=0)
+    return Summary(
+        time_us=time,
+        cycles=_count(overall.get("timeline_cycles")),
+        nodes=_count(overall.get("qnn_nodes")),
+        bytes_read=_count(overall.get("total_dram_read")),
+        bytes_written=_count(overall.get("total_dram_write")),
+        units=tuple(Unit(u.kind, u.number, u.start - first, u.end - first, u.used) for u in units),
+        operations={
+            str(one["qnn_op"]): Listed(
+                str(one.get("qnn_op_type", "")),
+                _count(one.get("cycles")),
+                _count(one.get("dram_read")),
+                _count(one.get("dram_write")),
+            )
+            for one in _table(document, "qnn_op_instances_nodes")
+            if isinstance(one.get("qnn_op"), str)
+        },
+    )
+
+
+def _table(document: Any, name: str) -> list[dict[str, Any]]:
+    data = document.get("data") if isinstance(document, dict) else None
+    return _list(data.get(name)) if isinstance(data, dict) else []
+
+
+def _list(table: Any) -> list[dict[str, Any]]:
+    rows = table.get("data") if isinstance(table, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _unit(row: dict[str, Any]) -> Unit | None:
+    numbers = [_count(row.get(key)) for key in ("tid", "start_cycle", "end_cycle", "cycles_used")]
+    number, start, end, used = numbers
+    if start < 0 or end < start:
+        return None
+    return Unit(str(row.get("type", ""))[:40] or "unit", number, start, end, used)
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < _LARGEST else -1
+
+
+# --- Profiles of QNN → a bundle.
+#
+#     import_trace(Path("qnn_profile.csv"), Path("traces"))
+#     import_trace([Path("qnn_profile.csv"), Path("qhas.json")], Path("traces"))
+#
+# An execution is a call: on the host it takes `QNN (execute) time`, on the accelerator (`qnn:0`)
+# `Accelerator (execute) time`, at the begin of which it waits where the file tells the time
+# without
+# waiting, too. Of nodes the file tells cycles, spent by threads side by side: their times are
+# shares
+# of the time without waiting, in the order of the file, and every report says so.
+
 
 _DEVICE = "qnn:0"
-_EXECUTE = ("QNN (execute) time", "Graph", "RPC (execute) time")  # on the host, the outermost first
+_EXECUTE_METRICS = (
+    "QNN (execute) time",
+    "Graph",
+    "RPC (execute) time",
+)  # on the host, the outermost first
 _COMPUTED = "Accelerator (execute excluding wait) time"
 _ACCELERATOR = ("Accelerator (execute) time", _COMPUTED, "QNN accelerator (execute) time")
 _NESTED = ("QNN (execute) time", "RPC (execute) time", "QNN accelerator (execute) time")
 _WAIT = "wait"  # for memory and power, before it executes
 _HARDWARE = "Qualcomm HTP"
-_LARGEST_FILE = 512 << 20
+_MAX_CSV_BYTES = 512 << 20
 _US = 1000
 
 
@@ -54,7 +439,7 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
     if not profiles:
         assert summary is not None
         return _of_summary(summaries[0], summary)
-    text = content_of(profiles[0], _LARGEST_FILE).decode("utf-8", "replace")
+    text = content_of(profiles[0], _MAX_CSV_BYTES).decode("utf-8", "replace")
     profile = read_profile(text)
     if not profile.executions:
         raise InputError(
@@ -72,7 +457,7 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Placed
     names = Names.of([node for one in profile.executions for node in one.nodes])
     graphs = _graphs(profile, _stem(path))
     for number, (one, graph) in enumerate(zip(profile.executions, graphs, strict=True)):
-        lasted = _first(one, (*_EXECUTE, *_ACCELERATOR)) * _US
+        lasted = _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR)) * _US
         start = max((one.end_us - base) * _US - lasted, 0) if one.end_us else at
         submodule = _submodule(graph)
         placed.append(_execution(number, submodule, start, lasted, one, names, listed, counters))
@@ -114,7 +499,7 @@ def _graphs(profile: Profile, stem: str) -> list[str]:
 def _base(profile: Profile) -> int:
     """When the first of what the file tells began, in its microseconds; 0 without a clock."""
     begins = [
-        one.end_us - _first(one, (*_EXECUTE, *_ACCELERATOR))
+        one.end_us - _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR))
         for one in profile.executions
         if one.end_us
     ]

@@ -2,17 +2,169 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer, Option, only_path
-from profiler.importers.rbln.files import is_capture
+from msgspec import Struct
+
+from profiler.errors import InputError
+from profiler.importers.importer import Importer, Option, head_of, only_path
 
 if TYPE_CHECKING:
     from profiler.importers.rbln.read import RblnRun
 
-__all__ = ["IMPORTER"]
+
+# --- The files that RBLN's profiler writes: numbered shards, and one aggregate of them all.
+#
+# traces/rbln_20260902_012906319_0.pb   the first runtime call of the process
+# traces/rbln_20260902_012906319_1.pb   the second, …
+# traces/rbln_20260902_012906319.pb     all of them once more: never counted beside its shards
+
+
+_OWN_NAME = re.compile(r"(rbln_[0-9]{8}_[0-9]+)(?:_([0-9]{1,18}))?\.pb")
+_ANY_NAME = re.compile(r"(.+)_([0-9]{1,18})\.pb")
+_TRACKS = (  # names that no other producer uses
+    b"Neural Engine Clusters",
+    b"General Compute Engine",
+    b"Neural DMA",
+    b"Task DMA",
+    b"External HDMA",
+    b"Device HDMA",
+    b"Device Workload",
+)
+_ASKED = 8  # files of a folder
+_OURS = b"profile_sd3.trace"  # in every file of a bundle, imported ones included
+
+
+class Shard(Struct, frozen=True):
+    """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered.
+
+    Where a file holds several calls, a shard is one of them (`is_part`), with the runtime instance
+    and the workload that its names tell, -1 where they do not.
+    """
+
+    path: Path
+    number: int
+    is_part: bool = False
+    instance: int = -1
+    workload: int = -1
+
+
+class Capture(Struct, frozen=True):
+    """The files of one profiled process: its shards in order of their number.
+
+    `aggregate` holds what they hold, None where there is none or it is all there is. Where they
+    are not `in_order`, their order is not known.
+    """
+
+    source: Path
+    stem: str
+    shards: tuple[Shard, ...]
+    aggregate: Path | None
+    in_order: bool = True
+
+
+def missing_numbers(shards: Sequence[Shard]) -> list[int]:
+    """The numbers that are not there between the first shard and the last, the first 1,000."""
+    missing: list[int] = []
+    for before, after in pairwise(shard.number for shard in shards):
+        missing.extend(range(before + 1, min(after, before + 1_001 - len(missing))))
+    return missing
+
+
+def is_rbln(head: bytes) -> bool:
+    """Whether a file that begins with `head` looks like a trace of RBLN's profiler."""
+    return head[:1] == b"\n" and _OURS not in head and any(name in head for name in _TRACKS)
+
+
+def is_capture(path: Path, head: bytes) -> bool:
+    """Whether a file that begins with `head`, or one of the first traces in a folder, is RBLN's: a
+    call that was cut short leaves an empty file."""
+    if not path.is_dir():
+        return is_rbln(head)
+    return any(is_rbln(head_of(file)) for file in _traces(path)[:_ASKED])
+
+
+def find_capture(path: Path) -> Capture:
+    """The capture at `path`, a folder or one file of it; a file is imported alone.
+
+    Raises InputError where there is none, or more than one.
+    """
+    if path.is_file():
+        _, number = _split(path, own=_OWN_NAME.fullmatch(path.name) is not None)
+        return Capture(path, path.stem, (Shard(path, number),), None)
+    files = _traces(path)
+    if not files:
+        raise InputError(f"{path} holds no .pb file: give the folder that RBLN's profiler wrote to")
+    return _capture(path, files, own=_OWN_NAME.fullmatch(files[0].name) is not None)
+
+
+def _traces(folder: Path) -> list[Path]:
+    """The traces in a folder, by name: those with RBLN's own names where there are any."""
+    try:
+        files = sorted(file for file in folder.iterdir() if file.name.endswith(".pb"))
+    except OSError as error:
+        raise InputError(f"cannot read {folder}: {error.strerror or error}") from error
+    return [file for file in files if _OWN_NAME.fullmatch(file.name)] or files
+
+
+def _capture(folder: Path, files: list[Path], *, own: bool) -> Capture:
+    shards: dict[str, list[Shard]] = {}
+    aggregates: dict[str, Path] = {}
+    for file in files:
+        stem, number = _split(file, own=own)
+        if number < 0:
+            aggregates[stem] = file
+        else:
+            shards.setdefault(stem, []).append(Shard(file, number))
+    if _named_one_by_one(shards, aggregates):
+        first = min(shards)
+        shards = {first: [shard for found in shards.values() for shard in found]}
+        aggregates = dict.fromkeys([first], *aggregates.values()) if aggregates else {}
+    stems = sorted({*shards, *aggregates})
+    if len(stems) > 1:
+        raise InputError(
+            f"{folder} holds {len(stems)} captures ({', '.join(stems[:3])}"
+            f"{', …' if len(stems) > 3 else ''}): move each to a folder of its own"
+        )
+    stem = stems[0]
+    if not shards:
+        return Capture(folder, stem, (Shard(aggregates[stem], -1),), None)
+    return Capture(folder, stem, _numbered(folder, shards[stem]), aggregates.get(stem))
+
+
+def _named_one_by_one(shards: dict[str, list[Shard]], aggregates: dict[str, Path]) -> bool:
+    """Whether each shard has a time of its own in its name, so that numbers alone tell them."""
+    numbers = [shard.number for found in shards.values() for shard in found]
+    alone = all(len(found) == 1 for found in shards.values())
+    return len(shards) > 1 and alone and len({*numbers}) == len(shards) and len(aggregates) <= 1
+
+
+def _numbered(folder: Path, shards: list[Shard]) -> tuple[Shard, ...]:
+    ordered = sorted(shards, key=lambda shard: (shard.number, shard.path.name))
+    for before, after in pairwise(ordered):
+        if before.number == after.number:
+            both = f"{before.path.name} and {after.path.name}"
+            raise InputError(f"{folder} holds {both}, the same call twice: remove one")
+    return tuple(ordered)
+
+
+def _split(file: Path, *, own: bool) -> tuple[str, int]:
+    """Stem and number of a file; -1 for an unnumbered one.
+
+    The aggregate of a capture ends in digits too, in those of its time.
+    """
+    match = (_OWN_NAME if own else _ANY_NAME).fullmatch(file.name)
+    if match is None:
+        return file.stem, -1
+    return match[1], int(match[2]) if match[2] else -1
+
+
+# --- Traces of RBLN's profiler: a folder of numbered files, or one of them.
+
 
 _ACCEPTS = "a folder of RBLN's rbln_<date>_<time>_<n>.pb, or one of them"
 

@@ -1,21 +1,322 @@
-"""One file of RBLN's profiler → columns: slices, the rows they lie on, arguments, flows."""
+"""RBLN trace files: their commands, tracks and streams, and one clock for all devices.
+
+    traces/rbln_20260902_012906319_0.pb   the first runtime call of the process
+    traces/rbln_20260902_012906319_1.pb   the second, ...
+    traces/rbln_20260902_012906319.pb     aggregate of all: never counted beside its shards
+
+No trace relates the device clocks. The first device keeps its times, and every other device is
+shifted to fit the order of calls. It is labelled unaligned, with the interval of its true
+offset.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from profiler.drop_reasons import DropReason
-from profiler.events import Drop, DropKind
-from profiler.importers.rbln.tracks import Row
-from profiler.notes import Note
-from profiler.trace.columns import ARG_KINDS, Int32s, Int64s, TraceColumns, TrackRow
-from profiler.trace.reader import read_trace
+from profiler.files import decoded
+from profiler.grammars.names import UNNAMED, parse_command_name
+from profiler.text import Note
+from profiler.trace.columns import (
+    ARG_KINDS,
+    CommandColumns,
+    Counter,
+    Int32s,
+    Int64s,
+    TraceColumns,
+    TrackRow,
+    read_trace,
+)
+from profiler.trace.events import NO_STEP, UNKNOWN, Category, Drop, DropKind, DropReason, Track
+from profiler.trace.manifest_fields import PlacedBy
 
-__all__ = ["ARGUMENTS", "RblnTrace", "read_rbln"]
+# --- One timeline for devices whose clocks nothing relates.
+#
+# RBLN's traces hold no clock snapshot, and each device measures on its own clock. The first
+# device
+# keeps its times; so do, among themselves, the calls of every other device, which is moved as a
+# whole
+# to where the order of the calls allows it. That is a picture, not a measurement: such a device
+# is
+# labelled unaligned, with the interval in which its true offset lies if calls did not overlap.
+
+
+Extent = tuple[int, int]  # first start and last end in ns, on the device's clock
+_OPEN = 1 << 66  # a bound that is none: more than any difference of times
+_MOST_DEVICES = 64  # whose order is worked out
+_Apart = dict[tuple[int, int], int]  # of two devices: how far apart their offsets are
+_Extents = Sequence[Mapping[str, Extent]]  # of each call in order, by device
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a device's clock was laid onto the run's.
+
+    `by` says from what: `own_clock` (the reference), `shared_call` (its first command in a call
+    of several devices starts that call), `call_order`, `run_start` (nothing else fits), or
+    `end_to_end` (its clock starts anew in every file). `offset_ns` is added to its times;
+    `uncertainty_ns` is the length of the interval that the order of calls leaves, -1 if open.
+    """
+
+    by: PlacedBy
+    offset_ns: int
+    uncertainty_ns: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """`offsets[i][device]` is what to add to the times of call i on that device."""
+
+    reference: str
+    placements: Mapping[str, Placement]
+    offsets: tuple[Mapping[str, int], ...]
+
+
+def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
+    """Lay all devices onto the clock of the first one, moved on where times would be negative.
+    Where the calls are not `in_order`, all devices begin at once."""
+    devices = list(dict.fromkeys(device for call in calls for device in call))
+    if any(_starts_anew(calls, device) for device in devices):
+        return _end_to_end(calls, devices)
+    placements = _placements(calls, devices) if in_order else _run_start(calls, devices)
+    first = min(
+        (
+            extent[0] + placements[device].offset_ns
+            for call in calls
+            for device, extent in call.items()
+        ),
+        default=0,
+    )
+    if first < 0:
+        placements = {
+            device: Placement(found.by, found.offset_ns - first, found.uncertainty_ns)
+            for device, found in placements.items()
+        }
+    offsets = tuple({device: placements[device].offset_ns for device in call} for call in calls)
+    return Clocks(devices[0] if devices else "", placements, offsets)
+
+
+def _starts_anew(calls: _Extents, device: str) -> bool:
+    """Whether a later call has earlier times: then the files do not share the device's clock."""
+    starts = [call[device][0] for call in calls if device in call]
+    return any(later <= earlier for earlier, later in pairwise(starts))
+
+
+def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
+    """Every call, on each of its devices, starts where the call before it ended."""
+    cursor = 0
+    offsets: list[dict[str, int]] = []
+    for call in calls:
+        offsets.append({device: cursor - extent[0] for device, extent in call.items()})
+        cursor += max((extent[1] - extent[0] for extent in call.values()), default=0)
+    placements = {device: Placement(PlacedBy.END_TO_END, 0) for device in devices}
+    return Clocks(devices[0], placements, tuple(offsets))
+
+
+def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]:
+    """Offsets that keep calls in their order, in the middle of what that leaves."""
+    codes = {device: code for code, device in enumerate(devices)}
+    shared = _shared(calls, codes)
+    bounds = _bounds(calls, codes, shared)
+    if not bounds:
+        return _run_start(calls, devices)
+    together = {code for pair in shared for code in pair}
+    reference, *others = range(len(devices))
+    offsets = {reference: 0}
+    placements = {devices[reference]: Placement(PlacedBy.OWN_CLOCK, 0)}
+    for device in others:
+        most = min(bounds[device][fixed] + offset for fixed, offset in offsets.items())
+        least = max(offset - bounds[fixed][device] for fixed, offset in offsets.items())
+        open_end = least if most >= _OPEN // 2 else most
+        offset = (least + most) // 2 if max(most, -least) < _OPEN // 2 else open_end
+        offsets[device] = offset
+        room = bounds[device][reference] + bounds[reference][device]
+        by = PlacedBy.SHARED_CALL if device in together else PlacedBy.CALL_ORDER
+        placements[devices[device]] = Placement(by, offset, room if room < _OPEN // 2 else -1)
+    return placements
+
+
+def _bounds(calls: _Extents, codes: Mapping[str, int], shared: _Apart) -> list[list[int]]:
+    """`bounds[a][b]`: the most by which a's offset may exceed b's; empty where there is no way.
+
+    A call ends before the next begins: end(a) + offset(a) <= start(b) + offset(b). Devices that
+    share a call start it together instead. A device that must be moved by less than itself shows
+    that calls overlapped.
+    """
+    count = len(codes)
+    if not 0 < count <= _MOST_DEVICES:
+        return []
+    bounds = [[0 if a == b else _OPEN for b in range(count)] for a in range(count)]
+    ends: dict[int, int] = {}
+    for call in calls:
+        extents = {codes[device]: extent for device, extent in call.items()}
+        for b, (start, _) in extents.items():
+            for a, end in ends.items():
+                if a != b:
+                    bounds[a][b] = min(bounds[a][b], start - end)
+        for code, (_, end) in extents.items():
+            ends[code] = max(ends.get(code, end), end)
+    for (a, b), apart in shared.items():
+        bounds[a][b], bounds[b][a] = apart, -apart
+    _close(bounds)
+    return bounds if all(bounds[a][a] >= 0 for a in range(count)) else []
+
+
+def _close(bounds: list[list[int]]) -> None:
+    """Bounds of bounds are bounds (Floyd and Warshall)."""
+    for via, row in enumerate(bounds):
+        for own in bounds:
+            for b, bound in enumerate(row):
+                own[b] = min(own[b], own[via] + bound)
+
+
+def _shared(calls: _Extents, codes: Mapping[str, int]) -> _Apart:
+    """What makes the devices of a call start it together, from the first call that they share."""
+    shared: _Apart = {}
+    for call in calls:
+        for first, second in pairwise(call):
+            pair = (codes[first], codes[second])
+            if pair not in shared and pair[::-1] not in shared:
+                shared[pair] = call[second][0] - call[first][0]
+    return shared
+
+
+def _run_start(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]:
+    """Every device's first event where the first device's is."""
+    first = {device: min(call[device][0] for call in calls if device in call) for device in devices}
+    return {
+        device: Placement(
+            PlacedBy.RUN_START if number else PlacedBy.OWN_CLOCK, first[devices[0]] - first[device]
+        )
+        for number, device in enumerate(devices)
+    }
+
+
+# --- Where RBLN's commands run: from the rows of a trace to device, track and category.
+#
+# A trace has thread tracks named after the kind of command. What stands above them depends on the
+# version and is only partly documented: a process row a device, chiplet groups within a device,
+# or
+# nothing at all. So every row above a track is read for what its name says.
+
+
+DEVICE_KIND = "rbln"
+
+CATEGORIES_OF_TRACKS: Mapping[str, Category] = {
+    "Host": "host",
+    "Neural Engine Clusters": "compute",
+    "General Compute Engine": "compute",
+    "External HDMA": "dma",
+    "Neural DMA": "copy",
+    "Task DMA": "copy",
+    "Device HDMA": "copy",
+    "Device Sync": "sync",
+}
+_CATEGORIES = {name.casefold(): category for name, category in CATEGORIES_OF_TRACKS.items()}
+_DEVICE = re.compile(r"\b(?:device|npu|rbln)[\s:#_-]*([0-9]{1,5})\b", re.IGNORECASE)
+_NO_DEVICE = re.compile(r"\b(?:chiplet|ccl|host)\b", re.IGNORECASE)
+
+_Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A track and what it hangs below: names from the outermost row to its own.
+
+    `key` tells outermost rows of one name apart: the pid of a process, else which of the file's
+    rows of that name it is.
+    """
+
+    key: int
+    path: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path[-1]
+
+
+def track_category(name: str) -> Category:
+    """What a track of that name does; `other` for one that is not known."""
+    return _CATEGORIES.get(name.strip().casefold(), "other")
+
+
+def tracks_of(
+    files: Sequence[Sequence[Row]], defaults: Sequence[str] = ()
+) -> list[tuple[Track, ...]]:
+    """The tracks of each file's rows.
+
+    A device has the number that a row above its tracks names. Devices whose rows name none are
+    numbered over all files, in order of their keys. A track below no device (a common host) is
+    the file's first device's; in a file without any it is that in `defaults`, by file, or
+    `rbln:0`. Groups within a device (`Chiplet 2`) become part of the name.
+    """
+    unnumbered = {key for rows in files for key in map(_unnumbered_device, rows) if key is not None}
+    known = {n for rows in files for n in map(_device_number, rows) if n is not None}
+    free = (number for number in range(len(unnumbered) + len(known)) if number not in known)
+    numbers = dict(zip(sorted(unnumbered), free, strict=False))
+    return [
+        _tracks(rows, numbers, default)
+        for rows, default in zip(files, defaults or [""] * len(files), strict=True)
+    ]
+
+
+def _tracks(rows: Sequence[Row], numbers: Mapping[_Key, int], default: str) -> tuple[Track, ...]:
+    devices = [_number(row, numbers) for row in rows]
+    first = min((number for number in devices if number is not None), default=None)
+    common = default or f"{DEVICE_KIND}:0" if first is None else f"{DEVICE_KIND}:{first}"
+    return tuple(
+        Track(
+            common if number is None else f"{DEVICE_KIND}:{number}",
+            " / ".join((*_groups(row), row.name)),
+            track_category(row.name),
+        )
+        for row, number in zip(rows, devices, strict=True)
+    )
+
+
+def _number(row: Row, numbers: Mapping[_Key, int]) -> int | None:
+    key = _unnumbered_device(row)
+    return _device_number(row) if key is None else numbers[key]
+
+
+def _device_number(row: Row) -> int | None:
+    for name in row.path[:-1]:
+        match = _DEVICE.search(name)
+        if match:
+            return int(match[1])
+    return None
+
+
+def _unnumbered_device(row: Row) -> _Key | None:
+    """What tells a device apart that no row numbers; None where no row stands for one."""
+    if len(row.path) < 2 or _device_number(row) is not None or _NO_DEVICE.search(row.path[0]):
+        return None
+    return row.key, row.path[0]
+
+
+def _groups(row: Row) -> list[str]:
+    """The rows between the device and the track; of a row that names both, the group it names."""
+    above = row.path[:-1]
+    if _unnumbered_device(row) is not None:
+        above = above[1:]
+    groups = []
+    for name in above:
+        left = _DEVICE.sub("", name).strip(" \t-_/:,.()[]")
+        if left != row.name and (left == name or _NO_DEVICE.search(left)):
+            groups.append(left)
+    return groups
+
+
+# --- One file of RBLN's profiler → columns: slices, the rows they lie on, arguments, flows.
+
 
 ARGUMENTS = "Slice Arguments"
 _TEXT_KINDS = [ARG_KINDS.index(kind) for kind in ("string", "json")]
@@ -96,3 +397,392 @@ def _rows(tracks: Sequence[TrackRow], used: Sequence[int]) -> Iterator[Row]:
             yield Row(root.pid, path)
         else:
             yield Row(root.pid, (root.process or f"process {root.pid}", *path))
+
+
+# --- The commands of one RBLN trace: names parsed, `Slice Arguments` read, times moved.
+
+
+CYCLES = "comp_cycle"
+_BYTES = re.compile(r":([0-9]{1,18})Byte")
+_READS = re.compile(r"\b(?:read|load)\b", re.IGNORECASE)
+_WRITES = re.compile(r"\b(?:write|store)\b", re.IGNORECASE)
+_MOST = 1 << 53  # bytes or cycles of one command; more is no measurement
+
+
+class _Document(msgspec.Struct):
+    transfer: list[str] = []
+    comp_cycle: list[str | int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What `Slice Arguments` says of one command; `UNKNOWN` where it says nothing."""
+
+    bytes_read: int = UNKNOWN
+    bytes_written: int = UNKNOWN
+    cycles: int = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RblnCommands:
+    """The commands of one call, and beside them what has no column.
+
+    `counters` hold the cycles that the device counted, cumulative within the call; `cycles` is
+    their sum, `UNKNOWN` without any. `malformed` slices have arguments that cannot be read,
+    `unnamed` ones a name that fits no grammar.
+    """
+
+    columns: CommandColumns
+    counters: tuple[Counter, ...]
+    cycles: int
+    malformed: int
+    unnamed: int
+
+
+def parse_arguments(text: str) -> Arguments | None:
+    """Read the JSON of `Slice Arguments`, `{"transfer": ["…:64Byte"], "comp_cycle": ["12"]}`.
+
+    A transfer reads its source and writes its destination, so its bytes count as both; a text
+    before the colon with the word read or load counts as read only, write or store as written
+    only. None where `text` is not of that form.
+    """
+    try:
+        document = decoded(text, _Document)
+        cycles = [int(value) for value in document.comp_cycle]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    read = written = 0
+    for transfer in document.transfer:
+        match = _BYTES.search(transfer)
+        if match is None:
+            return None
+        what, size = transfer[: match.start()], int(match[1])
+        only_read, only_written = bool(_READS.search(what)), bool(_WRITES.search(what))
+        read += size if only_read or not only_written else 0
+        written += size if only_written or not only_read else 0
+    if min(cycles, default=0) < 0 or max(read, written, sum(cycles)) > _MOST:
+        return None
+    moved = (read, written) if document.transfer else (UNKNOWN, UNKNOWN)
+    return Arguments(*moved, sum(cycles) if cycles else UNKNOWN)
+
+
+def commands_of(
+    trace: RblnTrace, tracks: Sequence[Track], offsets: Mapping[str, int]
+) -> RblnCommands:
+    """The commands of `trace`, whose rows are `tracks`, each device moved by its offset in ns."""
+    move = np.array([offsets[track.device] for track in tracks], dtype=np.int64)
+    start_ns = trace.start_ns + (move[trace.track] if len(tracks) else 0)
+    order = np.argsort(start_ns, kind="stable")
+    name, text = trace.name[order], trace.arguments[order]
+    distinct, track = _distinct(tracks, trace.track[order])
+    names = _Names.of(trace.strings, name)
+    arguments = _Table.of(trace.strings, text)
+    layer = names.layer[name]
+    columns = CommandColumns(
+        tracks=distinct,
+        strings=names.strings,
+        track=track,
+        layer=layer,
+        command_index=_command_index(names.command_index[name], layer),
+        op_type=names.op_type[name],
+        role=_zeros(len(trace)),
+        shapes=_zeros(len(trace)),
+        stage=_zeros(len(trace)),
+        step=np.full(len(trace), NO_STEP, dtype=np.int32),
+        start_ns=start_ns[order],
+        duration_ns=trace.duration_ns[order],
+        bytes_read=arguments.bytes_read[text],
+        bytes_written=arguments.bytes_written[text],
+        flops=np.full(len(trace), UNKNOWN, dtype=np.int64),
+        flows=_moved(trace.flows, order),
+    )
+    cycles = arguments.cycles[text]
+    counted = cycles >= 0
+    return RblnCommands(
+        columns=columns,
+        counters=tuple(_cycle_counters(columns, cycles)),
+        cycles=int(cycles[counted].sum()) if counted.any() else UNKNOWN,
+        malformed=int(arguments.malformed[text].sum()),
+        unnamed=int((names.command_index[name] < 0).sum()),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Names:
+    """What each string of a trace says where it is a name: codes into `strings`, by string."""
+
+    strings: tuple[str, ...]
+    layer: Int32s
+    op_type: Int32s
+    command_index: Int32s
+
+    @classmethod
+    def of(cls, strings: Sequence[str], used: Int32s) -> _Names:
+        codes = {"": 0}
+        table = np.zeros((3, len(strings)), dtype=np.int32)
+        for position in np.unique(used).tolist():
+            name = strings[position]
+            command = parse_command_name(name)
+            layer, op_type, index = name, "", UNKNOWN
+            if command is not None:
+                layer, op_type, index = command.layer, command.op_type, command.command_index
+            table[:, position] = (
+                codes.setdefault(layer, len(codes)),
+                codes.setdefault(op_type, len(codes)),
+                index,
+            )
+        return cls(tuple(codes), table[0], table[1], table[2])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """What each string of a trace says where it is `Slice Arguments`."""
+
+    bytes_read: Int64s
+    bytes_written: Int64s
+    cycles: Int64s
+    malformed: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, strings: Sequence[str], used: Int32s) -> _Table:
+        table = np.full((3, len(strings)), UNKNOWN, dtype=np.int64)
+        malformed = np.zeros(len(strings), dtype=np.bool_)
+        for position in np.unique(used).tolist():
+            if not strings[position]:
+                continue
+            found = parse_arguments(strings[position])
+            malformed[position] = found is None
+            found = found or Arguments()
+            table[:, position] = (found.bytes_read, found.bytes_written, found.cycles)
+        return cls(table[0], table[1], table[2], malformed)
+
+
+def _command_index(parsed: Int32s, layer: Int32s) -> Int32s:
+    """Indices as the names have them; those of other names count their layer's commands."""
+    index = parsed.copy()
+    seen: dict[int, int] = {}
+    for row in np.flatnonzero(parsed < 0).tolist():
+        code = int(layer[row])
+        index[row] = seen.get(code, 0)
+        seen[code] = index[row] + 1
+    return index
+
+
+def _distinct(tracks: Sequence[Track], codes: Int32s) -> tuple[tuple[Track, ...], Int32s]:
+    """Tracks without repetition: rows of one device and name are one track."""
+    distinct = {track: position for position, track in enumerate(dict.fromkeys(tracks))}
+    renumbered = np.array([distinct[track] for track in tracks], dtype=np.int32)
+    return tuple(distinct), renumbered[codes] if len(tracks) else codes
+
+
+def _moved(flows: Int64s, order: Int64s) -> Int64s:
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    return position[flows] if len(flows) else flows
+
+
+def _cycle_counters(columns: CommandColumns, cycles: Int64s) -> Iterator[Counter]:
+    """The cycles of each track, added up at the end of the command that they were spent in."""
+    counted = cycles >= 0
+    for code in np.unique(columns.track[counted]).tolist():
+        rows = np.flatnonzero(counted & (columns.track == code))
+        ends = columns.end_ns[rows]
+        order = np.argsort(ends, kind="stable")
+        track = columns.tracks[code]
+        values = np.cumsum(cycles[rows][order])
+        yield Counter(track.device, f"{track.name} {CYCLES}", "count", ends[order], values)
+
+
+def _zeros(count: int) -> Any:
+    return np.zeros(count, dtype=np.int32)
+
+
+# --- One file that holds several runtime calls, divided into them.
+#
+# From version 0.12 the names of commands say of which runtime instance (`i`) and in which of its
+# calls (`W`) they ran, so an aggregate without its files is as many calls as there are pairs of
+# the
+# two. Host commands carry no `W`, and some tracks no such names: they go to the call in which
+# they
+# lie, between two calls to the one that their sequence number continues, else to the one that
+# follows, since inputs are prepared on the host.
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The runtime calls of one file, each with its instance and workload, `UNNAMED` where nothing
+    tells. `numbered`: the workloads count all of them in their order. Where they are not
+    `in_order`, nothing tells in which they were made, because no clock is common to them."""
+
+    traces: tuple[RblnTrace, ...]
+    keys: tuple[tuple[int, int], ...]
+    numbered: bool
+    in_order: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """The named commands of one runtime call on one device."""
+
+    number: int
+    instance: int
+    start_ns: int
+    end_ns: int
+    first: int  # sequence numbers
+    last: int
+
+
+@dataclass(slots=True, eq=False)
+class _Named:
+    """What the name of each slice says."""
+
+    instance: Int64s
+    workload: Int64s
+    sequence: Int64s
+
+    @classmethod
+    def of(cls, trace: RblnTrace) -> _Named:
+        table = np.full((3, len(trace.strings)), UNNAMED, dtype=np.int64)
+        for code in np.unique(trace.name).tolist():
+            command = parse_command_name(trace.strings[code])
+            if command is not None:
+                table[:, code] = (command.instance, command.workload, command.sequence)
+        return cls(*table[:, trace.name])
+
+
+def divide(trace: RblnTrace) -> Streams | None:
+    """The runtime calls that `trace` holds; None where its names tell of no more than one."""
+    named = _Named.of(trace)
+    known = np.flatnonzero(named.workload != UNNAMED)
+    pairs = np.stack((named.instance[known], named.workload[known]), axis=1)
+    keys, codes = np.unique(pairs, axis=0, return_inverse=True)
+    if len(keys) < 2:
+        return None
+    call = np.full(len(trace), -1, dtype=np.int64)
+    call[known] = codes.reshape(-1)
+    device = _devices(trace)
+    by_device = [
+        [*_calls(trace, named, keys, call, device == code)] for code in range(device.max() + 1)
+    ]
+    _place_others(trace, named, call, device, by_device)
+    order, numbered, in_order = _order(keys, by_device)
+    parts = [_part(trace, call == number) for number in order]
+    told = [(int(keys[number][0]), int(keys[number][1])) for number in order]
+    if (call < 0).any():  # of an instance, or on a device, of which no call is named
+        parts.append(_part(trace, call < 0))
+        told.append((UNNAMED, UNNAMED))
+        in_order = False
+    between = len(trace.flows) - sum(len(part.flows) for part in parts)
+    drops = (*trace.drops, *_between(trace.file, between))
+    return Streams((replace(parts[0], drops=drops), *parts[1:]), tuple(told), numbered, in_order)
+
+
+def _part(trace: RblnTrace, chosen: npt.NDArray[np.bool_]) -> RblnTrace:
+    """The chosen slices, with the rows that they use and the flows among them; no drops."""
+    index = np.flatnonzero(chosen)
+    rows, track = np.unique(trace.track[index], return_inverse=True)
+    position = np.full(len(trace), -1, dtype=np.int64)
+    position[index] = np.arange(len(index))
+    flows = position[trace.flows] if len(trace.flows) else trace.flows
+    return replace(
+        trace,
+        rows=tuple(trace.rows[row] for row in rows.tolist()),
+        track=track.reshape(-1).astype(np.int32),
+        name=trace.name[index],
+        arguments=trace.arguments[index],
+        start_ns=trace.start_ns[index],
+        duration_ns=trace.duration_ns[index],
+        flows=flows[(flows >= 0).all(axis=1)] if len(flows) else flows,
+        drops=(),
+    )
+
+
+def _devices(trace: RblnTrace) -> Int64s:
+    """For each slice the number of its device among those of the file."""
+    names = [track.device for track in tracks_of([trace.rows])[0]]
+    distinct = list(dict.fromkeys(names))
+    return np.array([distinct.index(name) for name in names], dtype=np.int64)[trace.track]
+
+
+def _calls(
+    trace: RblnTrace,
+    named: _Named,
+    keys: Int64s,
+    call: Int64s,
+    here: npt.NDArray[np.bool_],
+) -> Iterator[_Call]:
+    """The calls on one device, in order of their first command there."""
+    rows = np.flatnonzero(here & (call >= 0))
+    rows = rows[np.lexsort((trace.start_ns[rows], call[rows]))]
+    if not len(rows):
+        return
+    cuts = np.flatnonzero(np.diff(call[rows])) + 1
+    begins = np.concatenate(([0], cuts))
+    numbers = call[rows[begins]]
+    starts = trace.start_ns[rows[begins]]
+    ends = np.maximum.reduceat((trace.start_ns + np.maximum(trace.duration_ns, 0))[rows], begins)
+    first = np.minimum.reduceat(named.sequence[rows], begins)
+    last = np.maximum.reduceat(named.sequence[rows], begins)
+    for at in np.argsort(starts, kind="stable").tolist():
+        number = int(numbers[at])
+        span = (int(starts[at]), int(ends[at]))
+        yield _Call(number, int(keys[number][0]), *span, int(first[at]), int(last[at]))
+
+
+def _place_others(
+    trace: RblnTrace,
+    named: _Named,
+    call: Int64s,
+    device: Int64s,
+    by_device: Sequence[Sequence[_Call]],
+) -> None:
+    """Give the slices without a workload to calls of their instance on their device; those of no
+    instance to any there."""
+    others = np.flatnonzero(call < 0)
+    groups = np.stack((device[others], named.instance[others]), axis=1)
+    for where, instance in np.unique(groups, axis=0).tolist():
+        able = [one for one in by_device[where] if instance in (UNNAMED, one.instance)]
+        if not able:
+            continue
+        rows = others[(groups == (where, instance)).all(axis=1)]
+        starts = np.array([one.start_ns for one in able])
+        before = np.searchsorted(starts, trace.start_ns[rows], side="right") - 1
+        for row, at in zip(rows.tolist(), before.tolist(), strict=True):
+            chosen = _chosen(able, at, int(trace.start_ns[row]), int(named.sequence[row]))
+            call[row] = chosen.number
+
+
+def _chosen(calls: Sequence[_Call], at: int, start_ns: int, sequence: int) -> _Call:
+    """Of calls in order, `at` the last that begins no later, the one that a slice is of."""
+    if at < 0 or at + 1 == len(calls) or start_ns < calls[at].end_ns:
+        return calls[max(at, 0)]
+    before, after = calls[at], calls[at + 1]
+    return before if sequence > before.last and sequence > after.first else after
+
+
+def _order(keys: Int64s, by_device: Sequence[Sequence[_Call]]) -> tuple[list[int], bool, bool]:
+    """The calls in order, whether their workloads number them, and whether the order is known.
+
+    Workloads that differ in all instances, and rise on each device, count the calls of all of them
+    (inferred). Else the times of one device tell the order; those of several do not.
+    """
+    instances, workloads = keys[:, 0].tolist(), keys[:, 1].tolist()
+    rising = all(
+        workloads[before.number] < workloads[after.number]
+        for calls in by_device
+        for before, after in pairwise(calls)
+    )
+    if len({*workloads}) == len(workloads) and (rising or len({*instances}) == 1):
+        return sorted(range(len(workloads)), key=workloads.__getitem__), True, True
+    first: dict[int, int] = {}
+    for calls in by_device:
+        for one in calls:  # behind the first call of its device
+            first.setdefault(one.number, one.start_ns - calls[0].start_ns)
+    devices = sum(bool(calls) for calls in by_device)
+    return sorted(first, key=first.__getitem__), False, devices == 1
+
+
+def _between(file: str, count: int) -> Iterator[Drop]:
+    if count:
+        detail = Note.of(DropReason.FLOWS_BETWEEN_CALLS)
+        yield Drop(DropKind.DROPPED_EVENTS, file, count, "flows", detail)

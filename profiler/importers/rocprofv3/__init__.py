@@ -3,16 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer, Option
-from profiler.importers.rocprofv3.forms import files_in, form_in
+from profiler.importers.importer import SQLITE, Importer, Option, head_of
 
 if TYPE_CHECKING:
-    from profiler.importers.gpu.run import GpuRun
+    from profiler.importers.gpu_run import GpuRun
 
-__all__ = ["IMPORTER"]
+
+# --- Which form of rocprofv3's output a file is, by its begin.
+
+
+_ROCPD = b"rocpd_kernel_dispatch"
+_TOOL = b'"rocprofiler-sdk-tool"'
+_NAMES = 1 << 16  # bytes within which JSON's first key stands
+_ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".db", ".sqlite", ".db.gz")
+_MARKS = (  # of a header of CSV: the columns that one of the kinds has
+    frozenset((b"Kernel_Name", b"Agent_Id")),
+    frozenset((b"Domain", b"Function", b"Start_Timestamp")),
+    frozenset((b"Direction", b"Source_Agent_Id")),
+    frozenset((b"Node_Id", b"Agent_Type")),
+)
+
+
+class Form(StrEnum):
+    """What rocprofv3 writes, what tells most first."""
+
+    ROCPD = "rocpd"
+    JSON = "json"
+    CSV = "csv"
+
+
+def form_in(head: bytes) -> Form | None:
+    """The form of a file with this begin, unpacked; None for another's."""
+    if head.startswith(SQLITE):
+        return Form.ROCPD if _ROCPD in head else None
+    if head.lstrip()[:1] == b"{":
+        return Form.JSON if _TOOL in head[:_NAMES] else None
+    line = head.partition(b"\n")[0].strip().removeprefix(b"\xef\xbb\xbf")
+    names = frozenset(name.strip(b'"') for name in line.split(b","))
+    return Form.CSV if any(mark <= names for mark in _MARKS) else None
+
+
+def form_of(path: Path) -> Form | None:
+    """The form of a file. Raises InputError where it cannot be read."""
+    return form_in(head_of(path))
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of rocprofv3 in a folder, or in those directly below, by name."""
+    for pattern in ("*", "*/*"):
+        named = (path for path in folder.glob(pattern) if path.name.endswith(_ENDINGS))
+        found = sorted(path for path in named if path.is_file() and form_of(path))
+        if found:
+            return found
+    return []
+
+
+# --- What AMD's rocprofv3 writes: JSON, CSV files of a run, or rocpd.
 
 
 def _recognises(path: Path, head: bytes) -> bool:

@@ -1,30 +1,281 @@
-"""Files of rocprofv3 → a bundle: JSON, CSV or rocpd.
+"""Import rocprofv3 output: JSON, CSV or rocpd (SQLite).
 
     import_trace(Path("4242_results.json"), Path("traces"))
     import_trace(Path("out/host"), Path("traces"))          # the CSV files of a run
     import_trace(Path("4242_results.db"), Path("traces"), options={"submodules": "encoder,dit"})
 
-Times are the machine's since its start, and no form tells wall time.
+Times count from the machine's start, and no form records wall time. Both layouts of rocpd have
+the same version number, so they are distinguished by columns. Command lines and environments
+are not read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from profiler.drop_reasons import DropReason
-from profiler.errors import InputError
-from profiler.events import Drop, DropKind
-from profiler.importers.gpu.marks import asked_for
-from profiler.importers.gpu.run import GpuRun, Source
-from profiler.importers.rocprofv3.csv_files import add_csv
-from profiler.importers.rocprofv3.forms import Form, files_in, form_of
-from profiler.importers.rocprofv3.json_file import add_json
-from profiler.importers.rocprofv3.rocpd import add_rocpd
-from profiler.importers.rocprofv3.rows import Rows
-from profiler.notes import Note
+import msgspec
+import numpy as np
 
-__all__ = ["read_run"]
+from profiler.errors import InputError
+from profiler.files import decoded
+from profiler.importers.gpu_calls import NO_TIME, asked_for
+from profiler.importers.gpu_run import GpuRun, Source
+from profiler.importers.rocprofv3 import Form, files_in, form_of
+from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times
+from profiler.importers.rocprofv3.text_files import add_csv, add_json
+from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
+from profiler.text import Note
+from profiler.trace.columns import Int64s
+from profiler.trace.events import Drop, DropKind, DropReason
+
+# --- rocpd: the SQLite file that rocprofv3 writes by default since ROCm 7, in both of its layouts.
+#
+# Source: ROCm/rocprofiler-sdk, source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql. The tables
+# are
+# read, not the views, whose inner joins leave out rows that lead nowhere. Names end with the id
+# of a
+# recording, of which a file may have several. Layouts call themselves by the same version, so
+# columns
+# tell: a row has its times, process, thread and queue, or ids of `rocpd_timestamp` and
+# `rocpd_track`.
+# `rocpd_info_node`, and command and environment in `rocpd_info_process`, are not read.
+
+
+_TABLE = re.compile(r"rocpd_kernel_dispatch([\w-]*)")
+_FUNCTION = "roctx"  # the older layout names a region after it
+_AGAIN = "`rocprofv3 --output-format rocpd`"
+_ROW = {
+    "start": NO_TIME,
+    "end": NO_TIME,
+    "start_id": NO_ID,
+    "end_id": NO_ID,
+    "event_id": NO_ID,
+    "pid": NO_ID,
+    "tid": NO_ID,
+    "queue_id": NO_ID,
+    "agent_id": NO_ID,
+    "track_id": NO_ID,
+}
+
+
+_LEADS = {  # by id, another table's column, and what stands where there is none
+    "correlation": ("event_id", "event", "stack_id", NO_ID),
+    "category": ("event_id", "event", "category_id", NO_ID),
+}
+_TRACK = ("pid", "tid", "queue_id", "agent_id")
+_STAMPS = {
+    "start": ("start_id", "timestamp", "value", NO_TIME),
+    "end": ("end_id", "timestamp", "value", NO_TIME),
+}
+
+
+class _Bank(msgspec.Struct):
+    size_in_bytes: int = 0
+
+
+class _Extra(msgspec.Struct):
+    cu_count: int = 0
+    mem_banks: tuple[_Bank, ...] = ()
+
+
+def add_rocpd(path: Path, rows: Rows) -> None:
+    """Read one file into `rows`. Raises InputError where it is damaged or another's."""
+    with open_sqlite(path, _AGAIN) as database:
+        found = [_TABLE.fullmatch(name) for name in database.tables]
+        suffixes = [one[1] for one in found if one]
+        if not suffixes:
+            raise InputError(f"{path} has no table of dispatches: give what {_AGAIN} writes")
+        for suffix in suffixes:
+            _Recording(database, suffix, rows).add()
+
+
+class _Recording:
+    """One recording of a file: the tables whose names end with its id."""
+
+    def __init__(self, database: SqliteFile, suffix: str, rows: Rows) -> None:
+        self._database = database
+        self._suffix = suffix
+        self._rows = rows
+        self._processes = self._pairs("info_process", "pid")
+        self._threads = self._pairs("info_thread", "tid")
+        self._tracks = self._table("track", dict.fromkeys(("id", *_TRACK), NO_ID))
+        self._agents = Agents.of(self._read_agents())
+
+    def add(self) -> None:
+        self._rows.devices.update(self._agents.devices())
+        self._add_kernels()
+        self._add_copies()
+        self._add_regions()
+        self._add_samples()
+
+    def _name(self, table: str) -> str:
+        return f"rocpd_{table}{self._suffix}"
+
+    def _table(self, table: str, columns: Mapping[str, int]) -> dict[str, Int64s]:
+        return self._database.numbers(self._name(table), columns)
+
+    def _pairs(self, table: str, column: str) -> tuple[Int64s, Int64s]:
+        found = self._table(table, {"id": NO_ID, column: NO_TIME})
+        return found["id"], found[column]
+
+    def _texts(self, table: str, column: str, ids: Int64s, what: str) -> tuple[list[str], Int64s]:
+        """The texts that ids lead to, and which of them each row has."""
+        unique, place = np.unique(ids, return_inverse=True)
+        texts = self._database.texts(self._name(table), column, unique.tolist())
+        return [texts.get(one) or f"{what} {one}" for one in unique.tolist()], place.reshape(-1)
+
+    def _placed(self, table: str, columns: Mapping[str, int]) -> dict[str, Int64s]:
+        """Rows of a table, of either layout, with times, process, thread, queue and agent."""
+        name = self._name(table)
+        by_id = "start_id" in self._database.columns_of(name)
+        leads = {
+            led: Lead(key, self._name(other), column, missing)
+            for led, (key, other, column, missing) in (_LEADS | (_STAMPS if by_id else {})).items()
+        }
+        quick = {led: lead for led, lead in leads.items() if self._database.keyed(lead.table)}
+        found = self._database.numbers(name, {**_ROW, **columns}, quick)
+        for led, lead in leads.items():
+            if led not in quick:
+                found[led] = self._led(found[lead.key], lead)
+        if by_id:
+            for part in _TRACK:
+                of_track = self._tracks["id"], self._tracks[part]
+                found[part] = _led(found["track_id"], *of_track, NO_ID)
+        found["pid"] = _led(found["pid"], *self._processes, found["pid"])
+        found["tid"] = _led(found["tid"], *self._threads, found["tid"])
+        return found
+
+    def _led(self, ids: Int64s, lead: Lead) -> Int64s:
+        """A column of a table whose ids are no key."""
+        columns = {"id": NO_ID, lead.column: lead.missing}
+        other = self._database.numbers(lead.table, columns)
+        return _led(ids, other["id"], other[lead.column], lead.missing)
+
+    def _add_kernels(self) -> None:
+        found = self._placed("kernel_dispatch", {"kernel_id": NO_ID})
+        names, place = self._texts(
+            "info_kernel_symbol", "display_name", found["kernel_id"], "kernel"
+        )
+        self._rows.add_kernels(
+            _times(found),
+            self._agents.of_kernels(found["agent_id"]),
+            found["queue_id"],
+            names,
+            place,
+        )
+
+    def _add_copies(self) -> None:
+        ids = {"name_id": NO_ID, "size": NO_ID, "dst_agent_id": NO_ID, "src_agent_id": NO_ID}
+        found = self._placed("memory_copy", ids)
+        names, place = self._texts("string", "string", found["name_id"], "copy")
+        device = self._agents.either(found["dst_agent_id"], found["src_agent_id"])
+        self._rows.add_copies(_times(found), device, found["size"], names, place)
+
+    def _add_regions(self) -> None:
+        """Calls of runtimes, and what the program marked: told apart by their category."""
+        found = self._placed("region", {"name_id": NO_ID})
+        names, place = self._texts("string", "string", found["name_id"], "region")
+        marked = self._marked(found["category"])
+        calls, marks = np.flatnonzero(~marked), np.flatnonzero(marked)
+        self._rows.add_api(_times(found, calls), found["tid"][calls], names, place[calls])
+        said = self._messages(found["event_id"][marks])
+        texts = [
+            said.get(event, names[name]) if names[name].startswith(_FUNCTION) else names[name]
+            for event, name in zip(
+                found["event_id"][marks].tolist(), place[marks].tolist(), strict=True
+            )
+        ]
+        self._rows.add_marks(_times(found, marks), found["tid"][marks], texts)
+
+    def _marked(self, categories: Int64s) -> np.ndarray:
+        table = "info_category" if self._database.columns_of(self._name("info_category")) else ""
+        column = "name" if table else "string"
+        texts, place = self._texts(table or "string", column, categories, "category")
+        marked = np.array(["marker" in text.lower() for text in texts], dtype=np.bool_)
+        return marked[place] if len(texts) else np.zeros(0, dtype=np.bool_)
+
+    def _messages(self, events: Int64s) -> dict[int, str]:
+        """What roctx was given, as the older layout has it."""
+        texts = self._database.texts(self._name("event"), "extdata", events.tolist())
+        return {event: said for event, text in texts.items() if (said := _message(text))}
+
+    def _add_samples(self) -> None:
+        """Values of hardware counters, at the begin of the dispatch whose event they have."""
+        values = self._database.rows(self._name("pmc_event"), ("event_id", "pmc_id", "value"))
+        told = [row for row in values if all(isinstance(one, int | float) for one in row)]
+        if not told:
+            return
+        event = np.array([int(str(row[0])) for row in told], dtype=np.int64)
+        counter = np.array([int(str(row[1])) for row in told], dtype=np.int64)
+        value = np.array([float(str(row[2])) for row in told], dtype=np.float64)
+        found = self._placed("kernel_dispatch", {})
+        time = _led(event, found["event_id"], found["start"], NO_TIME)
+        agent = _led(event, found["event_id"], found["agent_id"], NO_ID)
+        kept = time != NO_TIME
+        names, place = self._texts("info_pmc", "name", counter[kept], "counter")
+        device = self._agents.of_kernels(agent[kept])
+        self._rows.add_samples(time[kept], device, names, place, value[kept])
+
+    def _read_agents(self) -> Iterable[Agent]:
+        columns = ("id", "type", "type_index", "product_name", "name", "extdata")
+        for number, kind, index, product, name, extra in self._database.rows(
+            self._name("info_agent"), columns
+        ):
+            if isinstance(number, int):
+                more = _extra(extra)
+                yield Agent(
+                    id=number,
+                    gpu=kind == "GPU",
+                    number=index if isinstance(index, int) else number,
+                    name=str(product or name or ""),
+                    memory_bytes=sum(bank.size_in_bytes for bank in more.mem_banks),
+                    compute_units=more.cu_count,
+                )
+
+
+def _led(ids: Int64s, keys: Int64s, values: Int64s, missing: int | Int64s) -> Int64s:
+    """The value that each id leads to, `missing` for those that lead nowhere."""
+    if not len(keys):
+        return np.broadcast_to(missing, ids.shape).astype(np.int64)
+    order = np.argsort(keys, kind="stable")
+    place = np.minimum(np.searchsorted(keys[order], ids), len(keys) - 1)
+    row = order[place]
+    return np.where(keys[row] == ids, values[row], missing)
+
+
+def _times(found: Mapping[str, Int64s], kept: Int64s | None = None) -> Times:
+    rows = slice(None) if kept is None else kept
+    return Times(*(found[name][rows] for name in ("start", "end", "pid", "correlation")))
+
+
+def _extra(text: object) -> _Extra:
+    try:
+        return decoded(text if isinstance(text, str) else "{}", _Extra)
+    except msgspec.DecodeError:
+        return _Extra()
+
+
+class _Said(msgspec.Struct):
+    message: str = ""
+
+
+def _message(text: str) -> str:
+    try:
+        return decoded(text, _Said).message
+    except msgspec.DecodeError:
+        return ""
+
+
+# --- Files of rocprofv3 → a bundle: JSON, CSV or rocpd.
+#
+#     import_trace(Path("4242_results.json"), Path("traces"))
+#     import_trace(Path("out/host"), Path("traces"))          # the CSV files of a run
+#     import_trace(Path("4242_results.db"), Path("traces"), options={"submodules": "encoder,dit"})
+#
+# Times are the machine's since its start, and no form tells wall time.
+
 
 _ENDINGS = (".gz", ".json", ".csv", ".db", ".sqlite")
 

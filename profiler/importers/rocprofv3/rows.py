@@ -1,29 +1,80 @@
-"""What the files of a run have, gathered process by process and form by form, in their times.
+"""rocprofv3 data in a common form: processes, GPU agents, dispatches, copies, times.
 
-Devices are numbers of GPUs, `HOST` for the host. Forms differ in how they tell things, not in what
-is told, so that a run is the same run from each of them.
+Devices are GPU numbers, `HOST` for the host. All forms (JSON, CSV, rocpd) give the same run.
+Agent ids differ between them, so a device's number is its position among the GPUs.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.events import ROOT_DEVICE, Drop
-from profiler.importers.gpu.activity import KINDS, NO_TIME, Api, Names, Work, global_ids, joined
-from profiler.importers.gpu.commands import Devices
-from profiler.importers.gpu.distinct import distinct
-from profiler.importers.gpu.marks import Marks
-from profiler.importers.gpu.run import Machine, Recorded
+from profiler.errors import InputError
+from profiler.importers.gpu_calls import (
+    KINDS,
+    NO_TIME,
+    Api,
+    Marks,
+    Names,
+    Work,
+    distinct,
+    global_ids,
+    joined,
+)
+from profiler.importers.gpu_run import Devices, Machine, Recorded
+from profiler.importers.importer import GZIP
 from profiler.trace.columns import Counter, Int64s
-from profiler.trace.manifest_clocks import ClockName
-from profiler.trace.manifest_fields import Device
+from profiler.trace.compression import may_unpack_to, too_small
+from profiler.trace.events import ROOT_DEVICE, Drop
+from profiler.trace.manifest_fields import ClockName, Device, quantity
 
-__all__ = ["HOST", "NO_ID", "Float64s", "Rows", "Times"]
+# --- The bytes of a file, packed with gzip or not.
+
+
+_CHUNK = 4 << 20
+
+
+def plain_bytes(path: Path) -> tuple[bytes, bool]:
+    """The bytes, unpacked, and whether the packed stream was cut. Raises InputError where they
+    cannot be read."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == GZIP
+            file.seek(0)
+            if not packed:
+                return file.read(), False
+            with gzip.GzipFile(fileobj=file) as stream:
+                return _unpacked(path, stream)
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+
+
+def _unpacked(path: Path, stream: gzip.GzipFile) -> tuple[bytes, bool]:
+    data = bytearray()
+    most = may_unpack_to(path.stat().st_size)
+    try:
+        while chunk := stream.read1(_CHUNK):
+            data += chunk
+            if len(data) > most:
+                raise too_small(str(path))
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return bytes(data), True
+    return bytes(data), False
+
+
+# --- What the files of a run have, gathered process by process and form by form, in their times.
+#
+# Devices are numbers of GPUs, `HOST` for the host. Forms differ in how they tell things, not in
+# what
+# is told, so that a run is the same run from each of them.
+
 
 Float64s = npt.NDArray[np.float64]
 NO_ID, HOST = -1, -1
@@ -196,3 +247,93 @@ def _device(number: int) -> str:
 def _copy_name(text: str) -> str:
     """`MEMORY_COPY_HOST_TO_DEVICE` → `Memcpy HtoD`, as other recorders call it."""
     return next((name for part, name in _COPIES if part in text), "Memcpy")
+
+
+# --- Agents of a machine: which are GPUs, which of these each is, what it is called.
+#
+# Ids differ between forms: handles in JSON, node numbers or `Agent 4` in CSV, `GPU 2` where GPUs
+# were
+# counted alone, rows in rocpd. The number of a device is its place among the GPUs.
+
+
+_LONGEST = 200  # characters of a name
+_NAMED = re.compile(r"(?:(Agent|GPU|CPU)[ -]?)?(\d{1,18})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """`number` counts the GPUs; sizes are 0 where they are not told."""
+
+    id: int
+    gpu: bool
+    number: int
+    name: str = ""
+    memory_bytes: int = 0
+    compute_units: int = 0
+
+    def device(self) -> Device:
+        """What a manifest says of it."""
+        return Device(
+            hardware=self.name[:_LONGEST],
+            memory_bytes=quantity(self.memory_bytes) if self.memory_bytes > 0 else None,
+            compute_units=quantity(self.compute_units) if self.compute_units > 0 else None,
+        )
+
+
+@dataclass(slots=True)
+class Agents:
+    """The agents of one process by their id. Where none is known ids are numbers of devices; an
+    unknown one among known ones gets a number of its own behind theirs."""
+
+    known: dict[int, Agent] = field(default_factory=dict)
+    _others: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, agents: Iterable[Agent]) -> Agents:
+        return cls({agent.id: agent for agent in agents})
+
+    def devices(self) -> dict[int, Device]:
+        """The GPUs by number."""
+        return {one.number: one.device() for one in self.known.values() if one.gpu}
+
+    def numbers(self, ids: Int64s) -> Int64s:
+        """The number of the device of each id; `HOST` for those of the host."""
+        found, place = np.unique(ids, return_inverse=True)
+        numbers = np.array([self._number(one) for one in found.tolist()], dtype=np.int64)
+        return numbers[place.reshape(-1)] if len(ids) else ids
+
+    def of_kernels(self, ids: Int64s) -> Int64s:
+        """The same for dispatches, none of which runs on the host."""
+        numbers = self.numbers(ids)
+        return np.where(numbers == HOST, self._unknown(HOST), numbers)
+
+    def either(self, first: Int64s, second: Int64s) -> Int64s:
+        """The number of the GPU of two, of the first where both are one; `HOST` without any."""
+        numbers = self.numbers(first)
+        return np.where(numbers == HOST, self.numbers(second), numbers)
+
+    def named(self, texts: Iterable[str]) -> Int64s:
+        """The number of the device that each text names, as CSV does."""
+        return np.array([self._of_text(text) for text in texts], dtype=np.int64)
+
+    def _of_text(self, text: str) -> int:
+        found = _NAMED.fullmatch(text.strip())
+        if found is None:
+            return HOST
+        kind, number = (found[1] or "").lower(), int(found[2])
+        if kind == "gpu":
+            return number
+        return HOST if kind == "cpu" else self._number(number)
+
+    def _number(self, one: int) -> int:
+        if one < 0:
+            return HOST
+        if not self.known:
+            return one
+        if one in self.known:
+            return self.known[one].number if self.known[one].gpu else HOST
+        return self._unknown(one)
+
+    def _unknown(self, one: int) -> int:
+        after = 1 + max((agent.number for agent in self.known.values()), default=-1)
+        return self._others.setdefault(one, after + len(self._others))

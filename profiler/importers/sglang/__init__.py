@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.placed import PlacedRun
+    from profiler.importers.foreign_run import PlacedRun
+
 
 __all__ = ["DUMP", "IMPORTER", "RECORD"]
+
 
 DUMP = re.compile(rb'"denoise_steps_ms"\s*:')
 RECORD = re.compile(rb'"tag"\s*:\s*"pipeline_stage_metrics"')

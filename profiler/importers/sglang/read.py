@@ -14,15 +14,17 @@ from typing import Any
 
 import msgspec
 
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import Drop, DropKind
-from profiler.importers.head import content_of
-from profiler.importers.placed import PlacedRun
-from profiler.importers.stage_times import RequestTimes, StageTime, nanoseconds, stage_run
-from profiler.notes import Note
-
-__all__ = ["read_run"]
+from profiler.importers.foreign_run import (
+    PlacedRun,
+    RequestTimes,
+    StageTime,
+    nanoseconds,
+    stage_run,
+)
+from profiler.importers.importer import content_of
+from profiler.text import Note
+from profiler.trace.events import Drop, DropKind, DropReason
 
 _DENOISE = re.compile(r"(?:Denoising|Refinement)Stage$")
 _BEFORE = "BeforeDenoisingStage"  # prepares the loop, and is none

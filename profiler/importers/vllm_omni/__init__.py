@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.placed import PlacedRun
+    from profiler.importers.foreign_run import PlacedRun
+
 
 __all__ = ["IMPORTER"]
+
 
 _MARK = re.compile(
     rb"""["']type["']:\s*["'](?:stage_request_stats|Request_stage_stats|orchestrator_request_e2e)["']"""

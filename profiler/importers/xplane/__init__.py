@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.placed import PlacedRun
+    from profiler.importers.foreign_run import PlacedRun
+
 
 __all__ = ["IMPORTER"]
+
 
 # The first plane: its length, perhaps its id, and its name. Perfetto's traces begin with 0x0a, too.
 _FIRST_PLANE = re.compile(

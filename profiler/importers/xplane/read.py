@@ -1,9 +1,10 @@
-"""What XLA's profiler recorded → a bundle.
+"""Import XLA profiles (xplane.pb) of JAX or TensorFlow: modules and operations.
 
     import_trace(Path("host.xplane.pb"), Path("traces"))
 
-On TPUs each module that ran is a call, with the operations in it. On GPUs no line tells when one
-ran: a call there is what a device ran of one module, until its first operation comes again.
+On TPUs each executed module is a call. GPU traces have no such line; a call there is the work
+of one module on a device until its first operation repeats. Host lines that launched nothing
+are kept only for gaps. Sources: openxla/xla, xplane.proto and xplane_schema.h.
 """
 
 from __future__ import annotations
@@ -12,38 +13,523 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from importlib.resources import files
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import (
+from profiler.importers.foreign_run import PlacedCall, PlacedRun, component, spans, stages
+from profiler.importers.importer import content_of, only_path
+from profiler.importers.xplane import IMPORTER
+from profiler.kineto.operators import queue
+from profiler.text import Note
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.events import (
+    HOST_TRACK,
     NO_ITERATION,
     NO_STEP,
     ROOT_DEVICE,
     RUN_STAGE,
     UNKNOWN,
     Call,
+    Category,
     Drop,
     DropKind,
+    DropReason,
     Track,
 )
-from profiler.importers.components import component, stages
-from profiler.importers.importer import only_path
-from profiler.importers.placed import PlacedCall, PlacedRun
-from profiler.importers.spans import spans
-from profiler.importers.xplane import IMPORTER
-from profiler.importers.xplane.host import activities, is_programs
-from profiler.importers.xplane.operations import Operation, on_gpu, on_tpu
-from profiler.importers.xplane.space import Event, Line, Plane, Space, read_space
-from profiler.notes import Note
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.manifest_clocks import ClockName, Clocks
-from profiler.trace.manifest_fields import CallsFrom, Device, Recording, quantity
+from profiler.trace.manifest_fields import (
+    ActivityKind,
+    CallsFrom,
+    ClockName,
+    Clocks,
+    Device,
+    HostActivity,
+    Recording,
+    quantity,
+)
 
-__all__ = ["read_run"]
+# --- A file of XLA's profiler as planes, lines and events.
+#
+# Source of the format: openxla/xla, xla/tsl/profiler/protobuf/xplane.proto. A plane's names stand
+# behind its lines, so that a plane that is cut has none: the whole planes of a cut file are read.
+
+
+_Stat = int | float | str
+_PLANES = 0x0A  # tag of XSpace.planes: field 1, length-delimited
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LATEST_PS = 1 << 62  # 53 days: a begin and a length together fit 64 bits
+_TASK = "Task Environment"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Times are picoseconds from the profile's begin. `text` is the name; of an operation on a TPU
+    that is its HLO, and `name` the short one. `stats` are the event's own over its kind's."""
+
+    name: str
+    text: str
+    start_ps: int
+    duration_ps: int
+    stats: Mapping[str, _Stat]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`untimed` counts events that tell no begin, or one that cannot be."""
+
+    name: str
+    events: tuple[Event, ...]
+    untimed: int
+
+
+@dataclass(slots=True)
+class Plane:
+    """Lines are read when they are asked for."""
+
+    name: str
+    stats: Mapping[str, _Stat]
+    _message: Any = field(repr=False)
+    _start_ns: int = 0
+    _names: dict[int, str] = field(default_factory=dict, repr=False)
+    _kinds: dict[int, tuple[str, str, dict[str, _Stat]]] = field(default_factory=dict, repr=False)
+
+    def tells(self, stat: str) -> bool:
+        """Whether any event may have this statistic."""
+        return stat in self._names.values()
+
+    def lines(self) -> Iterator[Line]:
+        """The lines in the order of the file."""
+        for message in self._message.lines:
+            base = message.timestamp_ns
+            if base >= self._start_ns > 0:  # counts from 1970, others from the profile's begin
+                base -= self._start_ns
+            yield self._line(message, base * 1000)
+
+    def _line(self, message: Any, base_ps: int) -> Line:
+        events, untimed = [], 0
+        for one in message.events:
+            start, length = base_ps + one.offset_ps, one.duration_ps
+            if one.WhichOneof("data") == "num_occurrences" or not _is_time(start, length):
+                untimed += 1
+                continue
+            name, text, told = self._kind(one.metadata_id)
+            stats = {**told, **_stats(one.stats, self._names)} if one.stats else told
+            events.append(Event(name, text, start, length, stats))
+        return Line(_text(message.name), tuple(events), untimed)
+
+    def _kind(self, number: int) -> tuple[str, str, dict[str, _Stat]]:
+        found = self._kinds.get(number)
+        if found is None:
+            message = self._message.event_metadata
+            if number in message:
+                one = message[number]
+                text = _text(one.name)
+                stats = _stats(one.stats, self._names)
+                found = _text(one.display_name) or text, text, stats
+            else:
+                found = "", "", {}
+            self._kinds[number] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """`start_ns` is when the profile began, in CLOCK_REALTIME, 0 where nobody tells. `damaged`
+    counts planes that could not be read, `cut` says whether the file ends within one."""
+
+    planes: tuple[Plane, ...]
+    start_ns: int
+    damaged: int
+    cut: bool
+
+
+def read_space(path: Path) -> Space:
+    """Read a file. Raises InputError where it has no whole plane."""
+    data = memoryview(content_of(path))
+    messages, damaged, end = [], 0, 0
+    for part, behind in _parts(data):
+        end = behind
+        plane = _parsed(part) if part is not None else None
+        damaged += part is not None and plane is None
+        messages += [plane] if plane is not None else []
+    if not messages:
+        raise InputError(f"{path} is damaged or was cut within its first plane: record it again")
+    planes = [_plane(message) for message in messages]
+    told = (plane.stats.get("profile_start_time") for plane in planes if plane.name == _TASK)
+    start = next((one for one in told if isinstance(one, int) and 0 < one < 1 << 61), 0)
+    for plane in planes:
+        plane._start_ns = start
+    return Space(tuple(planes), start, damaged, end < len(data))
+
+
+def _plane(message: Any) -> Plane:
+    names = {key: _text(one.name) for key, one in message.stat_metadata.items()}
+    return Plane(_text(message.name), _stats(message.stats, names), message, _names=names)
+
+
+@cache
+def _message() -> Any:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    data = files("profiler.importers.xplane").joinpath("schema.binpb").read_bytes()
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
+        pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("profile_sd3.xplane.XPlane"))
+
+
+def _parsed(data: memoryview) -> Any | None:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return _message().FromString(bytes(data))
+    except DecodeError:
+        return None
+
+
+def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
+    """The whole fields of a message: the content of a plane, None of another field; and where the
+    next one begins. Ends where a field is not whole."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        length, at = _length(tag & 7, data, at)
+        if at < 0 or at + length > len(data):
+            return
+        yield (data[at : at + length] if tag == _PLANES else None), at + length
+        at += length
+
+
+def _length(kind: int, data: memoryview, at: int) -> tuple[int, int]:
+    """How many bytes a field has from where on, which is -1 where it cannot be read."""
+    if at < 0 or kind not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
+        return 0, -1
+    if kind == _BYTES:
+        return _varint(data, at)
+    if kind == _VARINT:
+        return 0, _varint(data, at)[1]
+    return (8 if kind == _FIXED64 else 4), at
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number and where it ends, -1 where it does not."""
+    value = shift = 0
+    while 0 <= at < len(data) and shift < 64:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    return 0, -1
+
+
+def _is_time(start_ps: int, duration_ps: int) -> bool:
+    return 0 <= start_ps < _LATEST_PS and 0 <= duration_ps < _LATEST_PS
+
+
+def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, _Stat]:
+    """Values by their names; those of bytes are left out."""
+    found: dict[str, _Stat] = {}
+    for one in messages:
+        kind = one.WhichOneof("value")
+        if kind is None or kind == "bytes_value":
+            continue
+        value = getattr(one, kind)
+        if kind == "ref_value":
+            value = names.get(value, "")
+        found[names.get(one.metadata_id, "")] = _text(value) if kind == "str_value" else value
+    return found
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+# --- What the program did while devices had nothing to run: kept of the host's lines, of which the
+# bundle holds only what launched something.
+#
+# Lines with Python frames (`$file.py:12 function`) or calls of compiled functions
+# (`PjitFunction(f)`)
+# are the program's own threads; the runtime's launch for it on others.
+
+
+_Times = npt.NDArray[np.int64]
+_FRAME, _COMPILED = "$", "PjitFunction("
+_GAPS = 32  # of a device
+_LEAST_NS = 100_000  # no launch takes so long
+
+
+def is_programs(line: Line) -> bool:
+    """Whether a line of the host is of a thread that runs the program."""
+    return any(event.name.startswith((_FRAME, _COMPILED)) for event in line.events)
+
+
+def activities(
+    lines: Sequence[Line], start_ns: int, worked: Sequence[tuple[_Times, _Times]]
+) -> tuple[HostActivity, ...]:
+    """What these lines were in during the longest gaps of each device, each once and whole: the
+    innermost that covers at least half of a gap, else the one that covers most. `worked` has begins
+    and ends of the work of each device, `start_ns` is when the profile began."""
+    events = [event for line in lines for event in line.events if event.duration_ps]
+    if not events:
+        return ()
+    begin = np.array([event.start_ps for event in events], dtype=np.int64) // 1000 + start_ns
+    last = begin + np.array([event.duration_ps for event in events], dtype=np.int64) // 1000
+    host = _Host([event.name for event in events], begin, last)
+    found = (host.activity(*gap) for start, end in worked for gap in _gaps(start, end))
+    kept = {one for one in found if one is not None}
+    return tuple(sorted(kept, key=lambda one: (one.start_ns, one.duration_ns, one.name)))
+
+
+def _gaps(start: _Times, end: _Times) -> Iterator[tuple[int, int]]:
+    """Begin and end of the longest times between pieces of work, in any order."""
+    order = np.argsort(start, kind="stable")
+    dry, wet = np.maximum.accumulate(end[order])[:-1], start[order][1:]
+    long = np.flatnonzero(wet - dry > _LEAST_NS)
+    longest = long[np.argsort(dry[long] - wet[long], kind="stable")[:_GAPS]]
+    yield from zip(dry[longest].tolist(), wet[longest].tolist(), strict=True)
+
+
+class _Host(Struct, frozen=True, eq=False):
+    """What was recorded of the program's threads, with begin and end of each in ns."""
+
+    names: list[str]
+    begin: _Times
+    end: _Times
+
+    def activity(self, first: int, last: int) -> HostActivity | None:
+        """What they were in from `first` to `last`; None where nothing tells."""
+        there = np.flatnonzero((self.begin < last) & (self.end > first))
+        if not len(there):
+            return None
+        covered = np.minimum(self.end[there], last) - np.maximum(self.begin[there], first)
+        half = np.flatnonzero(2 * covered >= last - first)
+        kept = half if len(half) else np.flatnonzero(covered == covered.max())
+        place = kept[np.lexsort((-self.end[there[kept]], self.begin[there[kept]]))[-1]]
+        row = there[place]
+        name = self.names[row]
+        return HostActivity(
+            name=_plain_function(name),
+            kind=ActivityKind.FUNCTION if name.startswith(_FRAME) else ActivityKind.RANGE,
+            thread=HOST_TRACK,
+            start_ns=int(self.begin[row]),
+            duration_ns=int(self.end[row] - self.begin[row]),
+        )
+
+
+def _plain_function(name: str) -> str:
+    """`$/home/me/train.py:3 loop` → `train.py:3 loop`: folders stay in the file."""
+    if not name.startswith(_FRAME):
+        return name
+    source, blank, function = name.removeprefix(_FRAME).partition(" ")
+    return f"{source.rpartition('/')[2]}{blank}{function}"
+
+
+# --- What the name and the statistics of an XLA operation say: its module, tensors, work, category.
+#
+# Source of the statistics: openxla/xla, xla/tsl/profiler/utils/xplane_schema.h.
+
+
+_TYPES = {  # name → as `shapes` has it, bits
+    "f64": ("double", 64),
+    "f32": ("float", 32),
+    "f16": ("half", 16),
+    "bf16": ("bfloat16", 16),
+    "s64": ("int64", 64),
+    "s32": ("int32", 32),
+    "s16": ("int16", 16),
+    "s8": ("int8", 8),
+    "u64": ("uint64", 64),
+    "u32": ("uint32", 32),
+    "u16": ("uint16", 16),
+    "u8": ("uint8", 8),
+    "s4": ("int4", 4),
+    "u4": ("uint4", 4),
+    "pred": ("bool", 8),
+    "f8e4m3fn": ("float8e4m3fn", 8),
+    "f8e5m2": ("float8e5m2", 8),
+    "c64": ("complex64", 64),
+    "c128": ("complex128", 128),
+}
+_TENSOR = re.compile(r"\b([a-z]+\d*[a-z\d]*)\[([\d,]*)\]")
+_HLO = re.compile(r"%?\S+ = (.*)", re.DOTALL)
+_OPCODE = re.compile(r"(?<=[\s)}\]])[a-z][\w-]*\(")
+_WRAPPER = re.compile(r"^(?:\w+\()+|\)+$")
+_FUNCTIONS = re.compile(
+    r"^(?:p?jit|xla_call|pmap|shard_map)\(|^(?:while|body|cond|branch_\d+_fun)$"
+)
+_COLLECTIVES = (
+    *("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute"),
+    *("collective-broadcast", "send", "recv", "ragged-all-to-all"),
+)
+_CONTAINERS = frozenset({"while", "conditional", "call"})
+_SIZE = re.compile(r"\bsize:(\d+)")
+_LINE_KIND = re.compile(r"\((Memcpy|Memset)(\w*)\)")
+_KERNEL_DESCRIPTOR = ".kd"  # of the code object of an AMD GPU
+_LARGEST = 1 << 60
+_LONGEST_HLO = 1 << 14
+_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a command is called and does; `suffix` is what follows the name of its line in that of
+    its track. `contains` is whether it only holds others of its line."""
+
+    layer: str
+    op_type: str
+    module: str
+    kernel: str
+    category: Category
+    suffix: str
+    shapes: str = ""
+    flops: int = UNKNOWN
+    bytes_read: int = UNKNOWN
+    bytes_written: int = UNKNOWN
+    contains: bool = False
+
+
+def on_tpu(event: Event) -> Operation:
+    """An event of `XLA Ops`: `copy-done` and its like wait for what another operation started."""
+    stats = event.stats
+    return _tpu_operation(
+        event.name,
+        event.text,
+        str(stats.get("hlo_category", "")),
+        str(stats.get("tf_op", "")),
+        _count(stats.get("flops")),
+        _count(stats.get("bytes_accessed")),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _tpu_operation(name: str, text: str, told: str, path: str, flops: int, moved: int) -> Operation:
+    module, op = _path(path)
+    category, suffix = _category(told or name)
+    layer, op_type = name or told or "operation", op or told or name
+    if category == "sync" or told == "copy-start":  # what that begins moves behind it
+        return Operation(layer, op_type, module, "", category, suffix)
+    shapes, result = _shapes(text)
+    written = result if 0 <= result <= moved else UNKNOWN
+    return Operation(
+        layer,
+        op_type,
+        module,
+        "",
+        category,
+        suffix,
+        shapes=shapes,
+        flops=flops,
+        bytes_read=moved - written if written >= 0 else moved,
+        bytes_written=written,
+        contains=told in _CONTAINERS,
+    )
+
+
+def on_gpu(event: Event, line: str) -> Operation:
+    """An event of a stream: a kernel, under the operation that launched it, or a copy."""
+    kernel = event.name.removesuffix(_KERNEL_DESCRIPTOR)
+    module, op = _path(str(event.stats.get("tf_op", "")))
+    copied = _LINE_KIND.search(line)
+    size = _SIZE.search(str(event.stats.get("memcpy_details", "")))
+    moved = _count(int(size[1][:18])) if size else UNKNOWN
+    if copied or event.stats.get("memcpy_details") or kernel.startswith(("Memcpy", "Memset")):
+        kind = "gpu_memset" if "emset" in (copied[1] if copied else kernel) else "gpu_memcpy"
+        ends = copied[2].replace("2", "to") if copied else kernel.rpartition(" ")[2]
+        suffix, category = queue(kind, f"Memcpy {ends.replace('2', 'to')}")
+        return Operation(
+            kernel, kernel, module, kernel, category, suffix, bytes_read=moved, bytes_written=moved
+        )
+    suffix, category = queue("kernel", kernel)
+    layer = str(event.stats.get("hlo_op", "")) or kernel
+    op_type = op or (_opcode_of(layer) if layer != kernel else kernel)
+    return Operation(layer, op_type, module, kernel, category, suffix)
+
+
+def _opcode_of(layer: str) -> str:
+    """`input_transpose_fusion` of `input_transpose_fusion.1`."""
+    return re.sub(r"[._]\d+$", "", layer)
+
+
+def _path(tf_op: str) -> tuple[str, str]:
+    """The module and the operation of a path such as `jit(f)/jit(main)/Encoder/layers_0/dot:`: what
+    is between the functions that were compiled and the primitive."""
+    if "/" not in tf_op:
+        return "", ""
+    *parts, op = tf_op.rstrip(":").partition(":")[0].split("/")
+    named = [part for part in parts if part and not _FUNCTIONS.match(part)]
+    modules = [_WRAPPER.sub("", part) for part in named]
+    return ".".join(filter(None, modules)), op
+
+
+def _category(told: str) -> tuple[Category, str]:
+    if told.endswith("-done"):
+        return "sync", " sync"
+    kind = told.removesuffix("-start").removesuffix(" fusion")
+    if kind.startswith(_COLLECTIVES):
+        return "collective", " collectives"
+    if kind in ("infeed", "outfeed", "host-send", "host-recv"):
+        return "dma", " memcpy"
+    if told == "copy-start":
+        return "other", ""
+    if kind == "copy":
+        return "copy", " copy"
+    return "compute", ""
+
+
+def _shapes(hlo: str) -> tuple[str, int]:
+    """Operands and results of an instruction, as `shapes` has them, and bytes of the results; ""
+    and `UNKNOWN` where a type is not known."""
+    found = _HLO.match(hlo[:_LONGEST_HLO])
+    opcode = _OPCODE.search(found[1]) if found is not None else None
+    if found is None or opcode is None:
+        return "", UNKNOWN
+    results = _TENSOR.findall(found[1][: opcode.start()])
+    operands = _TENSOR.findall(_within(found[1][opcode.end() :]))
+    if not results or not operands or not {name for name, _ in results + operands} <= set(_TYPES):
+        return "", UNKNOWN
+    return f"{_texts(operands)} -> {_texts(results)}", sum(map(_bytes, results))
+
+
+def _texts(tensors: Sequence[tuple[str, str]]) -> str:
+    return " ".join(f"{_TYPES[name][0]}[{dims}]" for name, dims in tensors)
+
+
+def _bytes(tensor: tuple[str, str]) -> int:
+    name, dims = tensor
+    size = prod(int(dim[:_DIGITS]) for dim in dims.split(",") if dim)
+    return size * _TYPES[name][1] // 8
+
+
+def _within(text: str) -> str:
+    """Up to the parenthesis that closes."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return text[:at]
+    return text
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < _LARGEST else UNKNOWN
+
+
+# --- What XLA's profiler recorded → a bundle.
+#
+#     import_trace(Path("host.xplane.pb"), Path("traces"))
+#
+# On TPUs each module that ran is a call, with the operations in it. On GPUs no line tells when
+# one
+# ran: a call there is what a device ran of one module, until its first operation comes again.
+
 
 _DEVICE = re.compile(r"/device:(TPU|GPU):(\d{1,4})")
 _KINDS = {"AMD": "rocm", "Nvidia": "cuda"}
@@ -223,7 +709,7 @@ def _of_host(plane: Plane, start_ns: int, found: _Found) -> None:
 
 
 def _work(device: str, line: Line, event: Event, operation: Operation, start_ns: int) -> _Work:
-    track = Track(device, f"{_plain(line.name)}{operation.suffix}", operation.category)
+    track = Track(device, f"{_plain_stream(line.name)}{operation.suffix}", operation.category)
     number = event.stats.get("correlation_id")
     return _Work(
         track,
@@ -234,7 +720,7 @@ def _work(device: str, line: Line, event: Event, operation: Operation, start_ns:
     )
 
 
-def _plain(line: str) -> str:
+def _plain_stream(line: str) -> str:
     """`Stream #17(Kernel)` → `stream 17`, as other producers call it."""
     found = _STREAM.match(line)
     return found[0].lower().replace("#", "") if found else line

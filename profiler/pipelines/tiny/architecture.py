@@ -7,7 +7,7 @@ so building twice gives the same numbers whatever the order of the parts.
 from dataclasses import dataclass
 from typing import TypeVar
 
-from profiler.extras import needing
+from profiler.errors import needing
 from profiler.graph.export.random_weights import fill_parameters
 from profiler.pipelines.tiny.vocabulary import BOS_ID, EOS_ID, VOCABULARY_SIZE
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from profiler.extras import needing
+from profiler.errors import needing
 from profiler.graph.export.known import SD3_INDEX
 from profiler.pipelines.tiny.architecture import build_parts
 from profiler.pipelines.tiny.vocabulary import write_clip, write_t5

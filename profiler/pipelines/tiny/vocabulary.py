@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from profiler.extras import needing
+from profiler.errors import needing
 
 with needing("run", "profiler.pipelines.tiny"):
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors

@@ -6,10 +6,17 @@ import re
 
 import polars as pl
 
-from profiler.messages import said
-from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking, unit_for
+from profiler.report.charts.style import (
+    HOVER,
+    Chart,
+    draws,
+    escaped,
+    layout,
+    picking,
+    unit_for,
+)
 from profiler.report.palette import ROLE_COLOURS, SURFACE, TEXT, Theme
-from profiler.report.units import duration, percent
+from profiler.text import duration, percent, said
 
 __all__ = ["blocks"]
 

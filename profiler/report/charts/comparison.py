@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profiler.analysis.comparison.codes import Verdict
-from profiler.messages import said
-from profiler.report.charts.style import HOVER, Chart, bars_layout, draws, escaped, shortened
+from profiler.report.charts.style import (
+    HOVER,
+    Chart,
+    bars_layout,
+    draws,
+    escaped,
+    shortened,
+)
 from profiler.report.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
 from profiler.report.sentences.worded import label
-from profiler.report.units import duration
+from profiler.text import duration, said
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import polars as pl
 
 from profiler.analysis.waiting.codes import PathPart
-from profiler.messages import Said, joined, said
 from profiler.report.charts.style import (
     Chart,
     bars,
@@ -20,13 +19,9 @@ from profiler.report.charts.style import (
     unit_for,
 )
 from profiler.report.excerpts import path_by_part
-from profiler.report.palette import (
-    HOST,
-    Theme,
-    submodule_colours,
-)
+from profiler.report.palette import HOST, Theme, submodule_colours
 from profiler.report.sentences.worded import labels
-from profiler.report.units import count, duration, percent
+from profiler.text import Said, count, duration, joined, percent, said
 
 __all__ = ["critical_path"]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.events import CATEGORIES
-from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
     bars,
@@ -15,11 +13,9 @@ from profiler.report.charts.style import (
     picking,
     unit_for,
 )
-from profiler.report.palette import (
-    CATEGORY_COLOURS,
-    Theme,
-)
-from profiler.report.units import duration, percent
+from profiler.report.palette import CATEGORY_COLOURS, Theme
+from profiler.text import duration, percent, said
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["devices"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
     bars,
@@ -16,14 +15,8 @@ from profiler.report.charts.style import (
     shortened,
     unit_for,
 )
-from profiler.report.palette import (
-    CATEGORY_COLOURS,
-    HOST,
-    IDLE,
-    SERIES,
-    Theme,
-)
-from profiler.report.units import duration, percent
+from profiler.report.palette import CATEGORY_COLOURS, HOST, IDLE, SERIES, Theme
+from profiler.text import duration, percent, said
 
 __all__ = ["idle"]
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, unit_for
 from profiler.report.palette import SERIES, Theme
-from profiler.report.units import duration, size
+from profiler.text import duration, said, size
 
 __all__ = ["memory"]
 

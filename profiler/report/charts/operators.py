@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
     bars,
@@ -18,12 +17,8 @@ from profiler.report.charts.style import (
     shortened,
     unit_for,
 )
-from profiler.report.palette import (
-    HOST,
-    Theme,
-    submodule_colours,
-)
-from profiler.report.units import count, duration, percent
+from profiler.report.palette import HOST, Theme, submodule_colours
+from profiler.text import count, duration, percent, said
 
 __all__ = ["operators"]
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from profiler.analysis.prediction.result import Prediction
-from profiler.report.charts.style import Chart, bars, bars_layout, draws, end_labels, unit_for
+from profiler.report.charts.style import (
+    Chart,
+    bars,
+    bars_layout,
+    draws,
+    end_labels,
+    unit_for,
+)
 from profiler.report.palette import HOST, TEXT, Theme, submodule_colours
-from profiler.report.units import duration
+from profiler.text import duration
 
 __all__ = ["before_and_after"]
 

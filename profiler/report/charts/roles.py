@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from profiler.messages import said
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -17,7 +16,7 @@ from profiler.report.charts.style import (
     shortened,
 )
 from profiler.report.palette import ROLE_COLOURS, SURFACE, Theme
-from profiler.report.units import duration, percent
+from profiler.text import duration, percent, said
 
 __all__ = ["roles"]
 

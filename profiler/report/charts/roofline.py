@@ -10,12 +10,11 @@ import polars as pl
 
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.messages import joined, said
 from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking
 from profiler.report.excerpts import with_rates
 from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
 from profiler.report.sentences.worded import labels
-from profiler.report.units import FLOP_RATES, duration, rate_unit
+from profiler.text import FLOP_RATES, duration, joined, rate_unit, said
 
 __all__ = ["roofline"]
 

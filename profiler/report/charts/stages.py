@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
-from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
     bars,
@@ -18,15 +17,8 @@ from profiler.report.charts.style import (
     picking,
     unit_for,
 )
-from profiler.report.palette import (
-    HOST,
-    IDLE,
-    SERIES,
-    Colour,
-    Theme,
-    submodule_colours,
-)
-from profiler.report.units import duration, percent
+from profiler.report.palette import HOST, IDLE, SERIES, Colour, Theme, submodule_colours
+from profiler.text import duration, percent, said
 
 __all__ = ["stages"]
 

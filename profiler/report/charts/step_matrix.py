@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profiler.messages import said
 from profiler.report.charts.style import Chart, draws, escaped, layout, shortened
 from profiler.report.palette import IDLE, SERIES, TEXT, Theme
 from profiler.report.sections.matrix import FARTHEST, Matrix
-from profiler.report.units import duration
+from profiler.text import duration, said
 
 __all__ = ["matrix_chart"]
 

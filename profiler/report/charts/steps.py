@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.steps.summary import StepSummary
-from profiler.messages import said
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -19,12 +18,8 @@ from profiler.report.charts.style import (
     picking,
     unit_for,
 )
-from profiler.report.palette import (
-    SERIES,
-    TEXT,
-    Theme,
-)
-from profiler.report.units import duration
+from profiler.report.palette import SERIES, TEXT, Theme
+from profiler.text import duration, said
 
 __all__ = ["steps"]
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from profiler.messages import Said
 from profiler.report.model import Figure, Pick
 from profiler.report.palette import LINE, MUTED, SURFACE, TEXT, Theme
+from profiler.text import Said
 
 __all__ = [
     "FONT",

@@ -13,11 +13,11 @@ from typing import Any
 from msgspec import Struct
 
 from profiler._version import __version__
-from profiler.json_text import ascii_json
-from profiler.messages import said
+from profiler.files import ascii_json
 from profiler.report.charts.style import FONT
 from profiler.report.language import spoken, spoken_template
 from profiler.report.palette import PAGE, Colour, Theme
+from profiler.text import said
 
 __all__ = ["THEMES", "Top", "document", "embedded", "pairs", "style_sheet", "template"]
 

@@ -8,13 +8,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.messages import said
 from profiler.report.charts.style import draw
 from profiler.report.html.assets import THEMES
 from profiler.report.html.figure_rooms import room_of
 from profiler.report.html.markup import contents, sections_html
 from profiler.report.html.table_json import table_json
 from profiler.report.model import Part, Report, Section
+from profiler.text import said
 
 __all__ = ["Body", "body_of"]
 

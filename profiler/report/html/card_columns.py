@@ -8,12 +8,11 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.operators.columns import OPERATORS
-from profiler.messages import said
 from profiler.report.html.table_json import described, folding_json
 from profiler.report.sections.operators import LAYERS
 from profiler.report.views import columns_of, renamed
-from profiler.table.columns import COMMANDS, Column
-from profiler.table.combining import Names, Share, Sum
+from profiler.run.columns import COMMANDS, Column, Names, Share, Sum
+from profiler.text import said
 
 __all__ = ["call_columns", "command_columns", "lane_columns", "tally_columns"]
 

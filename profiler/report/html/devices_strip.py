@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profiler.events import CATEGORIES
 from profiler.report.html.table_json import described
 from profiler.report.html.timeline import Timeline
 from profiler.report.html.timeline_spans import LANES, SpanLane
 from profiler.report.pack import Table
 from profiler.report.views import columns_of, renamed
-from profiler.table.columns import CALLS
+from profiler.run.columns import CALLS
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["strip_json"]
 

@@ -12,10 +12,10 @@ from html import escape
 
 from msgspec import Struct
 
-from profiler.json_text import ascii_json
-from profiler.messages import Said
+from profiler.files import ascii_json
 from profiler.report.charts.style import Chart
 from profiler.report.language import LANGUAGES, catalogue
+from profiler.text import Said
 
 __all__ = ["Room", "room_of"]
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from html import escape
 
 from profiler.analysis.findings.finding import Finding, Severity, Where
-from profiler.messages import Said, said
 from profiler.report.language import spoken
 from profiler.report.sentences.findings.words import evidence_pairs, number, words
-from profiler.report.sentences.nouns import Noun
-from profiler.report.units import duration
+from profiler.text import Noun, Said, duration, said
 
 __all__ = ["finding_html"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import said
 from profiler.report.html.markup import finding_id, of_whole
 from profiler.report.html.table_json import table_json
 from profiler.report.language import spoken
 from profiler.report.model import Advice, Fact, Opening, TableView
+from profiler.text import said
 
 __all__ = ["answers_html", "findings_html", "shapes_html", "shapes_json"]
 

@@ -3,11 +3,11 @@ HTML, and every text in it is escaped."""
 
 from __future__ import annotations
 
-from profiler.messages import Said, said
 from profiler.report.html.first_screen import answers_html, findings_html, shapes_html
 from profiler.report.html.markup import of_whole
 from profiler.report.language import spoken
 from profiler.report.model import Fact, Opening, Report, Summary
+from profiler.text import Said, said
 
 __all__ = ["header_html"]
 

@@ -8,10 +8,10 @@ import polars as pl
 
 from profiler.analysis.module_tree.columns import MODULE_TREE
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 from profiler.report.html.table_json import described, plain_values
 from profiler.report.sections.modules import nodes_of
 from profiler.report.views import columns_of, renamed, worded
+from profiler.text import said
 
 __all__ = ["icicle_json"]
 

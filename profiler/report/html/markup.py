@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from profiler.messages import said
 from profiler.report.html.figure_rooms import Room
 from profiler.report.html.findings import finding_html
 from profiler.report.language import spoken
 from profiler.report.model import Group, Part, Section, TableView
-from profiler.report.units import count
+from profiler.text import count, said
 
 __all__ = ["contents", "finding_id", "of_whole", "sections_html"]
 

@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING, Any
 from profiler._version import __version__
 from profiler.analysis.assembly import partials_of
 from profiler.analysis.result import Analysis
-from profiler.files import write_atomically
-from profiler.json_text import ascii_json
-from profiler.messages import joined, said
+from profiler.files import ascii_json, write_atomically
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
-from profiler.report.html.assets import Top, document, embedded, pairs, style_sheet, template
+from profiler.report.html.assets import (
+    Top,
+    document,
+    embedded,
+    pairs,
+    style_sheet,
+    template,
+)
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import (
     call_columns,
@@ -61,7 +66,8 @@ from profiler.report.palette import (
 from profiler.report.provenance import EmbeddedTrace
 from profiler.report.sections.roofline import bounds
 from profiler.report.sections.time import submodule_names
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import joined, said
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison

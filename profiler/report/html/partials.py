@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from profiler.analysis.partials import Partials
 from profiler.report.html.timeline_columns import Strings
 from profiler.report.pack import Table
-from profiler.table.combining import Rule
+from profiler.run.columns import Rule
 
 __all__ = ["packed_partials", "rule_json"]
 

@@ -9,13 +9,12 @@ from typing import Any
 import polars as pl
 from msgspec import to_builtins
 
-from profiler.messages import said
 from profiler.report.html.partials import rule_json
 from profiler.report.model import TableView
 from profiler.report.patterns import WEIGHT, folding
 from profiler.report.views import worded
-from profiler.table.columns import MINOR, Column
-from profiler.table.combining import Key
+from profiler.run.columns import MINOR, Column, Key
+from profiler.text import said
 
 __all__ = ["described", "folding_json", "plain_values", "table_json"]
 

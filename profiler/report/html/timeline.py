@@ -17,8 +17,6 @@ from msgspec import Struct
 from profiler.analysis.axis import Axis
 from profiler.analysis.host_side import has_accelerators, host_categories
 from profiler.analysis.roofline.codes import Bound
-from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
-from profiler.messages import said
 from profiler.report.extent import extent
 from profiler.report.html.timeline_bounds import bound_codes
 from profiler.report.html.timeline_columns import (
@@ -30,9 +28,10 @@ from profiler.report.html.timeline_columns import (
 from profiler.report.html.timeline_modules import module_stretches
 from profiler.report.html.timeline_spans import LANES, SpanLane, drawn_spans
 from profiler.report.pack import Table
-from profiler.table.batches import is_sorted, order_by
-from profiler.table.command_times import text_codes
-from profiler.table.run import Run
+from profiler.run.intervals import is_sorted, order_by, text_codes
+from profiler.run.run import Run
+from profiler.text import said
+from profiler.trace.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 
 __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 

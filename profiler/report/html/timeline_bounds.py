@@ -7,7 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.roofline.codes import Bound
-from profiler.table.command_times import rows_of_calls, text_codes
+from profiler.run.intervals import rows_of_calls, text_codes
 
 __all__ = ["bound_codes"]
 

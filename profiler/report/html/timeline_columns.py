@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import CATEGORIES
 from profiler.report.pack import Table
-from profiler.table.command_times import text_codes
-from profiler.table.run import Run
+from profiler.run.intervals import text_codes
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["Strings", "call_columns", "command_columns", "flow_columns", "rows_of"]
 

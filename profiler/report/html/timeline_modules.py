@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.events import CATEGORIES
-from profiler.table.batches import Codes, Times, order_by
-from profiler.table.columns import TEXT
-from profiler.table.command_times import rows_of_calls, text_codes
-from profiler.table.intervals import group_heads
-from profiler.table.places import places_by_layer
+from profiler.run.columns import TEXT
+from profiler.run.intervals import Codes, Times, group_heads, order_by, rows_of_calls, text_codes
+from profiler.run.load import places_by_layer
+from profiler.trace.events import CATEGORIES
 
 __all__ = ["module_stretches"]
 

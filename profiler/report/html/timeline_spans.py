@@ -14,9 +14,9 @@ from profiler.analysis.axis import Axis
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.stage_rows import stage_parts
 from profiler.analysis.steps.step_table import step_parts
-from profiler.events import NO_STEP
-from profiler.messages import said
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import said
+from profiler.trace.events import NO_STEP
 
 __all__ = ["LANES", "SpanLane", "drawn_spans"]
 

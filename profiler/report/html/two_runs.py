@@ -20,11 +20,17 @@ from profiler.analysis.comparison.codes import Step
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.files import write_atomically
-from profiler.messages import said
 from profiler.report.changed_operations import reason_text
 from profiler.report.changed_tables import waterfall_steps
 from profiler.report.charts.style import FONT
-from profiler.report.html.assets import Top, document, embedded, pairs, style_sheet, template
+from profiler.report.html.assets import (
+    Top,
+    document,
+    embedded,
+    pairs,
+    style_sheet,
+    template,
+)
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.markup import contents
 from profiler.report.html.packing import script_hash
@@ -35,6 +41,7 @@ from profiler.report.model import Fact, Report
 from profiler.report.palette import HOST, PAGE, ROLE_COLOURS, SURFACE, submodule_colours
 from profiler.report.sentences.changes import difference_text
 from profiler.report.two_runs import two_runs_report
+from profiler.text import said
 
 __all__ = ["two_runs_page", "write_two_runs"]
 

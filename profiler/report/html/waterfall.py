@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profiler.messages import Said, said
 from profiler.report.changed_tables import Difference
 from profiler.report.language import spoken
 from profiler.report.sentences.changes import difference_text
-from profiler.report.units import duration
+from profiler.text import Said, duration, said
 
 __all__ = ["waterfall_html"]
 

@@ -13,9 +13,8 @@ from tempfile import TemporaryDirectory
 
 from profiler.errors import InputError
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
-from profiler.trace.framing import file_bytes, holds_zstd, without_zstd
+from profiler.trace.compression import file_bytes, holds_zstd, is_gzip, not_a_trace, without_zstd
 from profiler.trace.manifest import MANIFEST_NAME
-from profiler.trace.unpack import is_gzip, not_a_trace
 
 __all__ = ["ServedTrace", "served_bundle", "served_file"]
 

@@ -23,14 +23,13 @@ import polars as pl
 from profiler.analysis.analyze import analyze
 from profiler.analysis.annotation import annotated_commands
 from profiler.analysis.result import Analysis
-from profiler.errors import InputError, MissingPackageError
-from profiler.extras import install_command
+from profiler.errors import InputError, MissingPackageError, install_command
 from profiler.report.query.answer import Answer, interrupted
 from profiler.report.query.tables import tables_of_sql, with_run
 from profiler.report.query.time_limit import TimeLimit
 from profiler.report.tables import worded_tables
-from profiler.table.columns import TABLES
-from profiler.table.run import Run
+from profiler.run.columns import TABLES
+from profiler.run.run import Run
 
 __all__ = ["Database"]
 
@@ -188,7 +187,7 @@ class Database:
         names = {name, f"analysis.{of_analysis}"} if of_analysis else {name}
         for view in names:
             self._connection.execute(
-                f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # noqa: S608  # names of ours
+                f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # names of ours
             )
 
     def _register(self, name: str, frame: Any) -> None:

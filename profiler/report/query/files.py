@@ -9,8 +9,7 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from profiler.files import appearing
-from profiler.json_text import json_text
+from profiler.files import appearing, json_text
 from profiler.report.flat import for_spreadsheets, for_terminals
 
 __all__ = ["FORMATS", "write_answer"]

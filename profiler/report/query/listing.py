@@ -13,9 +13,9 @@ from itertools import chain
 import polars as pl
 from rich.cells import cell_len, set_cell_size
 
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 from profiler.report.query.tables import SqlTable, tables_of_sql
-from profiler.report.units import count, counted
+from profiler.text import count, counted
 
 __all__ = ["answer_lines", "table_lines"]
 

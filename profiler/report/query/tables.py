@@ -13,7 +13,7 @@ import polars as pl
 
 from profiler.analysis.registry import tables
 from profiler.report.tables import worded_columns
-from profiler.table.columns import ARGS, TABLES, TEXT, Column
+from profiler.run.columns import ARGS, TABLES, TEXT, Column
 
 __all__ = ["SqlTable", "tables_of_sql", "with_run"]
 

@@ -9,11 +9,11 @@ import polars as pl
 from profiler.analysis.compilation.columns import COMPILATIONS
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.submodules.columns import CALLS
-from profiler.messages import said
 from profiler.report.known_work import with_known_work
 from profiler.report.model import Opens, Part, ReportInput, SectionKind, Selected
 from profiler.report.patterns import by_pattern
 from profiler.report.views import renamed, table
+from profiler.text import said
 
 __all__ = ["SECTION"]
 

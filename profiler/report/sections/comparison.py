@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.messages import said, sentence
 from profiler.report.model import Figure, Part, ReportInput, SectionKind
+from profiler.text import said, sentence
 
 __all__ = ["SECTION"]
 

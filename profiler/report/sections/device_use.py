@@ -8,9 +8,8 @@ from typing import Any
 from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
-from profiler.messages import Said, joined, said
 from profiler.report.model import Fact
-from profiler.report.units import counted, percent
+from profiler.text import Said, counted, joined, percent, said
 
 __all__ = ["device_facts"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected
 from profiler.report.views import renamed, table
+from profiler.text import said
 
 __all__ = ["SECTION", "devices_figure"]
 

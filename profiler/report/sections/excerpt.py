@@ -8,14 +8,13 @@ from __future__ import annotations
 from profiler.analysis.result import Analysis
 from profiler.analysis.submodules.columns import SUBMODULES
 from profiler.analysis.submodules.recorded import recorded_submodules
-from profiler.messages import said
 from profiler.report.model import Part, Report, Section, Summary
 from profiler.report.sections.findings import findings_part
 from profiler.report.sections.headline import headline
 from profiler.report.sections.time import submodules_part
-from profiler.report.units import counted
 from profiler.report.views import renamed, table
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import counted, said
 
 __all__ = ["analysis_excerpt", "run_excerpt"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
-from profiler.messages import said
 from profiler.report.model import Part, ReportInput, SectionKind
-from profiler.report.units import counted
+from profiler.text import counted, said
 
 __all__ = ["SECTION", "findings_part"]
 

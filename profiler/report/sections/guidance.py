@@ -7,10 +7,9 @@ import polars as pl
 from profiler.analysis.denoise.codes import GuidanceEvidence
 from profiler.analysis.denoise.columns import GUIDANCE, REDUNDANT_WORK
 from profiler.analysis.result import Analysis
-from profiler.messages import joined, said, sentence
 from profiler.report.model import Part, ReportInput, SectionKind
-from profiler.report.units import duration, percent
 from profiler.report.views import table
+from profiler.text import duration, joined, percent, said, sentence
 
 __all__ = ["SECTION"]
 

@@ -19,10 +19,8 @@ from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
 from profiler.analysis.timelines import are_apart
-from profiler.drop_reasons import DropReason
-from profiler.events import GRAPH_CAPTURE
-from profiler.messages import joined, said
-from profiler.report.units import count, counted, duration, percent
+from profiler.text import count, counted, duration, joined, percent, said
+from profiler.trace.events import GRAPH_CAPTURE, DropReason
 
 __all__ = ["asynchronous", "at_once", "carried_over", "headline", "measured_apart"]
 

@@ -8,12 +8,22 @@ import polars as pl
 
 from profiler.analysis.registry import table_named
 from profiler.analysis.result import Analysis
-from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
+from profiler.analysis.waiting.columns import (
+    CPU_FALLBACK,
+    CRITICAL_PATH,
+    DEVICE_TRANSITIONS,
+    IDLE,
+)
 from profiler.analysis.waiting.gap_columns import COPIES, GAPS
-from profiler.messages import said, sentence
-from profiler.report.excerpts import guessed_waits, path_by_part, path_sentence, why_no_waits
+from profiler.report.excerpts import (
+    guessed_waits,
+    path_by_part,
+    path_sentence,
+    why_no_waits,
+)
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.views import declared_figure, renamed, table
+from profiler.text import said, sentence
 
 __all__ = ["SECTION", "critical_path_figure", "idle_figure"]
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import polars as pl
 
 from profiler.analysis.kernels.columns import KERNELS
-from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
-from profiler.report.units import count, duration, percent
 from profiler.report.views import on_devices, table
+from profiler.text import count, duration, percent, said
 
 __all__ = ["SECTION"]
 

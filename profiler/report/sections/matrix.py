@@ -13,10 +13,9 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.messages import Said, joined, said
 from profiler.report.model import Pick
 from profiler.report.patterns import pattern
-from profiler.report.units import count, counted
+from profiler.text import Said, count, counted, joined, said
 
 __all__ = ["FARTHEST", "Matrix", "matrix_of"]
 

@@ -9,10 +9,10 @@ from profiler.analysis.memory.codes import why_no_allocations
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
 from profiler.analysis.memory.counters import CHANGES
 from profiler.analysis.result import Analysis
-from profiler.messages import said, sentence
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.sentences.worded import worded
 from profiler.report.views import table
+from profiler.text import said, sentence
 
 __all__ = ["SECTION", "memory_figure"]
 

@@ -10,12 +10,11 @@ from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.module_tree.columns import MODULE_TREE
 from profiler.analysis.registry import table_named
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 from profiler.report.model import TOP, Figure, Part, ReportInput, SectionKind
 from profiler.report.nodes import labelled
-from profiler.report.units import count, duration, percent
 from profiler.report.views import declared_figure, inwards, table
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import count, duration, percent, said
 
 __all__ = ["SECTION", "icicle_figure", "longest", "nodes_of"]
 

@@ -21,7 +21,6 @@ from profiler.analysis.shapes.costliest import costliest_shapes
 from profiler.analysis.submodules.columns import SUBMODULES
 from profiler.analysis.timelines import timelines_of
 from profiler.analysis.work.registry import Family
-from profiler.messages import joined, said
 from profiler.report.facts import (
     calls_from_facts,
     cost_fact,
@@ -44,9 +43,9 @@ from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label
 from profiler.report.step_kinds import by_cache
 from profiler.report.told_apart import with_template_arguments
-from profiler.report.units import count, counted, duration, of_all
 from profiler.report.views import renamed, table
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import count, counted, duration, joined, of_all, said
 
 __all__ = ["opening_of"]
 

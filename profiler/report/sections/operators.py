@@ -8,15 +8,21 @@ import polars as pl
 
 from profiler.analysis.operators.columns import OPERATORS, PARTITIONING
 from profiler.analysis.result import Analysis
-from profiler.messages import joined, said
 from profiler.report.excerpts import split_operators
-from profiler.report.model import TOP, Figure, Opens, Part, ReportInput, Selected, TableView
+from profiler.report.model import (
+    TOP,
+    Figure,
+    Opens,
+    Part,
+    ReportInput,
+    Selected,
+    TableView,
+)
 from profiler.report.nouns import on_gpus
 from profiler.report.patterns import by_pattern
-from profiler.report.units import count, counted
 from profiler.report.views import renamed, table
-from profiler.table.columns import Column
-from profiler.table.combining import Distinct, Share
+from profiler.run.columns import Column, Distinct, Share
+from profiler.text import count, counted, joined, said
 
 __all__ = ["LAYERS", "operator_parts", "operators_figure"]
 

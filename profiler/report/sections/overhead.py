@@ -6,16 +6,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from profiler.analysis.result import Analysis
-from profiler.messages import joined, said
 from profiler.report.facts import attributed_to
 from profiler.report.model import Part, ReportInput, SectionKind
 from profiler.report.named_values import grouped, grouped_by_name
 from profiler.report.nouns import noun_of, of_devices
 from profiler.report.sections.headline import asynchronous
-from profiler.report.tracing_cost import how_known, method, share_of, unmeasured, untraced
-from profiler.report.units import count, duration, percent
-from profiler.trace.manifest_fields import Attribution, stated
-from profiler.trace.manifest_overhead import Overhead
+from profiler.report.tracing_cost import (
+    how_known,
+    method,
+    share_of,
+    unmeasured,
+    untraced,
+)
+from profiler.text import count, duration, joined, percent, said
+from profiler.trace.manifest_fields import Attribution, Overhead, stated
 
 __all__ = ["SECTION"]
 

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from profiler.analysis.recorded_settings import generation_pairs, setting_pairs
 from profiler.analysis.result import RunSummary
-from profiler.messages import said
 from profiler.report.facts import missing_rows
 from profiler.report.model import Group, Part, ReportInput, SectionKind
 from profiler.report.named_values import grouped, grouped_by_name
 from profiler.report.nouns import all_events, noun_of
 from profiler.report.provenance import TraceFile, trace_files
 from profiler.report.recorders import part_rows
-from profiler.report.sentences.nouns import Noun
-from profiler.report.units import count, counted, size
+from profiler.text import Noun, count, counted, said, size
 from profiler.trace.manifest_fields import stated
 
 __all__ = ["SECTION"]

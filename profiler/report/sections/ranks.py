@@ -13,11 +13,10 @@ from profiler.analysis.ranks.columns import (
     RANK_IMBALANCE,
     RANKS,
 )
-from profiler.messages import said, sentence
 from profiler.report.model import Part, ReportInput, SectionKind
-from profiler.report.units import count, counted, duration
 from profiler.report.views import renamed, table
-from profiler.trace.manifest_ranks import Job
+from profiler.text import count, counted, duration, said, sentence
+from profiler.trace.manifest_fields import Job
 
 __all__ = ["SECTION"]
 

@@ -9,10 +9,9 @@ import polars as pl
 from profiler.analysis.requests.codes import RequestPart
 from profiler.analysis.requests.columns import REQUEST_PERCENTILES, REQUESTS
 from profiler.analysis.result import Analysis
-from profiler.messages import joined, said
 from profiler.report.model import Fact, Part, ReportInput, SectionKind
-from profiler.report.units import count, duration, percent
 from profiler.report.views import table
+from profiler.text import count, duration, joined, percent, said
 
 __all__ = ["SECTION", "of_requests", "request_facts"]
 

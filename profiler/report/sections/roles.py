@@ -9,10 +9,10 @@ import polars as pl
 from profiler.analysis.result import Analysis
 from profiler.analysis.roles.columns import BLOCKS, ROLES
 from profiler.analysis.roles.times import block_roles
-from profiler.messages import said, sentence
 from profiler.report.model import Figure, Part, ReportInput, Selected
 from profiler.report.sections.block_submodule import submodule_of_blocks
 from profiler.report.views import table
+from profiler.text import said, sentence
 
 __all__ = ["blocks_figure", "role_parts", "roles_figure"]
 

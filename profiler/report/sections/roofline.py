@@ -9,13 +9,13 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
-from profiler.messages import said, sentence
 from profiler.report.excerpts import roofline_sentence, with_rates
 from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected
 from profiler.report.sections.operators import operator_parts
 from profiler.report.sections.roles import role_parts
 from profiler.report.views import table
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import said, sentence
 
 __all__ = ["SECTION", "bounds", "roofline_figure"]
 

@@ -10,12 +10,11 @@ from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.shapes.costliest import costliest_shapes
 from profiler.analysis.timelines import timelines_of
-from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
 from profiler.report.peaks import OF_PEAK, with_of_peak
-from profiler.report.units import duration, percent
 from profiler.report.views import on_devices, table
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import duration, percent, said
 
 __all__ = ["SECTION"]
 

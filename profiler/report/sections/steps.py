@@ -10,16 +10,15 @@ from msgspec.structs import replace
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_OUTLIERS
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
-from profiler.messages import joined, said
 from profiler.report.excerpts import changing_parts, explained_outliers
 from profiler.report.model import Figure, Part, ReportInput
 from profiler.report.sections.matrix import Matrix, matrix_of
 from profiler.report.sections.step_bars import step_bars
 from profiler.report.sentences.worded import label, worded
 from profiler.report.step_kinds import by_cache
-from profiler.report.units import count, counted, duration
 from profiler.report.views import table
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import count, counted, duration, joined, said
 
 __all__ = [
     "outlier_count",

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.result import Analysis, RunSummary
-from profiler.messages import joined, said, sentence
 from profiler.report.facts import key_facts, missing_lines
 from profiler.report.model import ReportInput, SectionKind, Summary
 from profiler.report.nouns import all_events, noun_of
 from profiler.report.sections.headline import at_once, headline
-from profiler.report.sentences.nouns import Noun
 from profiler.report.sentences.worded import why_not
-from profiler.report.units import count, counted, duration, percent
+from profiler.text import Noun, count, counted, duration, joined, percent, said, sentence
 from profiler.trace.manifest_fields import Device
 
 __all__ = ["SECTION", "summary_of"]

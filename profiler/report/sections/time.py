@@ -9,11 +9,18 @@ import polars as pl
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.result import Analysis
 from profiler.analysis.submodules.columns import BRANCHES, SUBMODULES
-from profiler.messages import said
 from profiler.report.known_work import with_known_work
-from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected, TableView
+from profiler.report.model import (
+    Figure,
+    Part,
+    ReportInput,
+    SectionKind,
+    Selected,
+    TableView,
+)
 from profiler.report.sections.steps import step_parts
 from profiler.report.views import table
+from profiler.text import said
 
 __all__ = ["SECTION", "calls_overlap", "stages_figure", "submodule_names", "submodules_part"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from profiler.events import GRAPH_CAPTURE
-from profiler.messages import said
+from profiler.text import said
+from profiler.trace.events import GRAPH_CAPTURE
 
 __all__ = ["ADVICE", "CONSEQUENCES", "FINDINGS", "told", "untold"]
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from profiler.analysis.comparison.codes import ComparisonNote, Verdict
-from profiler.messages import Said, joined, said
-from profiler.notes import Note, Value
 from profiler.report.sentences.worded import label, worded
-from profiler.report.units import counted, duration
+from profiler.text import Note, Said, Value, counted, duration, joined, said
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison

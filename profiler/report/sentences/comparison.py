@@ -6,15 +6,15 @@ from profiler.analysis.comparison.codes import (
     ComparisonNote,
     DifferenceReason,
     Level,
-    Resampled,
     RunTrait,
     Side,
     Step,
     TreeNode,
     Verdict,
 )
-from profiler.messages import said
+from profiler.bootstrap import Resampled
 from profiler.report.sentences.worded import Sentences, add_sentences
+from profiler.text import said
 
 __all__ = ["SENTENCES"]
 

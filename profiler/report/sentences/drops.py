@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from profiler.drop_reasons import DropReason
-from profiler.events import Drop, DropKind
-from profiler.messages import Said, said
-from profiler.notes import NoteCode
 from profiler.report.sentences.worded import Sentences, worded
+from profiler.text import NoteCode, Said, said
+from profiler.trace.events import Drop, DropKind, DropReason
 
 __all__ = ["SENTENCES", "what_happened"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from profiler.analysis.findings.codes import (
-    OutlierPattern,
-)
-from profiler.messages import said
+from profiler.analysis.findings.codes import OutlierPattern
 from profiler.report.sentences.worded import Sentences
+from profiler.text import said
 
 __all__ = ["SENTENCES"]
 

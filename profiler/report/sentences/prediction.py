@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from profiler.analysis.prediction.codes import Assumption, PlacementNote, Reason, Refusal, Unknown
-from profiler.messages import said
+from profiler.analysis.prediction.codes import (
+    Assumption,
+    PlacementNote,
+    Reason,
+    Refusal,
+    Unknown,
+)
 from profiler.report.sentences.worded import Sentences, add_sentences
+from profiler.text import said
 
 __all__ = ["FACTORS", "SENTENCES"]
 

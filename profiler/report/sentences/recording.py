@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
+from profiler.text import said
 from profiler.trace.manifest_fields import CallsFrom
 
 __all__ = ["SENTENCES"]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from profiler.analysis.denoise.codes import (
-    Over,
-    RedundancyEvidence,
-    RedundancyKind,
-)
-from profiler.messages import said
+from profiler.analysis.denoise.codes import Over, RedundancyEvidence, RedundancyKind
 from profiler.report.sentences.worded import Sentences
+from profiler.text import said
 
 __all__ = ["SENTENCES"]
 

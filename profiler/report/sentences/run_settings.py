@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from profiler.analysis.codes import SettingNote
-from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
+from profiler.text import said
 
 __all__ = ["SENTENCES"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from profiler.analysis.waiting.codes import (
-    CopyDirection,
-)
-from profiler.messages import said
+from profiler.analysis.waiting.codes import CopyDirection
 from profiler.report.sentences.worded import Sentences
+from profiler.text import said
 
 __all__ = ["SENTENCES"]
 

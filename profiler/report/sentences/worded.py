@@ -18,9 +18,20 @@ from types import MappingProxyType
 from typing import Any
 
 from profiler.analysis.registry import question_modules
-from profiler.messages import Said, joined, said
-from profiler.notes import Note, NoteCode, Value, notes_from
-from profiler.report.units import count, duration, number, percent, size
+from profiler.text import (
+    Note,
+    NoteCode,
+    Said,
+    Value,
+    count,
+    duration,
+    joined,
+    notes_from,
+    number,
+    percent,
+    said,
+    size,
+)
 
 __all__ = [
     "Sentences",

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from profiler.analysis.registry import question_modules
 from profiler.analysis.result import Analysis
-from profiler.table.columns import Column
+from profiler.run.columns import Column
 
 __all__ = ["WordedTable", "worded_tables_by_name"]
 

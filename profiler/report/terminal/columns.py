@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from profiler.report.terminal.layout import Drawn, clean
-from profiler.report.units import RateUnits, number, rate_unit, size
+from profiler.text import RateUnits, number, rate_unit, size
 
 __all__ = [
     "figures",

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from profiler.analysis.findings.finding import Finding, Severity
 from profiler.report.sentences.findings.words import evidence_pairs, gained, words
-from profiler.report.sentences.nouns import Noun
 from profiler.report.terminal.layout import shorten, wrapped
+from profiler.text import Noun
 
 __all__ = ["STYLES", "evidence_text", "finding_texts"]
 

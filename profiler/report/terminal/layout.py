@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from profiler.plain_text import plain_text
+from profiler.plugins import plain_text
 
 __all__ = [
     "Drawn",

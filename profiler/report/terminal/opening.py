@@ -21,7 +21,14 @@ from rich.text import Text
 
 from profiler.report.model import Advice, Fact, Opening, TableView
 from profiler.report.terminal.findings import STYLES
-from profiler.report.terminal.layout import Grid, clean, shorten, sparkline, table, wrapped
+from profiler.report.terminal.layout import (
+    Grid,
+    clean,
+    shorten,
+    sparkline,
+    table,
+    wrapped,
+)
 from profiler.report.terminal.tables import drawn
 
 __all__ = ["LINES", "opening_texts", "print_opening"]

@@ -25,9 +25,9 @@ from profiler.report.terminal.columns import (
     times,
 )
 from profiler.report.terminal.layout import Drawn, clean, continued, table
-from profiler.report.units import RATES, RateUnits, count
 from profiler.report.views import worded
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import RATES, RateUnits, count
 
 __all__ = ["drawn", "table_texts"]
 

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.codes import Resampled, Verdict
+from profiler.analysis.comparison.codes import Verdict
 from profiler.analysis.comparison.columns import LEVELS
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.comparison.measure import measure
 from profiler.analysis.comparison.side_by_side import compare_each
+from profiler.bootstrap import Resampled
 from profiler.errors import InputError
 from profiler.report.sentences.worded import worded
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts

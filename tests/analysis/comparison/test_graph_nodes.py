@@ -2,7 +2,7 @@
 
 from profiler.analysis.comparison import graph_nodes
 from profiler.analysis.comparison.graph_nodes import PlainNode, node_table
-from profiler.table.columns import CALLS, COMMANDS, checked
+from profiler.run.columns import CALLS, COMMANDS, checked
 
 _NODES = [
     PlainNode(

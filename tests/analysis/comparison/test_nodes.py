@@ -3,7 +3,7 @@
 import pytest
 
 from profiler.analysis.comparison.nodes import TimedLayer, node_groups
-from profiler.grammars.tensorrt import EngineLayer, engine_layer
+from profiler.grammars.names import EngineLayer, engine_layer
 
 
 @pytest.mark.parametrize(

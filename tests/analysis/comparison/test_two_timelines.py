@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 
 from profiler.analysis.comparison.aligned import aligned_calls
 from profiler.analysis.comparison.codes import DifferenceReason
-from profiler.analysis.comparison.columns import KERNELS, SHAPES, STRETCHES, TIMED_CALLS, WATERFALL
+from profiler.analysis.comparison.columns import (
+    KERNELS,
+    SHAPES,
+    STRETCHES,
+    TIMED_CALLS,
+    WATERFALL,
+)
 from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.measure import measure
 from profiler.analysis.comparison.reasons import reasons, repeats_of
 from profiler.analysis.comparison.timeline import Timeline
+from profiler.run.columns import schema
 from profiler.sources.load import load
-from profiler.table.columns import schema
 from tests.analysis.comparison.small import BASE, HOST, NORM, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
 

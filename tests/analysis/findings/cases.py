@@ -15,8 +15,8 @@ import polars as pl
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.events import Call
-from profiler.table.columns import COUNTERS, FLOWS, schema
+from profiler.run.columns import COUNTERS, FLOWS, schema
+from profiler.trace.events import Call
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span
 
 __all__ = ["CASES", "Case", "analyzed", "command", "gpu_call", "misses", "triggers"]

@@ -1,7 +1,7 @@
 """Runs for the rule about time around nodes."""
 
 from profiler.analysis.findings.codes import AroundNodes
-from profiler.notes import Note
+from profiler.text import Note
 from tests.analysis.findings.cases import analyzed, misses, triggers
 from tests.runs import Command, make_call
 

@@ -15,11 +15,11 @@ from profiler.analysis.findings.finding import SEVERITIES, Finding, Where
 from profiler.analysis.findings.rules import find
 from profiler.analysis.findings.table import findings_table
 from profiler.analysis.selection import Selection
-from profiler.events import HOST_TRACK
 from profiler.importers.importing import import_trace
 from profiler.report.sentences.findings.words import words
+from profiler.run.columns import checked
 from profiler.sources.load import load
-from profiler.table.columns import checked
+from profiler.trace.events import HOST_TRACK
 from profiler.trace.manifest_fields import ActivityKind, HostActivity
 from tests.analysis.linked_runs import linked
 from tests.analysis.random_runs import pipeline_runs, runs

@@ -12,11 +12,10 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import SEVERITIES, Finding
 from profiler.analysis.findings.rules import RULES, find
-from profiler.messages import in_language
-from profiler.notes import Note
 from profiler.report.language import catalogue
 from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import all_words, words
+from profiler.text import Note, in_language
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     compilation_cases,
     memory_cases,

@@ -23,8 +23,8 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.targets import TargetDevice, equal_hardware
 from profiler.analysis.prediction.workload import workload_of
 from profiler.errors import InputError
-from profiler.notes import Note
-from profiler.table.run import Run
+from profiler.run.run import Run
+from profiler.text import Note
 from tests.corpus import SD35, needs_corpus
 from tests.queued_runs import Machine, QueuedCall, QueuedPipeline
 

@@ -14,8 +14,8 @@ from profiler.analysis.prediction.scenario import Scenario, parse_places
 from profiler.analysis.roofline.call_costs import call_costs
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
-from profiler.notes import Note
 from profiler.report.sentences.worded import worded
+from profiler.text import Note
 from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
 from tests.runs import Command, tiny_run

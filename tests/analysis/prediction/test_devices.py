@@ -13,9 +13,9 @@ from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
-from profiler.notes import Note
 from profiler.report.predict_document import prediction_document
 from profiler.sources.load import load
+from profiler.text import Note
 from profiler.trace.manifest_fields import Device, Submodule
 from tests.analysis.prediction.requested import WARM, stepped_run
 from tests.report.test_prediction_report import _text

@@ -15,10 +15,15 @@ from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.memory_limits import fits, memory_by_device, too_large
 from profiler.analysis.prediction.placement import best_placement
 from profiler.analysis.prediction.simulation import simulate
-from profiler.analysis.prediction.targets import TargetDevice, placed, placement_of, target_devices
+from profiler.analysis.prediction.targets import (
+    TargetDevice,
+    placed,
+    placement_of,
+    target_devices,
+)
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
-from profiler.notes import Note
+from profiler.text import Note
 from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.served import call, host, workload, workloads
 from tests.examples import examples

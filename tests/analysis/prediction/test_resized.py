@@ -23,7 +23,7 @@ from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.errors import InputError
 from profiler.report.sentences.worded import worded
-from profiler.trace.manifest_settings import Generation
+from profiler.trace.manifest_fields import Generation
 from tests.analysis.prediction.told_shapes import told
 from tests.runs import tiny_run
 

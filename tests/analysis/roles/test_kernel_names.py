@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from profiler.analysis.roles.kernel_rules import role_of_name
-from profiler.events import ROLES
-from profiler.kineto.names import kernel_name
+from profiler.kineto.operators import kernel_name
+from profiler.trace.events import ROLES
 from tests.corpus import CORPUS, needs_corpus
 
 TABLE = Path(__file__).parent / "kernel_names.csv"
@@ -44,7 +44,7 @@ class _Event(msgspec.Struct):
 
 
 class _Trace(msgspec.Struct):
-    traceEvents: list[_Event]  # noqa: N815 as Kineto writes it
+    traceEvents: list[_Event]
 
 
 def _rows():

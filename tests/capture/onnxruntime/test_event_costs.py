@@ -8,12 +8,12 @@ import gc
 import numpy as np
 import pytest
 
-from profiler.capture.invocations import Invocation
-from profiler.capture.onnxruntime import cost
-from profiler.capture.onnxruntime.new_sessions import FirstCalls
-from profiler.capture.onnxruntime.node_gaps import gaps_between
+from profiler.capture.calls import Invocation
+from profiler.capture.onnxruntime import operators
+from profiler.capture.onnxruntime.operators import gaps_between
+from profiler.capture.onnxruntime.sessions import FirstCalls
 from profiler.capture.operator_source import Gaps, NewSessions
-from profiler.ort_profiles.nodes import NodeColumns, NodeKind
+from profiler.ort_profiles import NodeColumns, NodeKind
 
 
 def nodes(*begins_and_ends_us):
@@ -51,33 +51,33 @@ def test_gaps_add_up():
 
 def chain_costs(monkeypatch, *pairs):
     """Pairs of runs of a chain of 20 nodes: µs that recording one took, and µs between two."""
-    told = [cost._Pair(20e-6 * each, 1_000 * gap) for each, gap in pairs]
-    monkeypatch.setattr(cost, "_pairs", lambda: told)
+    told = [operators._Pair(20e-6 * each, 1_000 * gap) for each, gap in pairs]
+    monkeypatch.setattr(operators, "_pairs", lambda: told)
 
 
 def test_the_cost_is_as_many_gaps_as_on_the_chain(monkeypatch):
     """On the chain recording takes 9 µs where nodes lie 3 µs apart, three times as much: 21 µs in a
     run whose nodes lie 7 µs apart. It is the chain's own where nobody knows the run's."""
     chain_costs(monkeypatch, (9, 3), (9, 3), (9, 3))
-    assert cost.onnx_event_cost(Gaps(4, 28_000)).ns == pytest.approx(21_000)
-    assert cost.onnx_event_cost(Gaps()).ns == pytest.approx(9_000)
+    assert operators.onnx_event_cost(Gaps(4, 28_000)).ns == pytest.approx(21_000)
+    assert operators.onnx_event_cost(Gaps()).ns == pytest.approx(9_000)
 
 
 def test_a_machine_that_is_slower_meanwhile_changes_nothing(monkeypatch):
     """Pairs that other work made twice as slow have gaps twice as long: the cost in the run is the
     same, without spread."""
     chain_costs(monkeypatch, (9, 3), (18, 6), (6, 2))
-    found = cost.onnx_event_cost(Gaps(4, 28_000))
+    found = operators.onnx_event_cost(Gaps(4, 28_000))
     assert (found.low_ns, found.ns, found.high_ns) == pytest.approx((21_000, 21_000, 21_000))
 
 
 def test_one_pair_is_an_estimate_without_quartiles(monkeypatch):
     """A busy machine left time for one pair: no quartiles; noise above the cost is no estimate."""
     chain_costs(monkeypatch, (1, 4))
-    found = cost.onnx_event_cost(Gaps(1, 4_000))
+    found = operators.onnx_event_cost(Gaps(1, 4_000))
     assert (round(found.ns), found.low_ns) == (1_000, None)
     chain_costs(monkeypatch, (-1, 4))
-    assert cost.onnx_event_cost(Gaps(1, 4_000)) is None
+    assert operators.onnx_event_cost(Gaps(1, 4_000)) is None
 
 
 class Session:
@@ -127,7 +127,7 @@ def test_a_new_session_that_took_no_longer_costs_nothing():
 
 def test_own_sessions_are_not_kept():
     """A session that has run is forgotten once the program lets go of it."""
-    from profiler.capture.onnxruntime import new_sessions
+    from profiler.capture.onnxruntime import sessions as new_sessions
 
     gc.collect()  # those of other tests
     before = len(new_sessions._have_run)

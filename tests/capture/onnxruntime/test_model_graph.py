@@ -12,9 +12,14 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from profiler.capture.onnxruntime.model_graph import read_graph
-from profiler.capture.onnxruntime.small_models import CONSTANT, SmallNode, chain, small_model
-from profiler.capture.onnxruntime.wire_format import length_field
+from profiler.capture.onnxruntime.onnx_graph import read_graph
+from profiler.capture.onnxruntime.operators import (
+    CONSTANT,
+    SmallNode,
+    chain,
+    small_model,
+)
+from profiler.capture.onnxruntime.weights import length_field
 from profiler.errors import InputError
 from profiler.pipelines.tiny import default_model_folder
 from tests.capture.onnx_pipelines import gathering, opened, weighted

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.onnxruntime.layers import LayerMap
-from profiler.capture.onnxruntime.model_graph import Node
-from profiler.capture.onnxruntime.operations import operations_of, path_of
+from profiler.capture.onnxruntime.onnx_graph import LayerMap, Node, operations_of, path_of
 
 
 def node(name, op_type, inputs, *outputs):

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.event_cost import EventCost
-from profiler.capture.onnxruntime import cost
+from profiler.capture.onnxruntime import operators
 from profiler.capture.operator_source import Gaps
+from profiler.capture.overhead import EventCost
 from profiler.errors import InputError
-from profiler.ort_profiles.profile import read_profile
+from profiler.ort_profiles import read_profile
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 
@@ -29,7 +29,7 @@ def pipeline():
 @pytest.fixture(autouse=True)
 def quick_overhead(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+    monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
 
 
 def profiled(pipeline, out, **options):
@@ -41,7 +41,7 @@ def profiled(pipeline, out, **options):
 @pytest.fixture(scope="module")
 def run(pipeline, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+        patch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
         return profiled(pipeline, tmp_path_factory.mktemp("run"))
 
 
@@ -187,9 +187,7 @@ def test_a_full_disk_costs_the_optimized_graph_only(pipeline, run, tmp_path, mon
     """Without room for a copy of the weights the run is traced all the same: every command is
     there, and most still find their layer by name."""
     nothing = shutil.disk_usage(tmp_path)._replace(free=0)
-    monkeypatch.setattr(
-        "profiler.capture.onnxruntime.operators.shutil.disk_usage", lambda _: nothing
-    )
+    monkeypatch.setattr("shutil.disk_usage", lambda _: nothing)
     small = profiled(pipeline, tmp_path)
     assert small.drops == ()
     assert len(small.commands.filter(pl.col("call") >= 0)) == len(
@@ -245,7 +243,7 @@ def test_the_cost_of_an_event_is_measured(monkeypatch):
     """The cost per recorded node is a real measurement: some microseconds, between its quartiles,
     and none where noise exceeds it."""
     monkeypatch.undo()
-    found = cost.onnx_event_cost(Gaps(3, 12_000))
+    found = operators.onnx_event_cost(Gaps(3, 12_000))
     assert found is None or 0 < found.ns < 1_000_000
     assert found is None or found.low_ns <= found.ns <= found.high_ns
 

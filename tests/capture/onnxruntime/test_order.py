@@ -9,11 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import profiler
-from profiler.capture.event_cost import EventCost
-from profiler.capture.onnxruntime import cost
-from profiler.capture.onnxruntime.execution_order import ExecutionOrder
-from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
-from profiler.ort_profiles.nodes import NodeKind
+from profiler.capture.onnxruntime import operators
+from profiler.capture.onnxruntime.onnx_graph import ExecutionOrder, ExportedModel, build_layer_map
+from profiler.capture.overhead import EventCost
+from profiler.ort_profiles import NodeKind
 from tests.capture.onnx_pipelines import Part, Pipeline, opened
 
 SCOPES = "pkg.torch.onnx.name_scopes"
@@ -23,7 +22,7 @@ SOFTMAX = {"ReduceMax", "Sub", "Exp", "ReduceSum"}  # and Div, which writes its 
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+    monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
 
 
 def attention(*, named=True):

@@ -11,17 +11,16 @@ import json
 import pytest
 
 import profiler
-from profiler.capture.event_cost import EventCost
-from profiler.capture.onnxruntime import cost
-from profiler.capture.onnxruntime.commands import (
+from profiler.capture.onnxruntime import operators
+from profiler.capture.onnxruntime.onnx_graph import LayerMap
+from profiler.capture.onnxruntime.operators import (
     Attributed,
     Commands,
     Placement,
     arena_counters,
 )
-from profiler.capture.onnxruntime.layers import LayerMap
-from profiler.ort_profiles.profile import read_profile
-from profiler.ort_profiles.providers import device_of_provider, device_of_session
+from profiler.capture.overhead import EventCost
+from profiler.ort_profiles import device_of_provider, device_of_session, read_profile
 from tests.capture.onnx_pipelines import Part, Pipeline, gathering, opened, ran, ways
 
 RUN = ways()["run"]
@@ -149,7 +148,7 @@ class Vae:
 def test_two_sessions_of_one_submodule(tmp_path, monkeypatch):
     """A VAE's encoder and decoder have profiles, graphs and memory counters of their own, though
     they are opened within the same millisecond."""
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+    monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
     pipe = Pipeline(vae=Vae())
     with profiler.profile(pipe, out=tmp_path) as run:
         for rows in (1, 2):

@@ -10,11 +10,11 @@ import onnxruntime
 import pytest
 
 import profiler
-from profiler.capture.event_cost import EventCost
-from profiler.capture.invocations import Invocation
-from profiler.capture.onnxruntime import cost
-from profiler.capture.onnxruntime.runs import NotedCall, place_runs
-from profiler.ort_profiles.profile import ProfiledRun, read_profile
+from profiler.capture.calls import Invocation
+from profiler.capture.onnxruntime import operators
+from profiler.capture.onnxruntime.operators import NotedCall, place_runs
+from profiler.capture.overhead import EventCost
+from profiler.ort_profiles import ProfiledRun, read_profile
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
 from tests.runs import told
 
@@ -24,7 +24,7 @@ RUN = ways()["run"]
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+    monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
 
 
 def wrong_dims(session, x):

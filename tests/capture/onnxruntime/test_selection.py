@@ -8,8 +8,8 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.capture.event_cost import EventCost
-from profiler.capture.onnxruntime import cost
+from profiler.capture.onnxruntime import operators
+from profiler.capture.overhead import EventCost
 from profiler.errors import InputError
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
@@ -28,7 +28,7 @@ def pipeline():
 def quick_estimate():
     """The cost of an event is measured once per run; its own test measures it for real."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+        patch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
         yield
 
 

@@ -10,9 +10,9 @@ import onnxruntime
 import pytest
 
 import profiler
-from profiler.capture.event_cost import EventCost
-from profiler.capture.onnxruntime import cost
-from profiler.capture.onnxruntime.session_swap import open_profiled
+from profiler.capture.onnxruntime import operators
+from profiler.capture.onnxruntime.sessions import open_profiled
+from profiler.capture.overhead import EventCost
 from profiler.errors import InputError
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
 from tests.runs import told
@@ -23,7 +23,7 @@ RUN = ways()["run"]
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+    monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
 
 
 @pytest.mark.parametrize("made", ["before", "during"])

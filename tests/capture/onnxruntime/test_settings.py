@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from profiler.capture.onnxruntime.settings import session_settings
-from profiler.trace.manifest_settings import SubmoduleSettings, WeightType
+from profiler.capture.onnxruntime.weights import session_settings
+from profiler.trace.manifest_fields import SubmoduleSettings, WeightType
 from tests.capture.onnx_pipelines import opened, weighted
 
 

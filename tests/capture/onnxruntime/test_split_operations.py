@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 
-from profiler.capture.onnxruntime.commands import Attributed, Commands, Placement
-from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.operators import Attributed, Commands, Placement
 from profiler.graph import metadata
-from profiler.ort_profiles.nodes import NodeColumns, NodeKind
+from profiler.ort_profiles import NodeColumns, NodeKind
 
 CPU = "CPUExecutionProvider"
 
@@ -69,7 +69,7 @@ SPLIT = (
 
 def test_the_names_of_the_metadata_are_the_graph_packages():
     """Capture, which knows nothing of graphs, reads what they write."""
-    from profiler.capture.onnxruntime import split_operations
+    from profiler.capture.onnxruntime import onnx_graph as split_operations
 
     for name in ("LAYER", "COMMAND_INDEX", "OPERATION", "CATEGORY"):
         assert getattr(split_operations, f"_{name}") == getattr(metadata, name)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiler.capture.onnxruntime.weak_reference import WeakPart, when_gone
+from profiler.capture.onnxruntime.operators import WeakPart, when_gone
 from profiler.capture.pipelines.submodules import entries
 
 
@@ -41,7 +41,7 @@ def test_a_part_that_goes():
     weak.session = "own"
     del weak.session
     with pytest.raises(AttributeError):
-        weak.session  # noqa: B018
+        weak.session
 
 
 def test_calling_it_off():

@@ -10,12 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import profiler
-from profiler.capture.event_cost import EventCost
-from profiler.capture.onnxruntime import cost
+from profiler.capture.onnxruntime import operators
 from profiler.capture.onnxruntime.weights import model_files_bytes, model_weights
-from profiler.capture.options import Options
-from profiler.capture.run_info import pipeline_facts
-from profiler.capture.weights import weight_bytes
+from profiler.capture.overhead import EventCost
+from profiler.capture.run_info import pipeline_facts, weight_bytes
+from profiler.capture.settings import Options
 from profiler.errors import InputError
 from profiler.pipelines.tiny import default_model_folder
 from profiler.trace.manifest_fields import Submodule
@@ -193,7 +192,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     from profiler.report.terminal.report import print_report
     from tests.report.rendered import report_of
 
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+    monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     paths = [weighted(tmp_path / name, rows=512) for name in ("one", "two")]
@@ -221,7 +220,7 @@ def test_a_pipeline_without_weights_has_no_column(tmp_path, monkeypatch):
     """Where no submodule has weights the report does not speak of them."""
     from profiler.analysis.analyze import analyze
 
-    monkeypatch.setattr(cost, "onnx_event_cost", lambda _: EventCost(5_000.0))
+    monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))
     pipe = Pipeline(text_encoder=Part(opened(gathering())))
     with profiler.profile(pipe, out=tmp_path) as run:
         pipe(("text_encoder", 1, ways()["run"]))

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.options import Options
 from profiler.capture.session import Session
+from profiler.capture.settings import Options
 from profiler.errors import InputError
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
+from tests.capture import tiny_diffusers as tiny
 
 pytestmark = pytest.mark.torch
 

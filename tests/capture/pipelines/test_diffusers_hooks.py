@@ -9,7 +9,7 @@ import profiler
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
+from tests.capture import tiny_diffusers as tiny
 
 pytestmark = pytest.mark.torch
 
@@ -113,8 +113,8 @@ def test_the_device_is_where_the_offload_hook_runs_a_module():
     """An offloaded module waits on the CPU; its execution device is where its calls are."""
     from types import SimpleNamespace
 
-    from profiler.capture.devices import device_name, output_device
-    from profiler.capture.torch.hooks import execution_device
+    from profiler.capture.backend import device_name, output_device
+    from profiler.capture.torch.backend import execution_device
 
     module = torch.nn.Linear(2, 2)
     assert execution_device(module) == "cpu:0"

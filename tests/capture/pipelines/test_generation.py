@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.pipelines.generation import generation
-from profiler.capture.timeline import PipelineCall
-from profiler.trace.manifest_settings import Generation, Scheduler
+from profiler.capture.calls import PipelineCall
+from profiler.capture.pipelines.script_loops import generation
+from profiler.trace.manifest_fields import Generation, Scheduler
 
 
 @pytest.mark.parametrize(

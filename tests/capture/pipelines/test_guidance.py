@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import profiler
-from profiler.capture.pipelines.guidance import Guidance
+from profiler.capture.pipelines.steps import Guidance
 
 
 def batch(result, **inputs):

@@ -9,7 +9,7 @@ import pytest
 
 import profiler
 from profiler.capture.pipelines.call_hooks import _shapes
-from profiler.capture.pipelines.hooks import PipelineHooks
+from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
 from profiler.errors import InputError
 from profiler.testing import FakeClock

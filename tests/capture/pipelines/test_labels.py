@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from profiler.capture.pipelines.labels import (
+from profiler.capture.patching import Wraps
+from profiler.capture.pipelines.steps import (
     CACHE_CONTEXT,
     PipelineLabels,
+    Stages,
     Steps,
     by_name,
     denoiser_branch,
     first_batch,
     returned_names,
 )
-from profiler.capture.pipelines.stages import Stages
-from profiler.capture.wraps import Wraps
 
 FOUR = np.zeros((4, 16, 8, 8), np.float32)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.capture.invocations import Invocation
-from profiler.capture.pipelines.stages import Stages
+from profiler.capture.calls import Invocation
+from profiler.capture.pipelines.steps import Stages
 
 
 class Told:

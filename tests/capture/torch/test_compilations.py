@@ -7,16 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
-from profiler.capture.clock import RunClock
-from profiler.capture.compilations import RunCompilations
-from profiler.capture.invocations import Invocation
+from profiler.capture.calls import Invocation, RunClock
 from profiler.capture.recorder import Recorder
-from profiler.trace.manifest_compilations import Compilation
+from profiler.capture.run_info import RunCompilations
+from profiler.trace.manifest_fields import Compilation
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.torch import compilations  # noqa: E402 - beside torch
-from profiler.capture.torch.compilations import DynamoLog  # noqa: E402
+from profiler.capture.torch import compile
+from profiler.capture.torch.compile import DynamoLog
 
 pytestmark = pytest.mark.torch
 
@@ -178,13 +177,13 @@ def test_what_dynamo_forgets_is_counted(dynamo, monkeypatch):
 @pytest.mark.parametrize("dynamo", [None, SimpleNamespace()])
 def test_a_torch_that_tells_nothing_is_asked_for_nothing(monkeypatch, dynamo):
     """Neither where dynamo is not imported nor where it has no metrics."""
-    monkeypatch.setattr(compilations, "_dynamo", lambda: dynamo)
+    monkeypatch.setattr(compile, "_dynamo", lambda: dynamo)
     assert DynamoLog().new() == ()
 
 
 def test_texts_are_bounded_and_printable():
     """Whatever the program's names are: the manifest refuses longer ones, and lone surrogates."""
-    told = compilations._reason("a\x1b[31m\ud800 b\n\n c" + "x" * 9_999)
+    told = compile._reason("a\x1b[31m\ud800 b\n\n c" + "x" * 9_999)
     assert told.startswith("a\ufffd[31m\ufffd b cxx")
     assert len(told) == 500
     assert told.endswith("…")
@@ -192,7 +191,7 @@ def test_texts_are_bounded_and_printable():
 
 def test_a_guard_on_a_text_does_not_tell_the_text():
     """It may be a prompt, which nobody expects there."""
-    told = compilations._reason("0/0: L['prompt'] == 'a cat, it\\'s mine'")
+    told = compile._reason("0/0: L['prompt'] == 'a cat, it\\'s mine'")
     assert told == "0/0: L['prompt'] == '…'"
 
 

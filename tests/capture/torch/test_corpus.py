@@ -14,9 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.capture.torch.commands import find_commands
-from profiler.capture.torch.events import session_events
-from profiler.capture.torch.ranges import CALL, MODULE
+from profiler.capture.torch.events import CALL, MODULE, find_commands, session_events
 from profiler.importers.importing import import_trace
 from profiler.kineto.events import Args, Event
 from profiler.kineto.trace_file import read_kineto

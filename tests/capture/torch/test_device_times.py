@@ -9,11 +9,11 @@ import pytest
 
 import profiler
 from profiler.analysis.findings.measures import works_behind
-from profiler.capture.device_times import DeviceTimes
-from profiler.capture.invocations import Invocation
-from profiler.capture.torch.device_marks import StreamMarks
+from profiler.capture.calls import Invocation
+from profiler.capture.recorder import DeviceTimes
+from profiler.capture.torch.profiler_session import StreamMarks
 from profiler.testing import FakeClock
-from profiler.trace.journal import read_journal
+from profiler.trace.bundle import read_journal
 from tests.capture.torch.queues import Gpus
 from tests.capture.toy import ToyPipeline
 from tests.runs import told

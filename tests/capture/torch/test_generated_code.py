@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.torch.generated_code import Statement, layers_of, source_of, statements
+from profiler.capture.torch.compile import Statement, layers_of, source_of, statements
 
 CODE = (Path(__file__).parent / "generated_code.txt").read_text()
 OLDER = """

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
-from profiler.capture.torch.hardware import gpu
+from profiler.capture.torch.model_settings import gpu
 from profiler.testing import FakeClock
 from tests.capture.toy import ToyPipeline
 

@@ -8,18 +8,15 @@ import pytest
 
 import profiler
 from profiler.analysis.accounting.account import account
-from profiler.capture.clock import RunClock
-from profiler.capture.host_commands import HostPieces, take_host_commands
-from profiler.capture.invocations import HostCommands, HostWork, Invocation
-from profiler.capture.options import Options
+from profiler.capture.calls import HostCommands, HostWork, Invocation, PipelineCall, RunClock
+from profiler.capture.host_work import HostPieces, take_host_commands
 from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session
-from profiler.capture.timeline import PipelineCall
+from profiler.capture.settings import Options
 from profiler.errors import OutputError
-from profiler.events import Track
 from profiler.trace.bundle import HOST_NAME, BundleWriter
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.reader import read_trace
+from profiler.trace.columns import CommandBuilder, read_trace
+from profiler.trace.events import Track
 
 HOST = Track("cpu:0", "CPU thread 1 launches", "host")
 STREAM = Track("cuda:0", "stream 7", "compute")
@@ -230,7 +227,7 @@ def test_no_more_than_a_piece_is_held(tmp_path, monkeypatch, operators):
             super().add(commands)
             held.append(sum(map(len, self._waiting)))
 
-    monkeypatch.setattr("profiler.capture.writing.HostPieces", Pieces)
+    monkeypatch.setattr("profiler.capture.host_work.HostPieces", Pieces)
     pipe = tiny_diffusers.quiet(tiny_diffusers.sd3())
     session = Session.open(Options(), tmp_path)
     session.attach(pipe)

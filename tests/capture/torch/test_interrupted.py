@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from profiler.capture.pipelines.hooks import PipelineHooks
+from profiler.capture.calls import Scope, enter
+from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
-from profiler.capture.scopes import Scope, enter
 from profiler.testing import FakeClock
 from tests.capture.interrupting import Interruptions
 

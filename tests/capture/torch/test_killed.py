@@ -13,8 +13,7 @@ from textwrap import dedent
 import pytest
 
 import profiler
-from profiler.trace.journal import read_journal
-from profiler.trace.merge import merge_bundle
+from profiler.trace.bundle import merge_bundle, read_journal
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 pytestmark = [
@@ -50,8 +49,8 @@ SCRIPT = """
     pipe = tiny.quiet(tiny.sd3())
     settings = dict(num_inference_steps=STEPS, output_type="np", **tiny.SIZE)
     if STEPS > 100:  # each call has a session of its own, which is converted at once
-        import profiler.capture.conversions as conversions
-        import profiler.capture.torch.session as session
+        import profiler.capture.host_work as conversions
+        import profiler.capture.torch.profiler_session as session
         conversions._LONGEST_S = session.LONGEST_S = 0.0
     with profiler.profile(pipe, ops=sys.argv[1], out="traces", name="run"):
         for drawn in range(1000):

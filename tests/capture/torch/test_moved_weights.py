@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.torch.moved_weights import moves
-from profiler.trace.manifest_settings import Offload, OffloadKind
+from profiler.capture.torch.modules import moves
+from profiler.trace.manifest_fields import Offload, OffloadKind
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 accelerate = pytest.importorskip("accelerate", reason="needs the torch extra")

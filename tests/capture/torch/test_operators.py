@@ -12,11 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from profiler.capture.clock import RunClock
-from profiler.capture.invocations import Invocation
+from profiler.capture.calls import Invocation, RunClock
 from profiler.capture.recorder import Recorder
 from profiler.capture.torch.operators import TorchOperators
-from profiler.capture.torch.session import Tracing
+from profiler.capture.torch.profiler_session import Tracing
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.torch
@@ -213,7 +212,7 @@ def test_a_session_is_renewed_before_it_grows_too_large():
 
 def test_a_session_is_renewed_when_its_time_is_up(monkeypatch):
     """Between two calls, so that each has what it has in a session for all."""
-    monkeypatch.setattr("profiler.capture.torch.session.LONGEST_S", 0.0)
+    monkeypatch.setattr("profiler.capture.torch.profiler_session.LONGEST_S", 0.0)
     with Run() as run:
         for _ in range(3):
             run.call()

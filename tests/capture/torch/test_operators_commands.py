@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.capture.torch.commands import find_commands
-from profiler.capture.torch.events import Activity, TorchEvent, TorchEvents
-from profiler.capture.torch.ranges import CALL, MODULE, WEIGHTS
+from profiler.capture.torch.events import (
+    CALL,
+    MODULE,
+    WEIGHTS,
+    Activity,
+    TorchEvent,
+    TorchEvents,
+    find_commands,
+)
 from tests.examples import examples
 
 ROOTS = {7: "Transformer"}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.capture.torch.commands import CallCommands
-from profiler.capture.torch.cut import TracedCall, misplaced_ns, on_clock
 from profiler.capture.torch.events import (
     Activity,
+    CallCommands,
     TorchEvent,
     TorchEvents,
     input_text,
     session_events,
 )
-from profiler.capture.torch.memory import device_memory
-from profiler.capture.torch.profiler import new_profiler, quiet
+from profiler.capture.torch.modules import device_memory, new_profiler, quiet
+from profiler.capture.torch.profiler_session import TracedCall, misplaced_ns, on_clock
 from profiler.kineto.trace_file import read_kineto
 
 

@@ -57,7 +57,7 @@ def test_calls_have_what_they_have_in_sessions_of_their_own(
     """One session of all calls is cut into those operators and no others."""
     from tests.capture import tiny_diffusers
 
-    monkeypatch.setattr("profiler.capture.torch.session.LONGEST_S", 0.0)
+    monkeypatch.setattr("profiler.capture.torch.profiler_session.LONGEST_S", 0.0)
     pipe = tiny_diffusers.sd3()
     with profiler.profile(pipe, out=tmp_path) as run:
         pipe(

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import profiler
-from profiler.capture.pipelines import pieces
+from profiler.capture.pipelines import submodules
 from profiler.report.document import document
 from profiler.report.facts import key_facts
 
@@ -138,7 +138,7 @@ def test_with_operators_every_pipeline_call_is_measured(tmp_path):
 
 def test_pieces_that_a_script_calls_itself(tmp_path, monkeypatch):
     """Of a module that no pipeline holds: named with their calls, in the first captured ones."""
-    monkeypatch.setattr(pieces, "_MOST_CALLS", 2)
+    monkeypatch.setattr(submodules, "_MOST_CALLS", 2)
     net = Net()
     with profiler.profile({"net": net}, out=tmp_path, ops="none") as run:
         net(net.a(X))

@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.options import Options
 from profiler.capture.session import Session
+from profiler.capture.settings import Options
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.torch.profiler import leave, running_session, say_running  # noqa: E402
-from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
+from profiler.capture.torch.modules import leave, running_session, say_running
+from tests.capture import tiny_diffusers as tiny
 
 pytestmark = pytest.mark.torch
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.trace.manifest_overhead import CallCounts
+from profiler.trace.manifest_fields import CallCounts
 
 pytest.importorskip("torch", reason="needs the torch extra")
 pytest.importorskip("diffusers", reason="needs the torch extra")

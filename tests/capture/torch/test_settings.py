@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.torch.settings import module_settings
-from profiler.trace.manifest_settings import (
+from profiler.capture.torch.model_settings import module_settings
+from profiler.trace.manifest_fields import (
     Adapter,
     Compiled,
     Offload,

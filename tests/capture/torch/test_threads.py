@@ -12,13 +12,16 @@ import profiler
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.invocations import Invocation  # noqa: E402
-from profiler.capture.torch.modules import close_range, open_range  # noqa: E402
-from profiler.capture.torch.profiler import is_profiling  # noqa: E402
-from profiler.capture.torch.session import Tracing  # noqa: E402
-from tests.runs import told  # noqa: E402
+from profiler.capture.calls import Invocation
+from profiler.capture.torch.modules import (
+    close_range,
+    is_profiling,
+    open_range,
+)
+from profiler.capture.torch.profiler_session import Tracing
+from tests.runs import told
 
-from .test_operators import MODEL_TABLE, Run, table  # noqa: E402
+from .test_operators import MODEL_TABLE, Run, table
 
 pytestmark = pytest.mark.torch
 
@@ -124,7 +127,7 @@ def test_a_profiler_that_torch_refuses_fails_no_call(monkeypatch):
     """The call runs on, its operators are a drop, and torch's flag is as it was."""
     run = Run()
     with monkeypatch.context() as patch, run:
-        patch.setattr("profiler.capture.torch.session.new_profiler", lambda **_: Refusing())
+        patch.setattr("profiler.capture.torch.modules.new_profiler", lambda **_: Refusing())
         run.call()
     assert not is_profiling()
     with run:
@@ -159,7 +162,7 @@ def test_runs_closed_in_the_middle_of_a_call(tmp_path):
         while go_on:
             try:
                 pipeline()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 errors.append(error)
 
     worker = threading.Thread(target=work)

@@ -10,7 +10,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.importers.aihub.read import measurements_in
 from profiler.importers.importing import import_trace
-from profiler.importers.plain_yaml import plain_yaml
+from profiler.importers.openvino.read import plain_yaml
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused

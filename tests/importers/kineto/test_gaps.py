@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.importers.kineto import gaps
-from profiler.importers.kineto.launch import Launches, launched_work
+from profiler.importers.kineto import commands
+from profiler.importers.kineto.launches import Launches, launched_work
 from profiler.kineto.trace_file import KinetoTrace, read_kineto_file
 from profiler.trace.manifest_fields import ActivityKind, HostActivity
 from tests.examples import examples
@@ -125,7 +125,7 @@ def _plain_activity(trace: KinetoTrace, first, last, launch):
     ranges = [
         (trace.start_ns.item(row), trace.end_ns.item(row), row)
         for row, event in enumerate(trace.events)
-        if event.cat in gaps._KINDS and trace.thread[row] == trace.thread[launch]
+        if event.cat in commands._KINDS and trace.thread[row] == trace.thread[launch]
     ]
     there = [one for one in ranges if one[0] < last and one[1] > first]
     if not there:
@@ -158,8 +158,8 @@ def test_activities_are_those_of_the_definition(ranges, works):
     told = [_plain_activity(trace, *gap) for gap in longest[: _FEW["_GAPS_IN_ALL"]]]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _FEW.items():
-            patch.setattr(gaps, name, value)
-        found = gaps.host_activities(trace, launches, by_device, BASE_NS)
+            patch.setattr(commands, name, value)
+        found = commands.host_activities(trace, launches, by_device, BASE_NS)
     got = [(one.name, one.start_ns, one.duration_ns, one.repeated, one.times) for one in found]
     assert sorted(got) == sorted(one for one in told if one is not None)
     assert got == sorted(got, key=lambda one: one[1:3])

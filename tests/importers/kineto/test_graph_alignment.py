@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.importers.importing import import_trace
-from profiler.importers.kineto import graph_alignment
-from profiler.importers.kineto.graph_alignment import Alignments, Sequences
+from profiler.importers.kineto import cuda_graphs
+from profiler.importers.kineto.cuda_graphs import Alignments, Sequences
 from profiler.sources.load import load
 from tests.examples import examples
 
@@ -84,8 +84,8 @@ def test_comparing_has_an_end():
 def test_what_was_not_compared_is_said(tmp_path, monkeypatch):
     """A replay whose capture holds copies that it lacks, when no step is left: the report says it,
     and a capture that was named is not refused. One that is the same needs no step."""
-    monkeypatch.setattr(graph_alignment, "_STEPS", 0)
-    monkeypatch.setattr(graph_alignment, "_LEAST_STEPS", 0)
+    monkeypatch.setattr(cuda_graphs, "_STEPS", 0)
+    monkeypatch.setattr(cuda_graphs, "_LEAST_STEPS", 0)
     run = imported(tmp_path, replayed(), [captured(extra=(3, 40))])
     note = str(graphs_fact(run).note)
     assert (run.info.recording.graphs.joined, run.info.recording.graphs.uncompared) == (0, 1)

@@ -7,14 +7,14 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.importers.importing import import_trace
 from profiler.report.extent import extent
 from profiler.report.html.timeline import timeline_of
 from profiler.report.model import ReportInput
 from profiler.report.sections.summary import summary_of
 from profiler.sources.load import load
-from profiler.trace.manifest_ranks import MatchedBy
+from profiler.trace.events import DropKind
+from profiler.trace.manifest_fields import MatchedBy
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.kineto.jobs import BYTES, HIDDEN_NS, ROUND_NS, TRANSFER_NS, Job
 from tests.importers.kineto.traces import Trace

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.kineto.names import kernel_name
-from profiler.kineto.ranges import Ranges
+from profiler.kineto.events import Ranges
+from profiler.kineto.operators import kernel_name
 
 
 @pytest.mark.parametrize(

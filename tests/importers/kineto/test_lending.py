@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from profiler.importers.kineto.calls import find_calls
-from profiler.importers.kineto.frames import Frames
-from profiler.importers.kineto.launch import find_launches
-from profiler.kineto.ranges import Ranges
+from profiler.importers.kineto.launches import find_launches
+from profiler.importers.kineto.modules import Frames
+from profiler.kineto.events import Ranges
 from profiler.kineto.trace_file import read_kineto
 
 from .traces import Trace

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.importers.kineto.calls import Section
-from profiler.importers.kineto.sections import Lookup
+from profiler.importers.kineto.calls import Lookup, Section
 from tests.examples import examples
 
 from .test_guessed_calls import LATENTS, OUT, PACKED, ranges

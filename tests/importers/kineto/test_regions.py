@@ -11,7 +11,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.importers.importing import import_trace
-from profiler.importers.kineto.periods import period_of
+from profiler.importers.kineto.calls import period_of
 from profiler.report.facts import key_facts
 from profiler.sources.load import load
 from profiler.trace.manifest_fields import CallsFrom

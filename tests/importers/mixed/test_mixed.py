@@ -6,13 +6,11 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.importers.importing import import_all, import_trace
 from profiler.sources.load import load
-from profiler.trace.manifest_clocks import ClockName
-from profiler.trace.manifest_parts import Apart, LeftOut, RelatedBy, WhyApart
+from profiler.trace.events import DropKind, DropReason
+from profiler.trace.manifest_fields import Apart, ClockName, LeftOut, RelatedBy, WhyApart
 from tests.importers.kineto.jobs import Job
 from tests.importers.mixed.runs import CALLS, EPOCH_NS, NODES, Run
 from tests.importers.nsys.generated import Kernel, export

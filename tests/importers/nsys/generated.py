@@ -1,4 +1,4 @@
-# ruff: noqa: N815  # attributes are columns
+# attributes are columns
 """Small exports of Nsight Systems whose tables are written down row by row.
 
     path = export(tmp_path, kernels=[Kernel(10, 20, correlation=1)], api=[Api(5, 8, 1)], …)

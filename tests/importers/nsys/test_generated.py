@@ -9,11 +9,10 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.importers.importing import import_trace
-from profiler.importers.nsys.database import open_nsys
-from profiler.importers.nsys.nvtx import read_nvtx
+from profiler.importers.nsys.read import open_nsys, read_nvtx
 from profiler.sources.load import load
+from profiler.trace.events import DropKind
 
 from .generated import (
     PID,

@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.events import Track
-from profiler.ort_profiles.commands import CommandTable, Placed
-from profiler.ort_profiles.nodes import NodeColumns, NodeKind
+from profiler.ort_profiles import CommandTable, NodeColumns, NodeKind, Placed
+from profiler.trace.events import Track
 from tests.examples import examples
 
 KINDS = [

@@ -10,11 +10,11 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.importers.importing import import_trace
-from profiler.importers.onnxruntime import sessions
+from profiler.importers.onnxruntime import read
 from profiler.importers.registry import recognised
 from profiler.sources.load import load
+from profiler.trace.events import DropKind
 from tests.corpus import CORPUS, needs_corpus
 
 GEMMINI = CORPUS / "ort" / "ucb_resnet_inference_gemmini.json.gz"
@@ -197,7 +197,7 @@ def test_damaged_profiles(tmp_path):
 def test_a_full_profile_of_versions_that_do_not_tell(tmp_path, monkeypatch):
     """A file with as many events as ONNX Runtime records lacks an unknown number; the kernels that
     are added when recording has ended are not among them."""
-    monkeypatch.setattr(sessions, "EVENT_CAP", 4)
+    monkeypatch.setattr(read, "EVENT_CAP", 4)
     events = [node("a", 1, 5), run(0, 10), node("b", 21, 5)]
     kernel = event("k", 2, 1, cat="Kernel", stream="7")
     loaded = imported(tmp_path, written(tmp_path / "x.json", *events, kernel))

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler import ort_profiles
 from profiler.errors import InputError
-from profiler.ort_profiles import lines
-from profiler.ort_profiles.event import Unread
-from profiler.ort_profiles.profile import read_profile
+from profiler.ort_profiles import Unread, read_profile
 from tests.corpus import CORPUS, needs_corpus
 from tests.examples import examples
 
@@ -125,7 +124,7 @@ def test_blocks_are_read_as_their_lines(tmp_path_factory, texts, piece, packed):
     data = ("[\n" + ",\n".join(texts) + "\n]\n").encode()
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_PIECE", piece)
+        patch.setattr(ort_profiles, "_PIECE", piece)
         assert found(path) == expected(texts)
 
 
@@ -141,7 +140,7 @@ def test_a_real_profile_is_read_as_its_lines(tmp_path):
 
 def test_the_line_that_is_no_event_is_named(tmp_path, monkeypatch):
     """Where nothing may be left out: by its number in the file, after the runs ahead of it."""
-    monkeypatch.setattr(lines, "_PIECE", 64)
+    monkeypatch.setattr(ort_profiles, "_PIECE", 64)
     path = tmp_path / "x.json"
     run = json.dumps({"cat": "Session", "name": "model_run", "ts": 1, "dur": 5, "args": {}})
     path.write_text(f"[\n{run},\n{run},\nnonsense\n{run}\n]\n")

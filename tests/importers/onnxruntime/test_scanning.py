@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.ort_profiles.event import Args, Event
+from profiler.ort_profiles import Args, Event
 from profiler.trace import _core
 from tests.examples import examples
 from tests.fuzz import profiles as seeds

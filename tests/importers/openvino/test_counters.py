@@ -8,13 +8,12 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.importers.importing import import_trace
-from profiler.importers.mixed.contents import contents_of
+from profiler.importers.mixed.align import contents_of
 from profiler.importers.registry import importers, recognised
 from profiler.sources.load import load
+from profiler.trace.events import DropKind, DropReason
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused
 

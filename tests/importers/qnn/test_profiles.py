@@ -10,11 +10,11 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.comparison.nodes import TimedLayer, node_groups
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.importers.importing import import_trace
-from profiler.importers.qnn import names
+from profiler.importers.qnn import read
 from profiler.importers.registry import recognised
 from profiler.sources.load import load
+from profiler.trace.events import DropKind
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused
 from tests.runs import told
@@ -228,7 +228,7 @@ def test_models_that_were_appended_to_one_file_are_told_apart(tmp_path):
 )
 def test_types_of_what_the_converter_calls_nodes(name, op_type):
     """By the model's name, and of what the converter puts in by what it appends."""
-    assert names.op_type(name) == op_type
+    assert read.op_type(name) == op_type
 
 
 def test_a_profile_without_nodes_is_one_command_an_execution(tmp_path):

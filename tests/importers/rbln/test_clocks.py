@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.importers.rbln.clocks import place
+from profiler.importers.rbln.trace import place
 
 Calls = list[dict[str, tuple[int, int]]]
 

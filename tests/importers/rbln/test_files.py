@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.rbln.files import find_capture, is_capture, is_rbln, missing_numbers
+from profiler.importers.rbln import find_capture, is_capture, is_rbln, missing_numbers
 from tests.importers.rbln.generator import runtime_call, trace_bytes
 
 STEM = "rbln_20260902_012906319"

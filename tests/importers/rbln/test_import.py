@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import profiler
 from profiler.errors import InputError
-from profiler.importers.rbln.commands import Arguments, parse_arguments
-from profiler.table.run import Run
+from profiler.importers.rbln.trace import Arguments, parse_arguments
+from profiler.run.run import Run
 from profiler.trace.manifest import read_manifest
 from profiler.trace.manifest_fields import Recording, Warmup
 from tests.examples import examples

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.rbln.pipeline import BUILT_IN, describe
+from profiler.importers.rbln.labels import BUILT_IN, describe
 
 ENCODERS = ["text_encoder", "text_encoder_2", "text_encoder_3"]
 

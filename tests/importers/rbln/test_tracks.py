@@ -2,8 +2,8 @@
 
 import pytest
 
-from profiler.events import Track
-from profiler.importers.rbln.tracks import Row, track_category, tracks_of
+from profiler.importers.rbln.trace import Row, track_category, tracks_of
+from profiler.trace.events import Track
 
 
 def placed(*rows: Row, default: str = "") -> list[tuple[str, str]]:

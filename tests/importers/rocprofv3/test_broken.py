@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError
-from profiler.events import UNKNOWN, DropKind
 from profiler.importers.importing import import_trace
 from profiler.sources.load import load
+from profiler.trace.events import UNKNOWN, DropKind
 
 from .generated import SUFFIX, Call, Kernel, Mark, Told, as_csv, as_document, as_json, as_rocpd
 

@@ -13,10 +13,10 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.errors import InputError
-from profiler.events import DropKind
 from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
 from profiler.sources.load import load
+from profiler.trace.events import DropKind
 from tests.importers.triton.simulated_server import (
     SD3_BLS,
     SD3_ENSEMBLE,

@@ -18,7 +18,7 @@ from profiler.report.perfetto.server import TraceServer
 from profiler.report.perfetto.source import ServedTrace, served_bundle, served_file
 from profiler.report.perfetto.start_page import queries_page, start_page, ui_address
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
-from profiler.trace.reader import read_trace
+from profiler.trace.columns import read_trace
 from profiler.trace.writer import encode_call
 from tests.trace.samples import small_bundle, small_calls
 

@@ -18,8 +18,8 @@ from profiler.report.query.database import Database
 from profiler.report.query.files import write_answer
 from profiler.report.query.listing import answer_lines, table_lines
 from profiler.report.query.tables import tables_of_sql
+from profiler.run.run import Run
 from profiler.sources.load import load
-from profiler.table.run import Run
 from tests.trace.samples import small_bundle
 
 pytest.importorskip("duckdb", reason="needs the query extra")

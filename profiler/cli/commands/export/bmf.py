@@ -23,9 +23,9 @@ def bmf(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     """Write a run's metrics for Bencher: times of the run, stages, submodules and the step with
     their intervals, roles and memory; steps and shapes one by one are left out."""
     from profiler.cli.fleet.history_words import bmf as document_of
+    from profiler.files import json_text
     from profiler.fleet.metric_names import full_name
     from profiler.fleet.summary import summarized
-    from profiler.json_text import json_text
 
     check_documents({"--out": out}, inputs=[run])
     with progress("reading the run"), opened([run], importing, None) as (found, imports):

@@ -24,7 +24,7 @@ _Out = Annotated[
 def otlp(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     """Write pipeline calls, stages, steps and calls as OpenTelemetry spans, with the names of the
     conventions for generative AI (gen_ai.*) where these have any."""
-    from profiler.json_text import json_text
+    from profiler.files import json_text
     from profiler.report.otlp import is_of_epoch, otlp_document
     from profiler.sources.load import load_source
 

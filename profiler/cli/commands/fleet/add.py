@@ -13,7 +13,7 @@ from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
-from profiler.filters import key_values
+from profiler.options import key_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def _tell(dataset: str, outcomes: Sequence[Outcome]) -> None:
     from profiler.fleet.adding import State
     from profiler.fleet.layout import snapshot
     from profiler.fleet.storage import open_storage
-    from profiler.report.units import counted
+    from profiler.text import counted
 
     by_state = {state: [one for one in outcomes if one.state is state] for state in State}
     added, known = len(by_state[State.ADDED]), len(by_state[State.KNOWN])

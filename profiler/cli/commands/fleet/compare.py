@@ -128,7 +128,7 @@ def _interval(low: str, high: str) -> str:
 
 def _write(rows: pl.DataFrame, path: Path) -> None:
     from profiler.cli.documents import write_json
-    from profiler.json_text import json_text
+    from profiler.files import json_text
 
     write_json(path, json_text(rows.to_dicts()) + "\n")
 

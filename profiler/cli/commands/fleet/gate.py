@@ -102,7 +102,7 @@ def _write(
     found: Gate, json_file: Path | None, markdown_file: Path | None, bmf_file: Path | None
 ) -> None:
     from profiler.cli.fleet.history_words import bmf, gate_document, gate_line, gate_markdown
-    from profiler.json_text import json_text
+    from profiler.files import json_text
 
     if json_file is not None:
         write_json(json_file, json_text(gate_document(found)) + "\n")

@@ -120,9 +120,8 @@ def _comparable(
     """The runs like the newest one, and what is to be said of the others; it may stand `alone`
     where those like it may have been left out."""
     from profiler.fleet.gate import comparable, like
-    from profiler.messages import said
     from profiler.report.terminal.layout import clean
-    from profiler.report.units import counted
+    from profiler.text import counted, said
 
     if len(runs) == 1:
         return runs, []
@@ -156,8 +155,7 @@ def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
 
 def _left_out(bad: int) -> list[str]:
     """What is said of runs of bad quality."""
-    from profiler.messages import said
-    from profiler.report.units import counted
+    from profiler.text import counted, said
 
     if not bad:
         return []
@@ -172,8 +170,12 @@ def _tell(
     json_file: Path | None,
 ) -> dict[str, str]:
     """Print the histories; what differs between the bundles around a change, by its name."""
-    from profiler.cli.fleet.history_words import change_lines, history_document, history_lines
-    from profiler.json_text import json_text
+    from profiler.cli.fleet.history_words import (
+        change_lines,
+        history_document,
+        history_lines,
+    )
+    from profiler.files import json_text
     from profiler.report.terminal.layout import sparkline
 
     explained: dict[str, str] = {}

@@ -39,7 +39,7 @@ def remove(
     from profiler.fleet.removal import remove as remove_runs
     from profiler.fleet.removal import selected
     from profiler.fleet.storage import open_storage
-    from profiler.report.units import counted
+    from profiler.text import counted
 
     if not runs and not where and older_than is None:
         raise InputError("name runs, or say which: --older-than 90d, --where label.branch=old")

@@ -60,7 +60,7 @@ def annotate(
     Time, share, calls, bytes and role become metadata, which Netron shows. MODEL is what was run,
     or what it was exported from. Look at OUT with `graph view`.
     """
-    from profiler.extras import require
+    from profiler.errors import require
     from profiler.graph.model_file import model_files
     from profiler.workbench.annotating import annotate as write_annotated
 

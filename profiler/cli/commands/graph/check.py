@@ -14,14 +14,14 @@ from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 from profiler.onnx_targets import TARGETS
-from profiler.report.units import counted, duration, percent
+from profiler.text import counted, duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profiler.graph.check import CheckResult
     from profiler.graph.fix import FixResult
-    from profiler.table.run import Run
+    from profiler.run.run import Run
     from profiler.workbench.checking import MeasuredFinding
 
 __all__ = ["SUBCOMMAND", "check"]
@@ -158,7 +158,7 @@ def _fix(
     static: bool,
     sizes: dict[str, int],
 ) -> list[FixResult]:
-    from profiler.extras import require
+    from profiler.errors import require
     from profiler.graph.fix import fix_folder, fix_model
 
     require("graph", "graph check --fix", "onnxruntime")

@@ -110,8 +110,8 @@ def compare(
 
 
 def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
-    from profiler.capture.onnxruntime.paired_models import calls_of
-    from profiler.extras import require
+    from profiler.capture.onnxruntime.sessions import calls_of
+    from profiler.errors import require
     from profiler.workbench.comparing import compare_times
 
     require("graph", "graph compare --run", "onnxruntime")

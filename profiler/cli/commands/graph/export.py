@@ -17,7 +17,7 @@ from profiler.cli.options import ResultFile
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
-from profiler.filters import name_list
+from profiler.options import name_list
 
 if TYPE_CHECKING:
     from profiler.graph.export.options import ExportOptions

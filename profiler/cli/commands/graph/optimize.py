@@ -13,7 +13,7 @@ from profiler.cli.options import ModelPath, OutPath, ResultFile, Sizes
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
-from profiler.report.units import counted
+from profiler.text import counted
 
 if TYPE_CHECKING:
     from profiler.graph.optimize.files import OptimizedFile

@@ -13,8 +13,8 @@ from profiler.cli.options import ModelPath, OutPath, ResultFile
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
-from profiler.filters import name_list
-from profiler.report.units import counted
+from profiler.options import name_list
+from profiler.text import counted
 
 if TYPE_CHECKING:
     from profiler.graph.split.files import SplitFile

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
     bars,
@@ -17,7 +16,7 @@ from profiler.report.charts.style import (
     unit_for,
 )
 from profiler.report.palette import SERIES, Theme
-from profiler.report.units import duration
+from profiler.text import duration, said
 
 __all__ = ["draw_bars"]
 

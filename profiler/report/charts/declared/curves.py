@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from profiler.messages import said
 from profiler.report.charts.style import Chart, draws, escaped, layout, unit_for
 from profiler.report.palette import SERIES, Theme
+from profiler.text import said
 
 __all__ = ["draw_curves"]
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import polars as pl
 
 from profiler.analysis.module_tree.codes import Node
-from profiler.messages import said
 from profiler.report.charts.style import Chart, draws, escaped, layout, shortened
 from profiler.report.nodes import labelled
 from profiler.report.palette import IDLE, ROLE_COLOURS, SURFACE, Theme, submodule_colours
-from profiler.report.units import duration, percent
+from profiler.text import duration, percent, said
 
 __all__ = ["draw_icicle"]
 

@@ -13,7 +13,6 @@ from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.messages import Said, said
 from profiler.report.sentences.findings.late_host import (
     waits_for_data_loader,
     waits_longer_than_launches,
@@ -21,6 +20,7 @@ from profiler.report.sentences.findings.late_host import (
 from profiler.report.sentences.findings.outside_nodes import is_qnn
 from profiler.report.sentences.findings.roofline import is_attention
 from profiler.report.sentences.findings.words import words
+from profiler.text import Said, said
 
 __all__ = ["BY_CAUSE", "CHANGES", "OTHERWISE", "change"]
 

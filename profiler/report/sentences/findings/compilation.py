@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from profiler.analysis.findings.codes import CompiledIn
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import joined, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
-from profiler.report.units import counted
+from profiler.text import counted, joined, said
 
 __all__ = ["WORDS"]
 

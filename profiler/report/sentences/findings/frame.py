@@ -11,11 +11,11 @@ import polars as pl
 from profiler.analysis.findings.columns import FINDINGS
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.table import findings_table
-from profiler.json_text import plain
-from profiler.notes import plain_value
+from profiler.files import plain
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded_tables import WordedTable
-from profiler.table.columns import Column
+from profiler.run.columns import Column
+from profiler.text import plain_value
 
 __all__ = ["WORDED", "findings_frame"]
 

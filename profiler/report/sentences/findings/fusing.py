@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import Said, joined, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+from profiler.text import Said, joined, said
 
 __all__ = ["WORDS"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from profiler.analysis.findings.codes import Recorded
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import Said, joined, said
 from profiler.report.sentences.findings.several_devices import (
     named_devices,
     on_several,
     value_range,
 )
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+from profiler.text import Said, joined, said
 
 __all__ = [
     "LOOK_IN_GAPS",

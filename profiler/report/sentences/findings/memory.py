@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
-from profiler.report.units import percent
+from profiler.text import percent, said
 
 __all__ = ["WORDS"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.events import device_kind
-from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.text import said
+from profiler.trace.events import device_kind
 
 __all__ = ["WORDS", "is_qnn"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.findings.codes import OutlierPattern
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import Said, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+from profiler.text import Said, said
 
 __all__ = ["WORDS"]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import Said, joined, said
 from profiler.report.sentences.findings.words import texts
-from profiler.report.units import count
+from profiler.text import Said, count, joined, said
 
 __all__ = ["named_devices", "on_several", "value_range"]
 

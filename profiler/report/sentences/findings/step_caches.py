@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import joined, said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+from profiler.text import joined, said
 
 __all__ = ["WORDS"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.text import said
 
 __all__ = ["WORDS"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from profiler.analysis.findings.codes import TimedBy
 from profiler.analysis.findings.finding import Finding
-from profiler.events import DropKind
-from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
-from profiler.report.units import counted
+from profiler.text import counted, said
+from profiler.trace.events import DropKind
 
 __all__ = ["WORDS"]
 

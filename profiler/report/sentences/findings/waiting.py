@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.messages import Said, said
 from profiler.report.sentences.findings.late_host import LOOK_IN_GAPS, with_host
 from profiler.report.sentences.findings.several_devices import (
     named_devices,
@@ -14,7 +13,7 @@ from profiler.report.sentences.findings.several_devices import (
     value_range,
 )
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
-from profiler.report.units import count
+from profiler.text import Said, count, said
 
 __all__ = ["WORDS"]
 

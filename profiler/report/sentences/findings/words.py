@@ -18,12 +18,9 @@ from msgspec.structs import replace
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.registry import question_modules
-from profiler.messages import Said, joined, said
-from profiler.notes import Note, Value
 from profiler.report.named_values import named_value
-from profiler.report.sentences.nouns import Noun, evidence_name
 from profiler.report.sentences.worded import value_text
-from profiler.report.units import count
+from profiler.text import Note, Noun, Said, Value, count, evidence_name, joined, said
 
 __all__ = [
     "RuleWords",

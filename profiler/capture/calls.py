@@ -1,0 +1,471 @@
+"""Calls while they run: clock, pipeline calls, submodule invocations, open scopes.
+
+An open scope belongs to the thread or task that opened it. Pipelines in concurrent threads do
+not see each other's scopes. A forked child abandons the recording, which stays with the parent.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from profiler.errors import InputError
+from profiler.plugins import let_pass
+from profiler.trace import schema
+from profiler.trace.events import (
+    NO_ITERATION,
+    NO_PIPELINE,
+    NO_STEP,
+    RUN_STAGE,
+    STAGES,
+    UNKNOWN,
+    Call,
+    Span,
+    SpanKind,
+)
+from profiler.trace.manifest_fields import Generation, Setting, SubmoduleSettings
+
+if TYPE_CHECKING:
+    from profiler.capture.backend import Skipped
+    from profiler.trace.columns import CommandColumns
+
+
+# --- Arrays and tensors of any library, as far as they show what they are; nothing here raises.
+
+
+_DTYPE_NAMES: dict[Any, str] = {}
+
+
+def described(value: Any) -> str:
+    """An array or tensor as "dtype[d0,d1,…]", "" for anything else and for what does not tell
+    (nested tensors have no shape)."""
+    try:
+        if hasattr(value, "dtype") and hasattr(value, "shape"):
+            return f"{_dtype_name(value.dtype)}[{','.join(map(str, value.shape))}]"
+    except Exception as error:
+        let_pass(error)
+    return ""
+
+
+def first_dimension(value: Any) -> int:
+    """The first dimension of an array or tensor, 0 for anything else."""
+    try:
+        shape = getattr(value, "shape", None)
+        return int(shape[0]) if shape is not None and len(shape) > 0 else 0
+    except Exception as error:
+        let_pass(error)
+        return 0
+
+
+def _dtype_name(dtype: Any) -> str:
+    """A type of elements, without its library; NumPy takes 3 µs to name one, so it is kept."""
+    try:
+        return _DTYPE_NAMES[dtype]
+    except (KeyError, TypeError) as error:  # new, or without a hash
+        let_pass(error)
+        name = str(dtype).rpartition(".")[2]
+    if isinstance(dtype, Hashable):
+        _DTYPE_NAMES[dtype] = name
+    return name
+
+
+# --- The clock of a run: monotonic while it lasts, CLOCK_REALTIME's epoch in its numbers.
+
+
+class Clock(Protocol):
+    """Anything that tells ns since the epoch; tests inject one that they move by hand."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        ...
+
+    @property
+    def monotonic_offset_ns(self) -> int:
+        """What to add to CLOCK_MONOTONIC to get this clock."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunClock:
+    """CLOCK_MONOTONIC plus an offset fixed when the run began, so that a clock step during the
+    run cannot bend durations."""
+
+    monotonic_offset_ns: int
+
+    @classmethod
+    def start(cls) -> RunClock:
+        """Relate the two clocks: the tightest of several paired readings wins."""
+        best_width, best_offset = 1 << 62, 0
+        for _ in range(16):
+            before = time.monotonic_ns()
+            realtime = time.time_ns()
+            after = time.monotonic_ns()
+            if after - before < best_width:
+                best_width, best_offset = after - before, realtime - (before + after) // 2
+        return cls(best_offset)
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns() + self.monotonic_offset_ns
+
+
+# --- What our own work is called in a run: names of spans of kind `profiler`.
+
+
+class OwnWork(StrEnum):
+    """What our own work is, as spans of kind `profiler` name it."""
+
+    START_SESSION = "start_session"  # a profiler of a runtime
+    STOP_SESSION = "stop_session"  # and have it write what it recorded
+    RENEW_SESSION = "renew_session"
+    CONVERT = "convert"  # what a profiler recorded, into commands
+
+
+# --- One call of a pipeline on the timeline: the moments that part it into stages and steps.
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class PipelineCall:
+    """One call of the pipeline, `number` as in `events.Call`. `outer` is the pipeline call in which
+    it runs, `inner` are those that ran in it; `-1` stands for moments that were not reached.
+    `settings` are the numbers and switches that it was given, `submodules` how its submodules were
+    set up when it began, `generation` is what it made."""
+
+    name: str
+    start_ns: int
+    number: int = NO_PIPELINE
+    end_ns: int = -1
+    outer: PipelineCall | None = None
+    inner: list[PipelineCall] = field(default_factory=list)
+    encode_end_ns: int = -1  # end of encode_prompt and of every call of the encode stage
+    step_ends_ns: list[tuple[int, int]] = field(default_factory=list)  # (step, end)
+    loop_start_ns: int = -1  # begin of the first denoiser call
+    decoding: bool = False  # a call of the decode stage has begun
+    hooks_ns: int = 0  # in the profiler's own code, while it ran
+    around_ns: int = 0  # in the profiler's own code, ahead of its begin and behind its end
+    failed: bool = False  # ended with an exception: the stage that was running is its last
+    settings: dict[str, Setting] = field(default_factory=dict)
+    submodules: dict[str, SubmoduleSettings] = field(default_factory=dict)
+    generation: Generation | None = None
+    before_end: Callable[[], object] = nothing  # what is to be known when it has ended
+    is_run: bool = False  # it has the stage `run` alone
+
+    def begin_call(self, stage: str, start_ns: int) -> None:
+        """A submodule call of `stage` begins."""
+        if stage == "denoise" and self.loop_start_ns < 0:
+            self.loop_start_ns = start_ns
+        if stage == "decode":
+            self.decoding = True
+
+    def end_call(self, stage: str, end_ns: int) -> None:
+        """A submodule call of `stage` has returned."""
+        if stage == "encode":
+            self.end_encoding(end_ns)
+
+    def place_call(self, stage: str, start_ns: int, end_ns: int) -> None:
+        """A submodule call that has returned turns out to be of `stage`."""
+        if stage == RUN_STAGE:
+            self.is_run = True
+        elif stage == "denoise":
+            begun = self.loop_start_ns >= 0
+            self.loop_start_ns = min(self.loop_start_ns, start_ns) if begun else start_ns
+        elif stage == "decode":
+            self.decoding = True
+        elif self.loop_start_ns < 0 or end_ns <= self.loop_start_ns:
+            self.encode_end_ns = max(self.encode_end_ns, end_ns)
+
+    def end_encoding(self, end_ns: int) -> None:
+        """What belongs to the encode stage has ended; later than the loop's begin it is none."""
+        if self.loop_start_ns < 0:
+            self.encode_end_ns = end_ns
+
+    def end_step(self, step: int, end_ns: int) -> None:
+        """A scheduler step has ended: the denoising step that it closes."""
+        self.step_ends_ns.append((step, end_ns))
+
+    def total_hooks_ns(self) -> int:
+        """Time in the profiler's own code, that of inner pipeline calls included."""
+        inner_ns = sum(call.total_hooks_ns() for call in self.inner)
+        return self.hooks_ns + self.around_ns + inner_ns
+
+    def spans(self) -> list[Span]:
+        """Pipeline, stages and steps, outer before inner; the stages tile the pipeline.
+
+        A pipeline that only runs other pipelines has their stages and steps.
+        """
+        pipeline = self._span("pipeline", self.name, "", NO_STEP, self.start_ns, self.end_ns)
+        return [pipeline, *self._parts(self.start_ns, self.end_ns)]
+
+    def _parts(self, start_ns: int, end_ns: int) -> list[Span]:
+        """Stages and steps; the first stage begins at `start_ns`, the last ends at `end_ns`."""
+        if self.inner and self.loop_start_ns < 0 and self.encode_end_ns < 0:
+            borders = [start_ns, *(call.end_ns for call in self.inner[:-1]), end_ns]
+            return [
+                span
+                for call, begin, end in zip(self.inner, borders, borders[1:], strict=False)
+                for span in call._parts(begin, end)
+            ]
+        if self.is_run:
+            return [self._span("stage", RUN_STAGE, RUN_STAGE, NO_STEP, start_ns, end_ns)]
+        spans = []
+        borders = [start_ns, *self.stage_borders_ns(), end_ns]
+        for stage, begin, end in zip(STAGES, borders, borders[1:], strict=False):
+            if end > begin:
+                spans.append(self._span("stage", stage, stage, NO_STEP, begin, end))
+        begin = self.loop_start_ns if self.loop_start_ns >= 0 else borders[1]
+        for step, end in self.step_ends_ns:
+            spans.append(self._span("step", f"step {step}", "denoise", step, begin, end))
+            begin = end
+        return spans
+
+    def _span(
+        self, kind: SpanKind, name: str, stage: str, step: int, begin_ns: int, end_ns: int
+    ) -> Span:
+        return Span(kind, name, stage, step, begin_ns, end_ns - begin_ns, self.number)
+
+    def stage_borders_ns(self) -> tuple[int, int]:
+        """Ends of encode and denoise. Encoding ends with `encode_prompt` and the last call of
+        its stage; denoising with the last scheduler step. What was never reached has no length."""
+        unfinished = self.failed and not self.decoding
+        encode_end = self.encode_end_ns
+        if encode_end < 0 or (unfinished and self.loop_start_ns < 0):
+            encode_end = self.loop_start_ns if self.loop_start_ns >= 0 else self.end_ns
+        denoise_end = self.step_ends_ns[-1][1] if self.step_ends_ns else encode_end
+        if self.loop_start_ns >= 0 and (unfinished or not self.step_ends_ns):
+            denoise_end = self.end_ns
+        return encode_end, max(denoise_end, encode_end)
+
+
+def number_of(pipeline: PipelineCall | None) -> int:
+    """The number of a pipeline call, `NO_PIPELINE` for none."""
+    return NO_PIPELINE if pipeline is None else pipeline.number
+
+
+# --- What happened in a run: invocations of submodules, host work, and commands of no invocation.
+
+
+@dataclass(slots=True, eq=False)
+class Invocation:
+    """One submodule invocation, from its begin on.
+
+    `index` is given when it has returned, -1 before; `failed` tells that it ended with an
+    exception. `recorded` is False in warm-up: it takes part in no table. `pipeline` is the
+    pipeline call that it belongs to, None outside every one; `last_step` the last step of the
+    scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
+    be traced, though others of the submodule are. `awaits_operators` tells that a source was to
+    trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
+    not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
+    kept its operators from being traced, `skipped` is what a step cache did in it. `hooks_ns` is
+    time in our own code around a call of no pipeline call, which else has it. `device_lag_ns` and
+    `device_duration_ns` are as the `Call` has them; `noting` tells that they are still to come.
+    """
+
+    submodule: str
+    stage: str
+    branch: str
+    step: int
+    device: str
+    input_shapes: Mapping[str, str]
+    start_ns: int = -1
+    end_ns: int = -1
+    ops_traced: bool = False
+    recorded: bool = True
+    failed: bool = False
+    index: int = -1
+    pipeline: PipelineCall | None = None
+    last_step: int = NO_STEP
+    left_out: bool = False
+    hooks_ns: int = 0
+    awaits_operators: bool = False
+    drop_told: bool = False
+    iteration: int = NO_ITERATION
+    provisional: bool = False
+    beyond_size: bool = False
+    skipped: Skipped | None = None
+    device_lag_ns: int = UNKNOWN
+    device_duration_ns: int = UNKNOWN
+    noting: bool = False
+
+    def as_call(self) -> Call:
+        """The finished invocation as the call that the bundle holds."""
+        return Call(
+            index=self.index,
+            submodule=self.submodule,
+            stage=self.stage,
+            branch=self.branch,
+            step=self.step,
+            device=self.device,
+            start_ns=self.start_ns,
+            duration_ns=self.end_ns - self.start_ns,
+            ops_traced=self.ops_traced,
+            input_shapes=self.input_shapes,
+            pipeline=number_of(self.pipeline),
+            iteration=self.iteration,
+            device_lag_ns=self.device_lag_ns,
+            device_duration_ns=self.device_duration_ns,
+        )
+
+
+@dataclass(slots=True)
+class HostWork:
+    """A piece of work of the pipeline itself, on the root device, outside every call."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    pipeline: PipelineCall | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCommands:
+    """What was executed in `pipeline` outside of the calls that were traced."""
+
+    commands: CommandColumns
+    pipeline: PipelineCall
+
+
+# --- What is open in a thread or task: a pipeline call, a submodule call, host work.
+#
+# It belongs to the thread (or task) that opened it: pipelines that run in threads at the same
+# time
+# never see each other.
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is open in one thread or task. `owner` began the pipeline call `pipeline`, whose labels
+    are `labels`; `call` is an open submodule call, whose inner calls are part of it; `host` is
+    open host work."""
+
+    owner: Any = None
+    pipeline: PipelineCall | None = None
+    labels: Any = None
+    call: Any = None
+    host: Any = None
+
+
+_NOTHING_OPEN = Scope()
+_SCOPE: ContextVar[Scope] = ContextVar("profile_sd3_scope", default=_NOTHING_OPEN)
+
+
+def scope() -> Scope:
+    """What is open in this thread or task; nothing where it is of a pipeline call that has ended,
+    which an interrupt kept from leaving."""
+    found = _SCOPE.get()
+    if found.pipeline is not None and found.pipeline.end_ns >= 0:
+        return _NOTHING_OPEN
+    return found
+
+
+def enter(new: Scope) -> None:
+    """Make `new` what is open in this thread or task."""
+    _SCOPE.set(new)
+
+
+# --- Forked children: what is being recorded stays the parent's, whoever has begun it.
+#
+# Sessions, with and without the switch, are abandoned in the child; what a backend keeps of the
+# process is forgotten.
+
+
+_SESSIONS: weakref.WeakSet[Any] = weakref.WeakSet()
+_watching: list[bool] = []
+_forgetting: list[Callable[[], None]] = []
+
+
+def abandon_in_children(session: Any) -> None:
+    """Call `session.abandon()` in every child that is forked while the session exists."""
+    if not _watching and hasattr(os, "register_at_fork"):
+        _watching.append(True)
+        os.register_at_fork(before=_before, after_in_child=_in_child)
+    _SESSIONS.add(session)
+
+
+def forget_in_children(forget: Callable[[], None]) -> None:
+    """Call `forget()`, once sessions are abandoned, in every child that is forked of a process that
+    has had one."""
+    _forgetting.append(forget)
+
+
+def _before() -> None:
+    """Let a writing thread end its first import: a child could never take that module's lock."""
+    schema.load()
+
+
+def _in_child() -> None:
+    for session in list(_SESSIONS):
+        session.abandon()
+    for forget in _forgetting:
+        forget()
+    enter(Scope())
+
+
+# --- What a script says itself: names of submodules, and which denoising step it is in.
+#
+# give_name(module, "upscaler")
+# for i in range(28):
+#     with profiler.step(i):
+#         ...
+
+
+_LAST_STEP = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SaidStep:
+    """One pass through a `with step(…)`."""
+
+    step: int
+
+
+_NAMES: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_STEP: ContextVar[SaidStep | None] = ContextVar("profile_sd3_step", default=None)
+
+
+def give_name(value: Any, name: str) -> None:
+    """Have calls of `value` recorded under `name`, whatever a pipeline calls it."""
+    _NAMES[value] = name
+
+
+@contextmanager
+def step(index: int) -> Iterator[None]:
+    """What runs inside is denoising step `index`, from 0: for loops without a scheduler. Raises
+    InputError for what is no such number."""
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= _LAST_STEP:
+        raise InputError(f"{index!r} is no step: give a whole number from 0 on")
+    token = _STEP.set(SaidStep(index))
+    try:
+        yield
+    finally:
+        _STEP.reset(token)
+        open_now = scope()
+        if open_now.pipeline is not None:
+            open_now.pipeline.end_step(index, open_now.owner.recorder.clock.now_ns())
+
+
+def said_step() -> SaidStep | None:
+    """The step that the script says it is in."""
+    return _STEP.get()
+
+
+def named() -> dict[str, Any]:
+    """The objects that have got a name and are still there."""
+    return {name: value for value, name in list(_NAMES.items())}
+
+
+def name_of(value: Any) -> str:
+    """The name that the script gave an object, "" for none."""
+    try:
+        return _NAMES.get(value, "") if _NAMES else ""
+    except TypeError:  # it cannot be a key
+        return ""

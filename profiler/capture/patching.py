@@ -1,0 +1,327 @@
+"""Reversible patches of methods on objects and library classes.
+
+    wraps = Wraps()
+    wraps.around(scheduler, "step", lambda original, args, kwargs: original(*args, **kwargs))
+    wraps.undo()   # the scheduler is as it was
+
+Owners are referenced weakly. Several `Wraps` may wrap the same method and be undone in any
+order. A patch that other code put on top stays in place, and our wrapper below it only forwards
+calls.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import functools
+import inspect
+import operator
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from profiler.plugins import let_pass
+
+# --- Methods that capture replaces on classes of libraries, and puts back at the end.
+
+
+_MISSING = object()
+
+
+class ClassPatches:
+    """The methods that have been replaced; false while there are none."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[type, str, Any, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._replaced)
+
+    def replace(self, owner: type, name: str, value: Any) -> None:
+        """Let `value` stand for `name` in `owner`, the class that defines it: KeyError where a
+        class above does."""
+        self._replaced.append((owner, name, value, vars(owner)[name]))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Leave the classes as they were; what somebody else has patched since stays patched."""
+        while self._replaced:
+            owner, name, ours, before = self._replaced.pop()
+            if vars(owner).get(name, _MISSING) is ours:
+                setattr(owner, name, before)
+
+
+# --- Reversible replacements of methods: everything but hooks that capture changes on a pipeline.
+#
+# wraps = Wraps()
+# wraps.around(pipe.scheduler, "step", lambda original, args, kwargs: original(*args, **kwargs))
+# wraps.undo()   # the scheduler is as it was
+#
+# Owners are held weakly. Several `Wraps` may wrap the same method and be undone in any order.
+# What
+# somebody else put over a wrapper stays in place; the wrapper below it then only passes calls on.
+
+
+WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we made
+
+Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+class _Arounds:
+    """The callables around one original, the outermost first. For an attribute of an instance,
+    `restore` puts back what stood there."""
+
+    def __init__(self) -> None:
+        self.current: tuple[Around, ...] = ()
+        self.restore: Callable[[], None] = lambda: None
+
+    def add(self, around: Around) -> None:
+        self.current = (around, *self.current)
+
+    def remove(self, around: Around) -> None:
+        self.current = tuple(other for other in self.current if other is not around)
+
+    def call(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call `original` through all of them."""
+        arounds = self.current
+        if not arounds:
+            return original(*args, **kwargs)
+        for around in reversed(arounds[1:]):
+            original = functools.partial(_call, around, original)
+        return arounds[0](original, args, kwargs)
+
+
+def _call(around: Around, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return around(original, args, kwargs)
+
+
+class _Wrapper:
+    """Stands in an instance for its method `original`. A copy or pickle of the instance gets the
+    method."""
+
+    def __init__(self, original: Callable[..., Any], arounds: _Arounds) -> None:
+        functools.update_wrapper(self, original)
+        self.original = original
+        self.arounds = arounds
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.arounds.call(self.original, args, kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.original, memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced_to(self.original)
+
+
+class _CallableProxy:
+    """Stands in for an object that is called and whose class cannot be changed: calls go through
+    `around`, everything else to the object itself."""
+
+    def __init__(self, target: Any, around: Around) -> None:
+        object.__setattr__(self, "_target", target)
+        object.__setattr__(self, "_around", around)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._around(self._target, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._target, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced_to(self._target)
+
+
+def _reduced_to(value: Any) -> tuple[Any, ...]:
+    """What `__reduce__` of something of ours returns, so that `value` is pickled in its place."""
+    return operator.itemgetter(0), ((value,),)
+
+
+class _Methods(dict[str, _Arounds]):
+    """The wrapped methods of one object; others may be made of its class."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__()
+        self.owner = weakly(owner)
+
+
+class Wraps:
+    """A stack of replacements, undone in reverse order."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def around(self, owner: Any, name: str, around: Around) -> None:
+        """Let calls of `owner.name` run `around(original, args, kwargs)`: a method, or an object
+        that is called (`pipe.tokenizer(...)`)."""
+        original = getattr(owner, name)
+        if not hasattr(owner, "__dict__"):
+            self.around_method(owner, name, around)
+            return
+        if is_function(original):
+            self._around_function(owner, name, around)
+            return
+        try:
+            self.around_method(original, "__call__", around)
+        except TypeError as error:  # its class cannot be changed
+            let_pass(error)
+            self._replace(owner, name, _CallableProxy(original, around))
+
+    def _around_function(self, owner: Any, name: str, around: Around) -> None:
+        wrapper = vars(owner).get(name)
+        if not isinstance(wrapper, _Wrapper):
+            wrapper = _Wrapper(getattr(owner, name), _Arounds())
+            wrapper.arounds.restore = _set(owner, name, wrapper)
+        arounds, here = wrapper.arounds, weakly(wrapper)
+        weak = weakly(owner)
+
+        def undo() -> None:
+            arounds.remove(around)
+            if not arounds.current and attributes(weak()).get(name) is here():
+                arounds.restore()
+
+        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        arounds.add(around)
+
+    def around_method(self, owner: Any, name: str, around: Around) -> None:
+        """Wrap a method on the class: `owner` becomes an instance of a subclass of its class.
+
+        Python looks `__call__` up on the type, so an attribute of the instance cannot do it; a
+        subclass concerns this one object only, `isinstance` keeps its answers, and the object
+        does not refer to itself. Raises TypeError where the class of `owner` cannot be changed.
+        """
+        known = _methods_of(owner)
+        methods = _Methods(owner) if known is None else known
+        subclass = _subclass(type(owner), methods) if known is None else type(owner)
+
+        def undo() -> None:
+            if name in methods:
+                methods[name].remove(around)
+            owner = methods.owner()
+            if type(owner) is subclass and not any(m.current for m in methods.values()):
+                _change_class(owner, subclass.__bases__[0])
+
+        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        if known is None:
+            _change_class(owner, subclass)
+        if name not in methods:
+            wrapper = _method_wrapper(subclass.__bases__[0], name, methods)
+            methods[name] = _Arounds()
+            setattr(subclass, name, wrapper)
+        methods[name].add(around)
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        restore, weak = _set(owner, name, value), weakly(owner)
+        self._undo.append(lambda: restore() if attributes(weak()).get(name) is value else None)
+
+    def on_undo(self, action: Callable[[], None]) -> None:
+        """Run `action` when the wraps are undone, in its turn."""
+        self._undo.append(action)
+
+    def undo(self) -> None:
+        """Undo everything, the last first; may be called again without effect."""
+        while self._undo:
+            try:
+                self._undo[-1]()
+            except Exception as error:
+                let_pass(error)  # interrupted: it stays, to be undone when this is called again
+                self._undo.pop()
+                raise
+            self._undo.pop()
+
+
+def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:
+    """Set an attribute of the instance itself, past any `__setattr__` that keeps a record of what
+    is set (diffusers' pipelines do). Returns what restores or removes it."""
+    before = vars(owner).get(name, _MISSING)
+    vars(owner)[name] = value
+    weak = weakly(owner)
+
+    def restore() -> None:
+        if before is _MISSING:
+            attributes(weak()).pop(name, None)
+        else:
+            attributes(weak())[name] = before
+
+    return restore
+
+
+def attributes(owner: Any) -> dict[str, Any]:
+    """What is set on the instance itself; nothing where it has no place for that, or is gone."""
+    return getattr(owner, "__dict__", {})
+
+
+def is_function(value: Any) -> bool:
+    """Whether `value` is a function or method, not an object that can be called."""
+    return inspect.isroutine(value) or isinstance(value, (functools.partial, _Wrapper))
+
+
+def weakly(owner: Any) -> Callable[[], Any]:
+    """What gives `owner` while it lives: nothing that is wrapped is kept alive for undoing."""
+    try:
+        return weakref.ref(owner)
+    except TypeError as error:  # it knows no weak references
+        let_pass(error)
+        return lambda: owner
+
+
+def _change_class(owner: Any, new: type) -> None:
+    object.__setattr__(owner, "__class__", new)  # frozen dataclasses refuse it on themselves
+
+
+def _method_wrapper(base: type, name: str, methods: _Methods) -> Callable[..., Any]:
+    original = getattr(base, name)
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if methods.owner() is not self:
+            return original(self, *args, **kwargs)
+        return methods[name].call(functools.partial(original, self), args, kwargs)
+
+    return wrapper
+
+
+def _methods_of(owner: Any) -> _Methods | None:
+    """The wrapped methods of `owner`, None where its class is not one that was made for it."""
+    methods = vars(type(owner)).get(WRAPPED)
+    return methods if isinstance(methods, _Methods) and methods.owner() is owner else None
+
+
+def is_wrapped(owner: Any) -> bool:
+    """Whether calls of `owner` itself are wrapped."""
+    methods = _methods_of(owner)
+    return methods is not None and "__call__" in methods and bool(methods["__call__"].current)
+
+
+def _subclass(base: type, methods: _Methods) -> type:
+    """A subclass that answers to its base's name; without slots of its own, so that its layout
+    is the same."""
+    namespace = {
+        WRAPPED: methods,
+        "__slots__": (),
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__reduce_ex__": functools.partialmethod(_reduced, base),
+    }
+    return type(base)(base.__name__, (base,), namespace)
+
+
+def _reduced(self: Any, base: Any, protocol: Any) -> Any:
+    """`__reduce_ex__` of an object whose class we made of `base`: copies and pickles have `base`,
+    and need nothing of ours."""
+    known = copyreg.dispatch_table.get(base)
+    reduced = known(self) if known is not None else base.__reduce_ex__(self, protocol)
+    if not isinstance(reduced, tuple):
+        return reduced
+    make, arguments, *state = reduced
+    arguments = tuple(base if value is type(self) else value for value in arguments)
+    if make is copyreg.__newobj__:  # type: ignore[attr-defined]
+        make = base.__new__  # pickle insists that what it is told to make has the object's class
+    elif make is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
+        _, positional, named = arguments
+        make, arguments = functools.partial(base.__new__, base, *positional, **named), ()
+    return make, arguments, *state

@@ -1,0 +1,525 @@
+"""Attach to one pipeline: install its hooks and operator sources, remove them later.
+
+Components that the user replaces between two calls are hooked again at the next call. A failure
+of a hook is recorded as lost data, and the user's call continues.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from profiler.capture.calls import PipelineCall, Scope, enter
+from profiler.capture.operator_source import OperatorSource, SourceRequest
+from profiler.capture.patching import Around, Wraps, weakly
+from profiler.capture.pipelines.call_hooks import (
+    CallHook,
+    EncodingHook,
+    HostWorkHook,
+    SourceOf,
+    live_scope,
+)
+from profiler.capture.pipelines.discovery import Together, schedulers, title
+from profiler.capture.pipelines.script_loops import generation, names_of
+from profiler.capture.pipelines.steps import (
+    CACHE_CONTEXT,
+    GENERATING,
+    GuiderHook,
+    PipelineLabels,
+    Stages,
+    Steps,
+    block_defaults,
+    call_numbers,
+    guiders,
+    returned_names,
+    submodule_settings,
+)
+from profiler.capture.pipelines.submodules import (
+    Entry,
+    PieceCoverage,
+    PipelineCoverage,
+    argument_names,
+    device_of,
+    entries,
+    host_work,
+    options_for,
+    owner_of,
+    part_of,
+    present_entries,
+)
+from profiler.capture.recorder import Recorder
+from profiler.capture.registry import backend_of, open_source
+from profiler.capture.run_info import PipelineFacts, pipeline_facts
+from profiler.capture.settings import Options
+from profiler.plugins import let_pass
+from profiler.trace.manifest_fields import SubmoduleSettings
+
+# --- Hooks on a pipeline shaped like diffusers': they tell the recorder what runs when.
+#
+# The backend of an object knows how its calls are hooked; else reversible wraps do it. What the
+# user
+# replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
+# anew when the next one begins. Where anything of ours fails, that is a drop of the run's, and
+# the
+# user's call goes on.
+
+
+_GENERATE = "generate"  # a method that calls its own module, once a token
+
+
+@dataclass(frozen=True, slots=True)
+class _Hooked:
+    """A method that is hooked, as it was found: to see whether it has been replaced since.
+    `owner` and `seen` are called for what they were; `look(owner, name)` gives what is seen now."""
+
+    owner: Callable[[], Any]
+    seen: Callable[[], Any]
+    wraps: Wraps
+    look: Callable[[Any, str], Any]
+
+
+class PipelineHooks:
+    """All hooks on one pipeline, which is held weakly. `source_of` says who traces the operators
+    of an entry; `before_pipeline(pipeline)` runs before each call of the pipeline."""
+
+    def __init__(
+        self,
+        pipeline: Any,
+        recorder: Recorder,
+        source_of: SourceOf,
+        before_pipeline: Callable[[Any], None],
+    ) -> None:
+        self.pipeline = weakly(pipeline)
+        self._name = title(pipeline)
+        self.recorder = recorder
+        self.source_of = source_of
+        self._before_pipeline = before_pipeline
+        self.detached = False
+        self._lock = threading.RLock()  # held while hooks are put on and taken off
+        self._wraps = Wraps()
+        self._hooked: dict[object, _Hooked] = {}
+        self._denoisers: set[str] = set()  # submodules that were found in a loop
+        self._outside: PipelineLabels | None = None
+        self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
+        together = isinstance(pipeline, Together)
+        self._pieces = PieceCoverage(recorder, self._owners) if together else None
+
+    def attach(self) -> None:
+        """Hook everything. Raises InputError where the pipeline has no submodule; then, as
+        after any other error, it is as it was."""
+        pipeline = self.pipeline()
+        try:
+            entries(pipeline)
+            if callable(pipeline):
+                self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
+            self._hook(self._present(pipeline))
+            self._measure_pieces(PieceCoverage.begin)
+        except BaseException:
+            self.detach()
+            raise
+
+    def detach(self) -> None:
+        """Take every hook off; may be called again without effect."""
+        self.detached = True
+        self._measure_pieces(PieceCoverage.end)
+        if self._outside is not None:
+            self.recorder.attempt(self._name, self._outside.stages.finish)
+        with self._lock:
+            for hooked in reversed(list(self._hooked.values())):
+                hooked.wraps.undo()
+            self._hooked.clear()
+            self._wraps.undo()
+
+    def abandon(self) -> None:
+        """As `detach`, in a forked child: no thread of the parent's holds a lock here."""
+        self._lock = threading.RLock()
+        self._coverage.abandon()
+        self.detach()
+
+    def covers(self, owner: Any) -> bool:
+        """Whether a submodule of this pipeline is `owner`."""
+        return any(hooked.owner() is owner for hooked in list(self._hooked.values()))
+
+    def _scheduler(self) -> Any:
+        """The scheduler that counts until one is used."""
+        return next(iter(schedulers(self.pipeline()).values()), None)
+
+    def renew(self) -> None:
+        """Trace and hook what has been replaced, or is new."""
+        self._refresh(self.pipeline())
+
+    def _refresh(self, pipeline: Any) -> None:
+        """Before a call of the pipeline: trace and hook what has been replaced."""
+        with self._lock:
+            if not self.detached:
+                self.recorder.attempt(self._name, self._before_pipeline, pipeline)
+        present = self._present(pipeline)  # without the lock: properties of the user's may wait
+        with self._lock:
+            if not self.detached:
+                self._hook(present)
+                self._measure_pieces(PieceCoverage.begin)
+
+    def measure(self, found: Mapping[str, Any]) -> None:
+        """State in coverage what of these is called by itself, where no pipeline holds the rest."""
+        with self._lock:
+            if not self.detached:
+                self._measure_pieces(lambda pieces: pieces.begin(found))
+
+    def _measure_pieces(self, what: Callable[[PieceCoverage], None]) -> None:
+        if self._pieces is not None:
+            self.recorder.attempt(self._name, what, self._pieces)
+
+    def _present(self, pipeline: Any) -> dict[object, tuple[Any, str, Callable[[Wraps], None]]]:
+        """Whatever can be hooked: owner and name of the method, and what hooks it."""
+        found: dict[object, tuple[Any, str, Callable[[Wraps], None]]] = {}
+        key: object
+        hook: Callable[[Wraps], None]
+        for entry in present_entries(pipeline):
+            owner = owner_of(pipeline, entry)
+            found[entry] = (owner, entry.method, partial(self._hook_entry, entry, owner))
+            if callable(getattr(owner, _GENERATE, None)):
+                hook = partial(self._hook_method, owner, _GENERATE, self._around_generate)
+                found[f"{entry.submodule}.{_GENERATE}"] = (owner, _GENERATE, hook)
+            if hasattr(owner, "cache_context"):
+                key = f"{entry.submodule}.cache_context"
+                found[key] = (owner, "cache_context", partial(_hook_cache_context, owner))
+        for path, owner, name, scheduler in host_work(pipeline):
+            work = HostWorkHook(self, path, *([weakly(owner)] if scheduler else []))
+            hook = partial(self._hook_method, owner, name, work.around)
+            found[path] = (owner, name, hook)
+        for path, owner, name in guiders(pipeline):
+            around = GuiderHook(path, self.recorder).around
+            found[path] = (owner, name, partial(self._hook_method, owner, name, around))
+        if callable(getattr(pipeline, "encode_prompt", None)):
+            hook = partial(self._hook_encode_prompt, pipeline)
+            found["encode_prompt"] = (pipeline, "encode_prompt", hook)
+        return found
+
+    def _hook(self, found: Mapping[object, tuple[Any, str, Callable[[Wraps], None]]]) -> None:
+        """Hook what is not hooked: at first everything, later what has been replaced."""
+        for key, (owner, name, hook) in found.items():
+            known = self._hooked.get(key)
+            if known is not None:
+                if known.owner() is owner and known.seen() is known.look(owner, name):
+                    continue
+                known.wraps.undo()
+            wraps, look = Wraps(), backend_of(owner).seen
+            self._hooked[key] = _Hooked(weakly(owner), object, wraps, look)  # not yet whole
+            hook(wraps)
+            self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
+
+    def new_labels(self) -> PipelineLabels:
+        stages = Stages(self.recorder.place_call, self._denoisers)
+        return PipelineLabels(Steps(self._scheduler), stages)
+
+    def labels_outside(self) -> PipelineLabels:
+        self._measure_pieces(PieceCoverage.called)
+        if self._outside is None:
+            self._outside = self.new_labels()
+        pipeline = self.pipeline()
+        if isinstance(pipeline, Together) and pipeline.look and not self._outside.stages.looping:
+            pipeline.look()
+        return PipelineLabels(self._outside.steps, self._outside.stages)
+
+    def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
+        before = live_scope()
+        if before.owner is self or self.detached:  # the pipeline calls itself, or it is too late
+            return original(*args, **kwargs)
+        if before.pipeline is None and before.call is not None:
+            before = Scope()  # left open by a call that was interrupted
+        attempt = self.recorder.attempt
+        entered_ns = attempt(self._name, self.recorder.clock.now_ns)
+        attempt(self._name, self._refresh, self.pipeline())
+        sources = attempt(self._name, self._sources) or []
+        measured = [attempt(self._name, partial(self._coverage.begin, traced=bool(sources)))]
+        settings = attempt(self._name, self._settings) or {}
+        pipeline, failed, result = None, True, None
+        try:
+            pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
+            if pipeline is not None and entered_ns is not None:
+                pipeline.around_ns += pipeline.start_ns - entered_ns
+                pipeline.submodules = settings
+            for source in sources if pipeline is not None else ():
+                attempt(self._name, source.begin_pipeline, pipeline)
+            result = original(*args, **kwargs)
+            failed = False
+            return result
+        finally:
+            try:
+                self._end_pipeline(before, pipeline, sources, measured, failed)
+            except BaseException:  # the script was interrupted: once more, to the end
+                self._end_pipeline(before, pipeline, sources, measured, failed)
+                raise
+            attempt(self._name, self._returned, pipeline, result)
+
+    def _around_generate(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """A submodule calls itself in a loop: its calls are passes, for no prompt of two. Outside
+        pipeline calls the loop is all that they belong to."""
+        before = live_scope()
+        if before.call is not None:
+            return original(*args, **kwargs)
+        labels = None if before.labels is not None else self.new_labels()
+        if labels is not None:
+            self._measure_pieces(PieceCoverage.called)
+            enter(replace(before, labels=labels))
+        token = GENERATING.set(True)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            GENERATING.reset(token)
+            if labels is not None:
+                enter(before)
+                self.recorder.attempt(self._name, labels.stages.finish)
+
+    def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
+        settings = {}
+        if self.recorder.recording:
+            settings = block_defaults(self.pipeline()) | call_numbers(original, args, kwargs)
+        labels = self.new_labels()
+        pipeline = self.recorder.begin_pipeline(self._name)
+        try:
+            pipeline.settings = settings
+            pipeline.before_end = labels.stages.finish
+            enter(Scope(self, pipeline, labels))
+        except BaseException:
+            self.recorder.end_pipeline(pipeline, failed=True)
+            raise
+        return pipeline
+
+    def _end_pipeline(
+        self,
+        before: Scope,
+        pipeline: PipelineCall | None,
+        sources: list[OperatorSource],
+        measured: list[Wraps | None],
+        failed: bool,
+    ) -> None:
+        """Leave a pipeline call, and tell everybody who has not been told: again without effect."""
+        enter(before)
+        attempt = self.recorder.attempt
+        if pipeline is not None:
+            attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
+        while measured:
+            if measured[0] is not None:
+                attempt(self._name, self._coverage.end, measured[0], pipeline)
+            measured.pop()
+        if pipeline is None:
+            return
+        while sources:
+            attempt(self._name, sources[0].end_pipeline, pipeline)
+            sources.pop(0)
+        attempt(self._name, self.recorder.settle)
+
+    def _settings(self) -> dict[str, SubmoduleSettings]:
+        return submodule_settings(self.pipeline()) if self.recorder.recording else {}
+
+    def _returned(self, pipeline: PipelineCall | None, result: Any) -> None:
+        """The caller gets the result now: what followed the pipeline call's end was ours."""
+        if pipeline is not None and not pipeline.failed and self.recorder.recording:
+            of = (self.pipeline(), self._scheduler(), pipeline, result)
+            pipeline.generation = self.recorder.attempt(self._name, generation, *of)
+        if pipeline is not None and pipeline.end_ns >= 0:
+            pipeline.around_ns += self.recorder.clock.now_ns() - pipeline.end_ns
+
+    def _owners(self) -> dict[str, Any]:
+        pipeline = self.pipeline()
+        return {e.submodule: owner_of(pipeline, e) for e in present_entries(pipeline)}
+
+    def _sources(self) -> list[OperatorSource]:
+        found = map(self.source_of, present_entries(self.pipeline()))
+        return list({id(source): source for source in found if source is not None}.values())
+
+    def _hook_encode_prompt(self, pipeline: Any, wraps: Wraps) -> None:
+        encode = pipeline.encode_prompt
+        hook = EncodingHook(self, argument_names(encode), returned_names(_written(encode)))
+        self._hook_method(pipeline, "encode_prompt", hook.around, wraps)
+
+    def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
+        backend_of(owner).hook_method(wraps, owner, name, around)
+
+    def _hook_entry(self, entry: Entry, owner: Any, wraps: Wraps) -> None:
+        backend = backend_of(owner)
+        names = argument_names(backend.method(owner, entry.method))
+        names = names or argument_names(_forward_of(self.pipeline(), entry))
+        hook = CallHook(self, entry, weakly(owner), names)
+        wraps.on_undo(hook.close)
+        backend.hook_calls(wraps, owner, entry.method, hook)
+
+
+def _under_variables(objects: list[Any]) -> Mapping[str, Any]:
+    """Objects under the names that the script has for them."""
+    return names_of(objects, sys._getframe(1)) if objects else {}
+
+
+def _forward_of(pipeline: Any, entry: Entry) -> Any:
+    """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of a
+    VAE may be `forward` of its decoder."""
+    return getattr(part_of(pipeline, entry), "forward", None)
+
+
+def _written(method: Any) -> Any:
+    """The function of a method, which outlives its object."""
+    return getattr(method, "__func__", method)
+
+
+def _hook_cache_context(owner: Any, wraps: Wraps) -> None:
+    """Lets labels know the name under which the denoiser is called."""
+
+    def around(original: Any, args: Any, kwargs: Any) -> AbstractContextManager[Any]:
+        name = args[0] if args else kwargs.get("name", "")
+        return _named(original(*args, **kwargs), str(name))
+
+    wraps.around(owner, "cache_context", around)
+
+
+@contextmanager
+def _named(context: AbstractContextManager[Any], name: str) -> Iterator[Any]:
+    token = CACHE_CONTEXT.set(name)
+    try:
+        with context as value:
+            yield value
+    finally:
+        CACHE_CONTEXT.reset(token)
+
+
+# --- One pipeline attached to a session: its hooks, and the sources of its operators.
+
+
+class Attachment:
+    """One pipeline that reports to a session. `facts` is what the manifest says of it, `traced`
+    are the submodules whose calls a source may trace."""
+
+    def __init__(
+        self,
+        pipeline: Any,
+        recorder: Recorder,
+        options: Options,
+        folder: Path,
+        event_cap: int | None,
+    ) -> None:
+        self.facts: PipelineFacts = pipeline_facts(pipeline, options)
+        self.traced: set[str] = set()
+        self._recorder = recorder
+        self._options = options
+        self._folder = folder
+        self._event_cap = event_cap
+        self._sources: dict[Entry, OperatorSource] = {}  # of the parts that are there now
+        self._parts: dict[Entry, Callable[[], Any]] = {}
+        self._opened: list[tuple[str, OperatorSource]] = []
+        self._hooks = PipelineHooks(pipeline, recorder, self._sources.get, self._renew_sources)
+
+    def attach(self, pipeline: Any) -> None:
+        """Open the operators' sources and hook the pipeline; after an error it is as it was."""
+        try:
+            self._open_sources(pipeline, self._open_source)
+            self._hooks.attach()
+        except BaseException:
+            self.detach()
+            raise
+
+    def _renew_sources(self, pipeline: Any) -> None:
+        """Before a call of the pipeline: parts that were replaced get sources of their own. One
+        that can have none runs without, which is a drop."""
+
+        def open_or_lose(entry: Entry, *of: Any) -> OperatorSource | None:
+            try:
+                return self._open_source(entry, *of)
+            except Exception as error:
+                let_pass(error)
+                self._recorder.lose(entry.submodule, error, for_good=True)
+                return None
+
+        self._open_sources(pipeline, open_or_lose)
+
+    def _open_sources(self, pipeline: Any, open_one: Callable[..., OperatorSource | None]) -> None:
+        by_part: dict[int, OperatorSource | None] = {}
+        here = list(present_entries(pipeline))
+        if not self._parts and not any(
+            self._options.traces_operators(entry.submodule)
+            and options_for(pipeline, entry, self._options).traces_operators(entry.submodule)
+            for entry in here
+        ):
+            return
+        for entry in here:  # also what is not traced: who traces pipeline calls rests meanwhile
+            part = part_of(pipeline, entry)
+            if self._parts.get(entry, lambda: None)() is part:
+                continue
+            self._parts[entry] = weakly(part)
+            self._sources.pop(entry, None)
+            if by_part.get(id(part)) is None:  # of submodules that have one part, one traces it
+                owner = owner_of(pipeline, entry)
+                device = device_of(pipeline, entry)
+                options = options_for(pipeline, entry, self._options)
+                by_part[id(part)] = open_one(entry, owner, part, device, options)
+            source = by_part[id(part)]
+            if source is not None:
+                self._sources[entry] = source
+        self.traced = {entry.submodule for entry in self._sources}
+
+    def _open_source(
+        self, entry: Entry, owner: Any, part: Any, device: str, options: Options
+    ) -> OperatorSource | None:
+        self._folder.mkdir(exist_ok=True)
+        request = SourceRequest(
+            entry.submodule,
+            part,
+            device,
+            self._folder,
+            self._recorder,
+            self._event_cap,
+            options.selection(entry.submodule),
+            owner,
+        )
+        source = open_source(request)
+        if source is not None:
+            self._opened.append((entry.submodule, source))
+        return source
+
+    def renew(self, pipeline: Any) -> None:
+        """The pipeline holds something new, which no call of it will show: hook that as well."""
+        known = self.facts
+        self.facts = pipeline_facts(pipeline, self._options)
+        self.facts.seen = known.seen
+        self.facts.submodules = {**known.submodules, **self.facts.submodules}
+        self.facts.devices = {**known.devices, **self.facts.devices}
+        self.facts.settings = {**known.settings, **self.facts.settings}
+        self._hooks.renew()
+
+    def measure(self, found: Mapping[str, Any]) -> None:
+        """State in coverage what of these is called by itself."""
+        self._hooks.measure(found)
+
+    def covers(self, owner: Any) -> bool:
+        """Whether a submodule of the pipeline is `owner`."""
+        return self._hooks.covers(owner)
+
+    def detach(self) -> None:
+        """Leave the pipeline exactly as it was; what was recorded stays. Again without effect."""
+        self._hooks.detach()
+        for _, source in self._opened:
+            source.close()
+
+    def abandon(self) -> None:
+        """Take the hooks off in a forked child; the sources, whose files are the parent's, stay
+        as they are."""
+        self._hooks.abandon()
+
+    def sources(self) -> list[tuple[str, OperatorSource]]:
+        """All sources of operators that were opened, with their submodules."""
+        return list(self._opened)
+
+
+def check_devices(pipeline: Any, options: Options) -> None:
+    """Refuse, with InputError, a configuration, ours or the pipeline's own, that names another
+    device than a submodule runs on."""
+    for entry in entries(pipeline):
+        actual = device_of(pipeline, entry)
+        options_for(pipeline, entry, options).check_device(
+            entry.submodule, actual, "place it there when the pipeline is loaded"
+        )

@@ -1,0 +1,605 @@
+"""Step, branch and stage of each submodule call, from scheduler, guider and prompts.
+
+Calls of submodules are never counted: steps come from the scheduler. Calls between two
+`scheduler.step` are in the loop, calls before the first step are `encode`, and calls after the
+last are `decode`. A denoiser's branch comes from `cache_context`, `skip_layers`, a guider, the
+prompt embeddings, or its batch against that of the latents, in this order.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from profiler.capture.calls import Invocation, first_dimension, scope
+from profiler.capture.patching import weakly
+from profiler.capture.pipelines.discovery import held
+from profiler.capture.pipelines.submodules import part_of, present_entries
+from profiler.capture.recorder import Recorder
+from profiler.capture.registry import backend_of
+from profiler.plugins import let_pass
+from profiler.trace.events import NO_ITERATION, NO_STEP, RUN_STAGE, Branch
+from profiler.trace.manifest_fields import Setting, SubmoduleSettings, setting
+
+# --- How the submodules of a pipeline are set up now, as their backends read it, and the numbers that
+# a call of it was given.
+
+
+_NOTHING = SubmoduleSettings()
+_DEFAULTS: weakref.WeakKeyDictionary[Any, dict[str, Setting]] = weakref.WeakKeyDictionary()
+"""By blocks of modular pipelines, which take milliseconds to tell."""
+
+
+def submodule_settings(pipeline: Any) -> dict[str, SubmoduleSettings]:
+    """By name; those of which nothing is known are left out, and each is read once."""
+    found: dict[str, SubmoduleSettings] = {}
+    for entry in present_entries(pipeline):
+        if entry.submodule not in found:
+            read = part_settings(part_of(pipeline, entry))
+            if read is not None:
+                found[entry.submodule] = read
+    return found
+
+
+def part_settings(part: Any) -> SubmoduleSettings | None:
+    """The settings of what executes a submodule; None where nobody can tell. What fails of the
+    user's objects says nothing."""
+    try:
+        found = backend_of(part).settings(part)
+    except Exception as error:
+        let_pass(error)
+        return None
+    return None if found == _NOTHING else found
+
+
+def call_numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Setting]:
+    """The numbers and switches among a call's arguments, defaults included; no text of the user."""
+    try:
+        signature = inspect.signature(function)
+        bound = signature.bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        let_pass(error)
+        return {}
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:  # as all arguments of a modular pipeline are
+            given |= given.pop(name)
+    return _plain(given)
+
+
+def block_defaults(pipeline: Any) -> dict[str, Setting]:
+    """The numbers and switches that a modular pipeline takes where it is given none, as its blocks
+    say; none of any other pipeline."""
+    blocks = getattr(pipeline, "_blocks", None)
+    try:
+        if blocks is None:
+            return {}
+        if blocks in _DEFAULTS:
+            return _DEFAULTS[blocks]
+        inputs: Any = getattr(blocks, "inputs", None)
+        found = {one.name: one.default for one in inputs if isinstance(one.name, str)}
+        return _DEFAULTS.setdefault(blocks, _plain(found))
+    except Exception as error:
+        let_pass(error)
+        return {}
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Setting]:
+    return {k: setting(v) for k, v in given.items() if isinstance(v, (bool, int, float))}
+
+
+# --- Which branch a denoiser is called for where a guider says so, as in diffusers' modular
+# pipelines.
+#
+# A guider prepares the inputs of all branches of a step at once and says of each what its result
+# will be; each call of the denoiser is given those of one. Where the inputs are passed on as
+# other
+# tensors, or two branches have the same ones, calls are in the order in which they were prepared.
+
+
+_PREPARE = ("prepare_inputs", "prepare_inputs_from_block_state")
+_RESULT = "__guidance_identifier__"
+_COND, _UNCOND = "pred_cond", "pred_uncond"
+_WITHOUT = "pred_cond_"  # how results begin that need a call with something left out
+_MAX_BRANCHES = 16  # branches of a step
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A branch, and the inputs that are its own."""
+
+    branch: Branch
+    inputs: tuple[weakref.ref[Any], ...]
+
+    def has(self, given: list[Any]) -> bool:
+        alive = [value for reference in self.inputs if (value := reference()) is not None]
+        return any(value is other for value in alive for other in given)
+
+
+@dataclass(slots=True)
+class Guidance:
+    """What the guider has prepared last, and the calls that were made with it."""
+
+    _prepared: list[_Prepared] = field(default_factory=list)
+    _calls: Counter[tuple[str, tuple[int, ...]]] = field(default_factory=Counter)
+
+    def prepared(self, batches: Any) -> None:
+        """`prepare_inputs` has returned `batches`, one for each branch."""
+        self._calls.clear()
+        self._prepared = []
+        for batch in batches[:_MAX_BRANCHES] if isinstance(batches, (list, tuple)) else ():
+            branch = _branch(str(getattr(batch, _RESULT, "")))
+            if branch is not None:
+                self._prepared.append(_Prepared(branch, tuple(_references(vars(batch)))))
+
+    def branch(self, submodule: str, arguments: Mapping[str, Any]) -> Branch | None:
+        """That of a call of `submodule` with these arguments, None where no guider says."""
+        if not self._prepared:
+            return None
+        given = [value for value in arguments.values() if value is not None]
+        matching = [i for i, one in enumerate(self._prepared) if one.has(given)]
+        fitting = tuple(matching or range(len(self._prepared)))
+        earlier = self._calls[submodule, fitting]
+        self._calls[submodule, fitting] += 1
+        return self._prepared[fitting[earlier % len(fitting)]].branch
+
+
+class GuiderHook:
+    """Lets labels know what a guider prepares by `path`."""
+
+    def __init__(self, path: str, recorder: Recorder) -> None:
+        self._path = path
+        self._recorder = recorder
+
+    def around(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """For `prepare_inputs`, which is wrapped."""
+        result = original(*args, **kwargs)
+        self._recorder.attempt(self._path, self._prepared, result)
+        return result
+
+    def _prepared(self, batches: Any) -> None:
+        labels = scope().labels
+        if labels is not None:
+            labels.guidance.prepared(batches)
+
+
+def _branch(result: str) -> Branch | None:
+    if result == _UNCOND:
+        return "uncond"
+    if result == _COND:
+        return "cond"
+    return "skip_layers" if result.startswith(_WITHOUT) else None
+
+
+def _references(values: Mapping[str, Any]) -> Iterator[weakref.ref[Any]]:
+    for value in values.values():
+        if hasattr(value, "shape"):
+            try:
+                yield weakref.ref(value)
+            except TypeError as error:  # numbers of NumPy
+                let_pass(error)
+
+
+def guiders(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
+    """Path, guider and method of each way in which a pipeline's guiders prepare inputs."""
+    for one in held(pipeline):
+        for name in _PREPARE if one.key is None else ():
+            if callable(getattr(one.value, name, None)) and callable(one.value):
+                yield f"{one.name}.{name}", one.value, name
+
+
+# --- The stage of calls whose component does not tell: found by what happens around them.
+#
+# What is called between two calls of `scheduler.step` is in the loop. What comes before the first
+# is
+# `encode`, but for what the first step itself calls: that is told by the second step, or, where
+# there
+# is one step alone, by what was called last before it. What comes after the last step is
+# `decode`.
+# Until then a call has the stage that is most likely, and is placed anew when that is known.
+#
+#     stages.begin("dreamer_net")          # → stage, and whether that may change
+#     stages.opened(invocation)            # where it may
+#     stages.step_begins(0); stages.step_ended(last=False)
+#     stages.finish()                      # the pipeline call has ended
+
+
+_FEWEST_PASSES = 3  # of a loop that is not denoising
+_MAX_WAITING_CALLS = 10_000  # calls that wait to be placed; further ones stay where they are
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call belongs."""
+
+    stage: str
+    step: int = NO_STEP
+    last_step: int = NO_STEP
+    iteration: int = NO_ITERATION
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """A call that may be placed anew: the `order`-th of all components, begun when so many `steps`
+    had ended, -1 where it stays in its `place`. `passes`: it may be a pass of a loop."""
+
+    invocation: Invocation
+    order: int
+    steps: int
+    place: Place
+    passes: bool
+
+
+class Stages:
+    """Places the calls of one pipeline call. `place(invocation, where)` is told what becomes of a
+    call; `denoisers` are the submodules that earlier pipeline calls have found in the loop."""
+
+    def __init__(
+        self, place: Callable[[Invocation, Place], None], denoisers: set[str] | None = None
+    ) -> None:
+        self._place = place
+        self._denoisers = denoisers if denoisers is not None else set()
+        self._waiting: list[_Waiting] = []
+        self._candidates: list[_Waiting] = []  # of the first step, until the second tells
+        self._calls: deque[str] = deque(
+            maxlen=_MAX_WAITING_CALLS
+        )  # submodules called since the last step
+        self._order = 0
+        self._steps = 0  # that have ended, in all loops
+        self._in_loop = 0  # of them in this one
+        self._first: Place | None = None  # the step with which this loop began
+        self._in_first: Counter[str] = Counter()  # calls that are known to be in it
+        self._scheduled = False  # a schedule has been set, and has not run out
+        self._over = False
+        self._said: object = None  # the step that the script said last
+        self._known_stages = False  # a component has told its stage
+
+    @property
+    def looping(self) -> bool:
+        """Whether a loop goes on, as far as anybody knows."""
+        return self._scheduled or (self._in_loop > 0 and not self._over)
+
+    def begin(self, submodule: str, stage: str) -> tuple[str, bool]:
+        """A call of `submodule` begins, which tells that it is of `stage`, "" where it does not:
+        its stage, and whether that may change."""
+        self._order += 1
+        self._calls.append(submodule)
+        if stage:
+            self._known_stages = True
+            return stage, False
+        if len(self._waiting) >= _MAX_WAITING_CALLS and not (self._steps or self._scheduled):
+            return RUN_STAGE, False  # a script that runs for long, and does not denoise
+        if submodule in self._denoisers and self.looping:
+            return "denoise", False
+        return ("decode" if self._in_loop else "encode"), True
+
+    def told(self) -> None:
+        """The pipeline tells of a stage in another way."""
+        self._known_stages = True
+
+    def opened(self, invocation: Invocation, *, moves: bool, passes: bool) -> None:
+        """The call that has begun may be placed anew (`moves`), or be a pass of a loop."""
+        if not (moves or passes) or len(self._waiting) >= _MAX_WAITING_CALLS:
+            return
+        invocation.provisional = moves
+        place = Place(invocation.stage, invocation.step, invocation.last_step)
+        steps = self._steps if moves else -1
+        self._waiting.append(_Waiting(invocation, self._order, steps, place, passes))
+
+    def schedule_set(self) -> None:
+        """A scheduler has got a new schedule: a loop begins."""
+        self._in_loop, self._over, self._scheduled = 0, False, True
+        self._candidates = []
+
+    def step_begins(self, step: int, last_step: int) -> None:
+        """`scheduler.step` is called: what was called since the last one is in the loop."""
+        place = Place("denoise", step, last_step)
+        recent = [one for one in self._waiting if one.steps == self._steps and one.steps >= 0]
+        if self._in_loop == 0:
+            self._first = place
+            latest = self._calls[-1] if self._calls else ""
+            trailing = self._trailing(recent, latest)
+            self._move(trailing, place)
+            self._in_first = Counter(one.invocation.submodule for one in trailing)
+            self._candidates = [one for one in recent if one not in trailing]
+        else:
+            self._move(recent, place)
+            self._denoisers.update(one.invocation.submodule for one in recent)
+            if self._in_loop == 1:
+                self._first_step(Counter(self._calls))
+        self._calls.clear()
+
+    def _trailing(self, recent: list[_Waiting], latest: str) -> list[_Waiting]:
+        """The calls of `latest` behind which no other component was called."""
+        count = 0
+        for name in reversed(self._calls):
+            if name != latest:
+                break
+            count += 1
+        found = [one for one in recent if one.order > self._order - count]
+        self._denoisers.update(one.invocation.submodule for one in found)
+        return found
+
+    def _first_step(self, called: Counter[str]) -> None:
+        """The second step has been run: what it `called` the first one did as often."""
+        assert self._first is not None
+        for name, times in called.items():
+            of_name = [c for c in self._candidates if c.invocation.submodule == name]
+            first = max(len(of_name) - max(times - self._in_first[name], 0), 0)
+            self._move(of_name[first:], self._first)
+        self._candidates = []
+
+    def said(self, step: object) -> None:
+        """The script says that it is in `step`, another object each time."""
+        if step is not self._said:
+            self._said = step
+            self._steps += 1
+            self._in_loop += 1
+            self._calls.clear()
+
+    def step_ended(self, *, last: bool) -> None:
+        """It has returned; `last`: the schedule has no further step."""
+        self._steps += 1
+        self._in_loop += 1
+        self._over = last
+        self._scheduled = self._scheduled and not last
+
+    def finish(self) -> None:
+        """The pipeline call ends: place what still waits."""
+        waiting, self._waiting = self._waiting, []
+        final = []
+        for one in waiting:
+            place = one.place
+            if one.steps >= 0:
+                stage = "decode" if one.steps == self._steps else "encode"
+                if not self._steps:
+                    stage = place.stage if self._known_stages else RUN_STAGE
+                place = Place(stage)
+            final.append(replace(one, place=place))
+        for one, iteration in _with_passes(final):
+            self._place(one.invocation, replace(one.place, iteration=iteration))
+
+    def _move(self, found: list[_Waiting], place: Place) -> None:
+        moved = {id(one) for one in found}
+        self._waiting = [one for one in self._waiting if id(one) not in moved]
+        for one in found:
+            self._place(one.invocation, place)
+
+
+def _with_passes(waiting: list[_Waiting]) -> list[tuple[_Waiting, int]]:
+    """Each call, and its pass where its component was called three times or more with equal shapes
+    of inputs."""
+
+    def key(one: _Waiting) -> tuple[str, tuple[tuple[str, str], ...]]:
+        return one.invocation.submodule, tuple(one.invocation.input_shapes.items())
+
+    counts = Counter(key(one) for one in waiting if one.passes)
+    seen: Counter[object] = Counter()
+    found = []
+    for one in waiting:
+        loops = one.passes and counts[key(one)] >= _FEWEST_PASSES
+        found.append((one, seen[key(one)] if loops else NO_ITERATION))
+        seen[key(one)] += 1
+    return found
+
+
+# --- What a call is called: its denoising step from the scheduler, its branch from what it was given.
+#
+# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch
+# comes,
+# in this order, from
+#
+# 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
+# 2. its argument `skip_layers`: the extra call of skip-layer guidance;
+# 3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
+# 4. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
+# 5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
+#
+# An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
+
+
+CACHE_CONTEXT: ContextVar[str] = ContextVar("profile_sd3_cache_context", default="")
+"""The name under which a pipeline calls its denoiser now, "" where it does not say."""
+
+GENERATING: ContextVar[bool] = ContextVar("profile_sd3_generating", default=False)
+"""Whether a submodule calls itself now, once for each of the tokens that it generates."""
+
+_OF_CONTEXT: Mapping[str, Branch] = {"cond": "cond", "uncond": "uncond"}
+_LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x")
+_EMBEDDINGS = ("encoder_hidden_states", "prompt_embeds", "context")
+_NEGATIVE = "negative"  # in the names of what is the negative prompt's
+_IN_ORDER: tuple[Branch, Branch] = ("prompt", "negative_prompt")
+
+
+def denoiser_branch(
+    context: str, arguments: Mapping[str, Any], given: str, latents_batch: int, *, guided: bool
+) -> Branch:
+    """The branch of a denoiser's call, see the top of this module.
+
+    `context` is the name of its `cache_context`, "" for none; `arguments` are its arguments by
+    name; `given` is whose embeddings they hold ("prompt", "negative_prompt" or "");
+    `latents_batch` is the batch of the pipeline's own latents, 0 where it is not known: then
+    `guided`, whether the pipeline uses classifier-free guidance, stands for it.
+    """
+    if context in _OF_CONTEXT:
+        return _OF_CONTEXT[context]
+    if arguments.get("skip_layers") is not None:
+        return "skip_layers"
+    if given:
+        return "uncond" if given == "negative_prompt" else "cond"
+    batch = first_batch([arguments.get(name) for name in _LATENTS])
+    if not batch or not latents_batch:
+        return "batched" if guided else "cond"
+    return "batched" if batch > latents_batch and batch % latents_batch == 0 else "cond"
+
+
+def by_name(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by parameter name; `arg3` where `names` has no fourth."""
+    if not args:
+        return dict(kwargs)
+    positional = {names[i] if i < len(names) else f"arg{i}": value for i, value in enumerate(args)}
+    return {**positional, **kwargs}
+
+
+@lru_cache(maxsize=256)
+def returned_names(function: Any) -> tuple[str, ...]:
+    """The variables that `function` returns together, as its source has them; none where it does
+    not tell."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    except (OSError, TypeError, SyntaxError, ValueError) as error:
+        let_pass(error)
+        return ()
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    tuples = [value.elts for value in returned if isinstance(value, ast.Tuple)]
+    longest: list[ast.expr] = max(tuples, key=len, default=[])
+    return tuple(e.id if isinstance(e, ast.Name) else "" for e in longest)
+
+
+def _one_prompt(names: list[str]) -> bool:
+    """Whether an `encode_prompt` with these parameters encodes one prompt a call."""
+    return "prompt" in names and "negative_prompt" not in names
+
+
+def first_batch(values: Any) -> int:
+    """The first dimension of the first array or tensor in `values`, 0 where there is none."""
+    found = map(first_dimension, values if isinstance(values, (list, tuple)) else (values,))
+    return next(filter(None, found), 0)
+
+
+class Steps:
+    """The denoising step, 0-based, as the scheduler counts it.
+
+    A run that begins late in the schedule (image-to-image) begins with a later step. Schedulers
+    without a `step_index`, or with one for each sample, are followed: a step ends with
+    `scheduler.step`. Of several schedulers that counts which was used last.
+    """
+
+    def __init__(self, scheduler: Callable[[], Any]) -> None:
+        """`scheduler` finds the one that counts until one is used, each time by a search."""
+        self._scheduler = scheduler
+        self._found = False
+        self._ended = 0
+
+    def use(self, scheduler: Any) -> bool:
+        """A scheduler is being used; whether it is another one than before."""
+        same = self._scheduler() is scheduler
+        if not (same and self._found):
+            self._scheduler, self._found = weakly(scheduler), True
+        if not same:
+            self._ended = 0
+        return not same
+
+    def now(self) -> int:
+        """The step that the scheduler's next `step` closes."""
+        scheduler = self._scheduler()
+        if not hasattr(scheduler, "step_index"):
+            return self._ended
+        index = scheduler.step_index
+        if index is None:
+            index = getattr(scheduler, "begin_index", None)
+        try:
+            return 0 if index is None else int(index)
+        except (TypeError, ValueError, RuntimeError) as error:  # a tensor of several elements
+            let_pass(error)
+            return self._ended
+
+    def last(self) -> int:
+        """The last step of the schedule, `NO_STEP` where the scheduler does not tell."""
+        timesteps = getattr(self._scheduler(), "timesteps", None)
+        try:
+            return len(timesteps) - 1 if timesteps is not None else NO_STEP
+        except TypeError as error:  # a tensor without dimensions
+            let_pass(error)
+            return NO_STEP
+
+    def end(self) -> None:
+        """`scheduler.step` has returned."""
+        self._ended += 1
+
+    def restart(self) -> None:
+        """The scheduler has got a new schedule."""
+        self._ended = 0
+
+
+@dataclass(slots=True)
+class PipelineLabels:
+    """What one pipeline call has shown so far of its stages, prompts and latents."""
+
+    steps: Steps
+    stages: Stages
+    latents_batch: int = 0
+    guidance: Guidance = field(default_factory=Guidance)
+    _encodings: int = 0  # calls of encode_prompt that have begun
+    _order: tuple[Branch, ...] = _IN_ORDER  # the prompts still to come in this one
+    _encoded: dict[str, int] = field(default_factory=dict)  # prompts by encoder
+    _embeddings: list[tuple[Branch, weakref.ref[Any]]] = field(default_factory=list)
+
+    def begin_encoding(self, arguments: Mapping[str, Any], names: list[str]) -> None:
+        """`encode_prompt` begins. One that takes a prompt only is called once for each; others
+        encode both, the prompt first. Prompts that come as embeddings are not encoded."""
+        if _one_prompt(names):
+            self._order = (_IN_ORDER[min(self._encodings, 1)],)
+        else:
+            known = arguments.get("prompt_embeds") is not None
+            self._order = _IN_ORDER[1:] if known else _IN_ORDER
+        self._encodings += 1
+        self._encoded.clear()
+
+    def end_encoding(self, result: Any, names: list[str], returned: Sequence[str] = ()) -> None:
+        """`encode_prompt` has returned: remember whose embeddings its tensors are. `returned` are
+        the variables that they were in; without those the first two are the prompts'."""
+        values = result if isinstance(result, (list, tuple)) else (result,)
+        told = len(returned) == len(values) and any(_NEGATIVE in name for name in returned)
+        for index, value in enumerate(values):
+            if _one_prompt(names):
+                branch = self._order[-1]
+            elif told:
+                branch = _IN_ORDER[_NEGATIVE in returned[index]]
+            elif index < 2:
+                branch = _IN_ORDER[index]
+            else:
+                continue
+            try:
+                self._embeddings.append((branch, weakref.ref(value)))
+            except TypeError as error:  # None, numbers and the like have no references
+                let_pass(error)
+                continue
+
+    def encoder_branch(self, submodule: str) -> Branch:
+        """The prompt that an encoder is called for."""
+        count = self._encoded.get(submodule, 0)
+        self._encoded[submodule] = count + 1
+        return self._order[min(count, len(self._order) - 1)]
+
+    def denoiser_branch(
+        self, submodule: str, arguments: Mapping[str, Any], *, guided: bool
+    ) -> Branch:
+        """The branch of a call of the denoiser `submodule` with these arguments, by name."""
+        prepared = self.guidance.branch(submodule, arguments)
+        if prepared is not None and CACHE_CONTEXT.get() not in _OF_CONTEXT:
+            return prepared
+        return denoiser_branch(
+            CACHE_CONTEXT.get(),
+            arguments,
+            self._given(arguments),
+            self.latents_batch,
+            guided=guided,
+        )
+
+    def _given(self, arguments: Mapping[str, Any]) -> str:
+        given = [arguments[name] for name in _EMBEDDINGS if arguments.get(name) is not None]
+        for branch, reference in self._embeddings:
+            value = reference()
+            if value is not None and any(value is other for other in given):
+                return branch
+        return ""

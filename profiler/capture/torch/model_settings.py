@@ -1,0 +1,535 @@
+"""Settings and step caches of a torch module, read from it without changing it.
+
+Missing attributes stay absent. Step caches of diffusers are not wrapped, so compiled code is
+not recompiled: their state is read before and after each call of the submodule.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from profiler.capture.backend import Skipped, device_name
+from profiler.capture.torch.compile import compiled
+from profiler.capture.torch.modules import child, every, own_tensors, stored_bytes
+from profiler.trace.manifest_fields import (
+    Adapter,
+    Attention,
+    Device,
+    Offload,
+    OffloadKind,
+    Parameters,
+    Setting,
+    StepCache,
+    SubmoduleSettings,
+    WeightType,
+    setting,
+)
+
+# --- The hardware of the GPUs that torch uses.
+
+
+_KIND = "cuda"  # of NVIDIA's and, by that name too, of AMD's
+
+
+def gpu(device: str) -> Device | None:
+    """Name, memory in bytes and multiprocessors of `cuda:1`; None of other devices, and where the
+    process has not started CUDA: it is not started for that."""
+    kind, _, index = device.partition(":")
+    torch = sys.modules.get("torch")
+    if torch is None or kind != _KIND or not index.isdecimal() or not torch.cuda.is_initialized():
+        return None
+    if int(index) >= torch.cuda.device_count():
+        return None
+    told = torch.cuda.get_device_properties(int(index))
+    return Device(
+        hardware=told.name, memory_bytes=told.total_memory, compute_units=told.multi_processor_count
+    )
+
+
+# --- Which of diffusers' step caches a module has, and how it is configured.
+
+
+CACHE_OF_HOOK = {
+    "FBCHeadBlockHook": "FirstBlockCache",
+    "PyramidAttentionBroadcastHook": "PyramidAttentionBroadcast",
+    "FasterCacheBlockHook": "FasterCache",
+    "FasterCacheDenoiserHook": "FasterCache",
+    "TaylorSeerCacheHook": "TaylorSeerCache",
+    "MagCacheHeadHook": "MagCache",
+    "SeaCacheRootHook": "SeaCache",
+    "TextKVCacheTransformerHook": "TextKVCache",
+}
+"""By the class of a hook of diffusers' that only this cache has: the cache, as its configuration
+class names it."""
+
+_LONGEST = 200  # characters of a parameter's text
+
+
+def step_cache(root: Any, modules: Sequence[Any]) -> StepCache | None:
+    """The cache that was switched on by `enable_cache`, else by a function of diffusers' hooks."""
+    config = getattr(root, "_cache_config", None)
+    if config is not None:
+        name = type(config).__name__.removesuffix("Config")
+        return StepCache(name=name, parameters=plain_parameters(vars(config)))
+    for module in modules:
+        for hook in getattr(vars(module).get("_diffusers_hook"), "hooks", {}).values():
+            name = CACHE_OF_HOOK.get(type(hook).__name__, "")
+            if name:
+                own = getattr(hook, "config", hook)
+                return StepCache(name=name, parameters=plain_parameters(vars(own)))
+    return None
+
+
+def plain_parameters(values: Mapping[str, Any]) -> Parameters:
+    """What of an object's attributes is a number, switch or text, or a list of such; what is None,
+    private, a tensor or a function is left out."""
+    found = {name: _plain(value) for name, value in values.items() if not name.startswith("_")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _plain(value: Any) -> Setting:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, (bool, int, float)):
+        return setting(value)
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    if isinstance(value, (list, tuple)) and all(isinstance(v, (int, float, str)) for v in value):
+        return ", ".join(map(str, value))[:_LONGEST]
+    if type(value).__module__ == "torch" and type(value).__name__ in ("dtype", "device"):
+        return str(value).removeprefix("torch.")
+    return None
+
+
+# --- How a torch module is set up, read from it and its parts: nothing is imported or changed.
+#
+# Attributes are looked up in `vars` where modules would raise for those that they lack. What
+# cannot
+# be told stays absent.
+
+
+_DISPATCH = "diffusers.models.attention_dispatch"
+_SDPA = {
+    "flash": "flash_sdp_enabled",
+    "mem_efficient": "mem_efficient_sdp_enabled",
+    "cudnn": "cudnn_sdp_enabled",
+    "math": "math_sdp_enabled",
+}
+_GROUPED = "group_offloading"  # the hook's name in diffusers' registries
+_MARKS = (
+    "_compiled_call_impl",
+    "_diffusers_hook",
+    "_hf_hook",
+    "config",
+    "dynamo_ctx",
+    "merged_adapters",
+    "processor",
+)
+"""Attributes of the few modules that tell more than their weights."""
+_KNOWN: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, WeightType]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""By submodule, which tensors it had, of which types, and what they were."""
+
+
+def module_settings(root: Any) -> SubmoduleSettings:
+    """The settings of the submodule `root`: read in each pipeline call, so what has thousands of
+    modules is gone through once, and its weights are looked at anew where one is another."""
+    everything = every(root)
+    modules = [one for one in everything if _marked(one)]
+    own = child(root, "_orig_mod") or root  # what torch.compile has wrapped
+    return SubmoduleSettings(
+        weights=_weights(root, everything),
+        attention=_attention(modules),
+        cache=step_cache(own, modules),
+        offload=_offload(own, modules),
+        compiled=compiled(root, modules),
+        adapters=_adapters(own, modules),
+    )
+
+
+def _marked(module: Any) -> bool:
+    own = module.__dict__
+    return not own.keys().isdisjoint(_MARKS) or "processor" in module._modules
+
+
+def _weights(root: Any, modules: Sequence[Any]) -> dict[str, WeightType]:
+    tensors = [tensor for module in modules for tensor in own_tensors(module)]
+    now = [len(modules), *map(id, tensors), *(tensor.dtype for tensor in tensors)]
+    before, known = _KNOWN.get(root, ([], {}))
+    if before == now:
+        return known
+    sizes = stored_bytes(modules)
+    total = sum(sizes.values())
+    ordered = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
+    found = {name: WeightType(bytes=size, share=size / total) for name, size in ordered if size}
+    _KNOWN[root] = now, found
+    return found
+
+
+def _attention(modules: Sequence[Any]) -> Attention | None:
+    processors: dict[str, int] = {}
+    backends: dict[str, None] = {}
+    implementations: dict[str, None] = {}
+    seen: set[int] = set()
+    for module in modules:
+        own = module.__dict__
+        processor = own.get("processor") or child(module, "processor")
+        name = "" if processor is None else type(processor).__name__
+        if "Processor" in name and "Attn" in name:
+            processors[name] = processors.get(name, 0) + 1
+            if hasattr(processor, "_attention_backend"):
+                backends[_backend(processor)] = None
+        config = own.get("config")
+        if config is not None and id(config) not in seen:
+            seen.add(id(config))
+            chosen = getattr(config, "_attn_implementation", None)
+            if isinstance(chosen, str):
+                implementations[chosen] = None
+    if not processors and not implementations:
+        return None
+    return Attention(
+        backends=tuple(filter(None, backends)),
+        processors=processors,
+        implementations=tuple(implementations),
+        sdpa=_sdpa(),
+    )
+
+
+def _backend(processor: Any) -> str:
+    """The processor's own, else the one that the dispatcher takes for it; "" where that does not
+    tell."""
+    chosen = processor._attention_backend
+    if chosen is None:
+        registry = getattr(sys.modules.get(_DISPATCH), "_AttentionBackendRegistry", None)
+        chosen = getattr(registry, "_active_backend", None)
+    return "" if chosen is None else str(getattr(chosen, "value", chosen))
+
+
+def _sdpa() -> tuple[str, ...]:
+    switches = sys.modules["torch"].backends.cuda
+    return tuple(name for name, of in _SDPA.items() if getattr(switches, of, lambda: False)())
+
+
+def _offload(root: Any, modules: Sequence[Any]) -> Offload | None:
+    grouped = next(_group_hooks(modules), None)
+    if grouped is not None:
+        config = grouped.config
+        parameters = plain_parameters(
+            {
+                **vars(config),
+                "stream": getattr(config, "stream", None) is not None,
+                "offload_to_disk_path": None,
+                "to_disk": getattr(config, "offload_to_disk_path", None) is not None,
+                "module_prefix": None,
+            }
+        )
+        return Offload(
+            kind=OffloadKind.GROUP,
+            execution_device=_device(config.onload_device),
+            parameters=parameters,
+        )
+    hooks = list(_accelerate_hooks(root))
+    whole = [hook for hook in hooks if type(hook).__name__ == "CpuOffload"]
+    if whole:
+        return Offload(kind=OffloadKind.MODEL, execution_device=_device(whole[0].execution_device))
+    moving = (hook for module in modules for hook in _accelerate_hooks(module))
+    moved = next((hook for hook in moving if getattr(hook, "offload", False) is True), None)
+    where = _device(getattr(moved, "execution_device", None))
+    placed = _device_map(root)
+    if len(placed) > 1:
+        kind = OffloadKind.DEVICE_MAP
+        return Offload(kind=kind, execution_device=where, device_map=placed)
+    if moved is not None:
+        return Offload(kind=OffloadKind.SEQUENTIAL, execution_device=where)
+    return None
+
+
+def _device_map(root: Any) -> dict[str, int]:
+    """How many parts of a module accelerate has put on each device."""
+    counts: dict[str, int] = {}
+    for device in (vars(root).get("hf_device_map") or {}).values():
+        name = _device(device)
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def _group_hooks(modules: Iterable[Any]) -> Iterator[Any]:
+    for module in modules:
+        hook = getattr(vars(module).get("_diffusers_hook"), "hooks", {}).get(_GROUPED)
+        if hook is not None and getattr(hook, "config", None) is not None:
+            yield hook
+
+
+def _accelerate_hooks(module: Any) -> Iterator[Any]:
+    """The hook of a module, and those that it is a sequence of."""
+    hook = vars(module).get("_hf_hook")
+    if hook is not None:
+        yield hook
+        yield from getattr(hook, "hooks", ())
+
+
+def _device(device: Any) -> str:
+    if device is None:
+        return ""
+    if isinstance(device, int):
+        return device_name(f"cuda:{device}")
+    return "disk" if device == "disk" else device_name(device)
+
+
+def _adapters(root: Any, modules: Iterable[Any]) -> dict[str, Adapter]:
+    kinds = vars(root).get("peft_config") or {}
+    found: dict[str, list[Any]] = {}
+    for module in modules:
+        if "merged_adapters" in vars(module) and hasattr(type(module), "adapter_layer_names"):
+            for name in getattr(module, "r", None) or ():
+                found.setdefault(str(name), []).append(module)
+    return {name: _adapter(name, kinds.get(name), layers) for name, layers in found.items()}
+
+
+def _adapter(name: str, config: Any, layers: Sequence[Any]) -> Adapter:
+    kind = getattr(config, "peft_type", "")
+    fused = all(name in layer.merged_adapters for layer in layers)
+    used = any(name in layer.active_adapters and not layer.disable_adapters for layer in layers)
+    return Adapter(
+        kind=str(getattr(kind, "value", kind) or ""),
+        modules=len(layers),
+        active=used or fused,
+        fused=fused,
+        ranks=tuple(sorted({int(layer.r[name]) for layer in layers})),
+        scalings=tuple(sorted({float(s) for s in _scalings(name, layers)})),
+    )
+
+
+def _scalings(name: str, layers: Iterable[Any]) -> Iterator[float]:
+    for layer in layers:
+        factor = (getattr(layer, "scaling", None) or {}).get(name)
+        if isinstance(factor, (int, float)):
+            yield factor
+
+
+# --- Which blocks a step cache of diffusers' skips in a call, from the cache's own state.
+#
+# The hooks that the cache has put on blocks are found once a pipeline call. What they hold is
+# read
+# before and after a call of the submodule, inside its `cache_context`; nothing of them is
+# wrapped, so
+# that code that was compiled through them is not compiled anew. FirstBlockCache does not keep the
+# ratio that it compares with its threshold: a number stands there that notes what it is compared
+# with.
+
+
+_Read = Callable[[], list[str]]  # paths of the blocks that were skipped since
+_Hooked = tuple[str, Any]  # path and hook
+
+_SHARED = {  # classes of hooks of one decision for all blocks; whether the block is ever skipped
+    "FBCHeadBlockHook": False,
+    "FBCBlockHook": True,
+    "MagCacheHeadHook": True,
+    "MagCacheBlockHook": True,
+}
+_SEA = ("SeaCacheLeaderBlockHook", "SeaCacheBlockHook")
+
+
+class StepCaches:
+    """The step cache of one submodule, whichever it has at the time."""
+
+    def __init__(self) -> None:
+        self._known: tuple[Any, ...] = ()
+        self._cache = ""
+        self._hooks: dict[str, list[_Hooked]] = {}  # by class
+        self._layers: list[str] = []  # that SeaCache skips as one stack
+        self._ratio: _Threshold | None = None
+
+    def begin(self, module: Any, pipeline: int) -> Callable[[], Skipped | None] | None:
+        """A call of `module` begins, in the pipeline call of that number. Returns what tells of it
+        at its end; None where no cache is on."""
+        own = child(module, "_orig_mod") or module
+        known = (pipeline, id(own.__dict__.get("_cache_config")))
+        if known != self._known:
+            self.close()
+            self._find(own)
+            self._known = known
+        if not self._cache:
+            return None
+        ratio = self._ratio
+        if ratio is not None:
+            ratio.compared = None
+        reads = list(self._reads())
+        blocks = self._blocks()
+        uncond = self._uncond()
+
+        def end() -> Skipped | None:
+            skipped = [path for read in reads for path in read()]
+            compared = None if ratio is None else ratio.compared
+            return Skipped(self._cache, blocks, tuple(skipped), uncond(), compared)
+
+        return end
+
+    def close(self) -> None:
+        """Leave the cache as it was."""
+        if self._ratio is not None:
+            self._ratio.give_back()
+        self._known, self._cache, self._ratio = (), "", None
+        self._hooks, self._layers = {}, []
+
+    def _find(self, module: Any) -> None:
+        if not any("_diffusers_hook" in inner.__dict__ for inner in every(module)):
+            return
+        for path, inner in module.named_modules():
+            registry = inner.__dict__.get("_diffusers_hook")
+            for hook in registry.hooks.values() if registry is not None else ():
+                name = type(hook).__name__
+                self._cache = self._cache or CACHE_OF_HOOK.get(name, "")
+                self._hooks.setdefault(name, []).append((path, hook))
+        for _, head in self._hooks.get("FBCHeadBlockHook", ()):
+            self._ratio = _Threshold.on(head)
+        for _, root in self._hooks.get("SeaCacheRootHook", ()):
+            if getattr(root, "use_stack_boundary", False):
+                self._layers = [f"layers.{n}" for n in range(len(module.layers))]
+
+    def _of(self, *names: str) -> list[_Hooked]:
+        return [hooked for name in names for hooked in self._hooks.get(name, ())]
+
+    def _blocks(self) -> int:
+        """How many blocks the cache may skip."""
+        shared = [name for name, skips in _SHARED.items() if skips]
+        each = ("PyramidAttentionBroadcastHook", "TaylorSeerCacheHook", "FasterCacheBlockHook")
+        return len({path for path, _ in self._of(*shared, *_SEA, *each)}) + len(self._layers)
+
+    def _reads(self) -> Iterator[_Read]:
+        shared = self._of(*_SHARED)
+        if shared:
+            skips = [path for path, hook in shared if _SHARED[type(hook).__name__]]
+            yield _of_decision(shared[0][1], list(dict.fromkeys(skips)))
+        roots = self._of("SeaCacheRootHook")
+        if roots:
+            yield _of_sea(roots[0][1], [path for path, _ in self._of(*_SEA)] + self._layers)
+        for path, hook in self._of("PyramidAttentionBroadcastHook"):
+            yield _of_broadcast(path, hook)
+        for path, hook in self._of("TaylorSeerCacheHook"):
+            yield _of_taylor(path, hook)
+        denoiser = next((hook for _, hook in self._of("FasterCacheDenoiserHook")), None)
+        for path, hook in self._of("FasterCacheBlockHook"):
+            yield _of_faster(path, hook, denoiser)
+
+    def _uncond(self) -> Callable[[], bool]:
+        """What tells whether FasterCache has left out the unconditional half."""
+        for _, denoiser in self._of("FasterCacheDenoiserHook"):
+            iteration = denoiser.state.iteration
+            return lambda: _leaves_out(denoiser, iteration)
+        return lambda: False
+
+
+class _Threshold(float):
+    """FirstBlockCache's threshold, which notes the number that it is compared with."""
+
+    compared: float | None
+    _hook: Any
+    _plain: Any
+
+    @classmethod
+    def on(cls, hook: Any) -> _Threshold:
+        """In place of the hook's own, until it is given back."""
+        found = cls(hook.threshold)
+        found.compared, found._hook, found._plain = None, hook, hook.threshold
+        hook.threshold = found
+        return found
+
+    def give_back(self) -> None:
+        if self._hook.threshold is self:
+            self._hook.threshold = self._plain
+
+    def __lt__(self, other: Any) -> bool:  # of `ratio > threshold`
+        if isinstance(other, float) and math.isfinite(other):
+            self.compared = other
+        return bool(float(self) < other)
+
+    __hash__ = float.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return float, (float(self),)
+
+
+def _state(manager: Any) -> Any:
+    """The state of the context in which the submodule is called now; None where it has none."""
+    context = manager._context
+    return None if context is None else manager._state_cache.get(context.name)
+
+
+def _of_decision(hook: Any, paths: list[str]) -> _Read:
+    """One decision for all blocks, which the first of them made."""
+
+    def read() -> list[str]:
+        state = _state(hook.state_manager)
+        return paths if state is not None and not state.should_compute else []
+
+    return read
+
+
+def _of_sea(hook: Any, paths: list[str]) -> _Read:
+    """It counts calls that it skipped one after the other."""
+    before = getattr(_state(hook.state_manager), "consecutive_cached", 0)
+
+    def read() -> list[str]:
+        after = getattr(_state(hook.state_manager), "consecutive_cached", 0)
+        return paths if after > before else []
+
+    return read
+
+
+def _of_broadcast(path: str, hook: Any) -> _Read:
+    """What was computed is a new object: the one before was alive then."""
+    iteration, cached = hook.state.iteration, id(hook.state.cache)
+
+    def read() -> list[str]:
+        same = id(hook.state.cache) == cached
+        return [path] if hook.state.iteration > iteration and same else []
+
+    return read
+
+
+def _of_taylor(path: str, hook: Any) -> _Read:
+    """It notes the step of its last computation. In a block that is skipped nothing is called."""
+    before = getattr(_state(hook.state_manager), "current_step", -1)
+
+    def read() -> list[str]:
+        state = _state(hook.state_manager)
+        called = state is not None and state.current_step > before
+        return [path] if called and state.last_update_step != state.current_step else []
+
+    return read
+
+
+def _of_faster(path: str, hook: Any, denoiser: Any) -> _Read:
+    """It keeps no decision: its own condition, on its own state, says what it was."""
+    iteration = hook.state.iteration
+    outer = None if denoiser is None else denoiser.state.iteration
+
+    def read() -> list[str]:
+        if hook.state.iteration == iteration or not _within(hook, hook.timestep_skip_range):
+            return []
+        computes = iteration > 0 and iteration % hook.block_skip_range == 0
+        halved = outer is not None and _leaves_out(denoiser, outer)
+        return [path] if not computes and (hook.is_guidance_distilled or halved) else []
+
+    return read
+
+
+def _leaves_out(denoiser: Any, iteration: int) -> bool:
+    return (
+        iteration > 0
+        and not denoiser.is_guidance_distilled
+        and iteration % denoiser.unconditional_batch_skip_range != 0
+        and _within(denoiser, denoiser.unconditional_batch_timestep_skip_range)
+    )
+
+
+def _within(hook: Any, steps: tuple[float, float]) -> bool:
+    """Whether the cache's timestep lies there; its callback reads the pipeline's attribute."""
+    return bool(steps[0] < hook.current_timestep_callback() < steps[1])

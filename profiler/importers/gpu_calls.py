@@ -1,0 +1,550 @@
+"""GPU work, launches and NVTX or roctx ranges of a recording, placed in submodule calls.
+
+Work and its launch share process and correlation id; the id alone is not unique. Ranges name
+operators (`aten::mm, seq = 12, sizes = [[2, 3], [3, 4]]`), modules (`{'Module':
+'model.layers.0'}`), iterations (`ProfilerStep#3`) or submodules (`vae.decode`). The outermost
+submodule range is a call. Without one, each process is one call. A range of a named NVTX domain
+is `text@domain`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.errors import InputError
+from profiler.importers.foreign_run import component, stages
+from profiler.kineto.events import Ranges
+from profiler.trace.columns import Int32s, Int64s
+from profiler.trace.events import NO_CALL, NO_ITERATION, NO_STEP, RUN_STAGE
+
+# --- What devices did and what the host asked of them: n rows each, int64 [n] in ns of the file.
+#
+# A piece of work and the call of the runtime that launched it share process and correlation id;
+# the
+# id alone is not enough, since each process counts for itself.
+
+
+Bools = npt.NDArray[np.bool_]
+KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "graph")
+_NONE = -1
+NO_TIME = -(1 << 62)
+"""Where the file has no time."""
+LATEST = 1 << 61
+"""ns, the year 2043: times are before it, so that a session's begin can be added."""
+_MASK = 0xFFFFFF  # of a process or thread in a global id
+_WORK = ("kind", "name", "start", "end", "device", "stream", "pid", "correlation", "bytes")
+_API = ("name", "start", "end", "thread", "pid", "correlation", "waits")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Kernels, copies, sets and replayed graphs: `kind` indexes `KINDS`, `name` `names`; `bytes`
+    is -1 for kernels, `pid` and `stream` where the file does not tell. `lane` is what a stream is
+    called."""
+
+    kind: Int64s
+    name: Int64s
+    start: Int64s
+    end: Int64s
+    device: Int64s
+    stream: Int64s
+    pid: Int64s
+    correlation: Int64s
+    bytes: Int64s
+    names: tuple[str, ...]
+    lane: str = "stream"
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def select(self, rows: Int64s | Bools) -> Work:
+        """Some of the rows."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in _WORK})
+
+    def timed(self) -> Work:
+        """The rows that have a begin, and an end that is not before it."""
+        kept = in_time(self.start, self.end)
+        return self if kept.all() else self.select(kept)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Api:
+    """Calls of the runtime and the driver: `name` indexes `names`; `thread` is the global id of
+    the thread (`global_ids`), `waits` whether the host waited in it for a device."""
+
+    name: Int64s
+    start: Int64s
+    end: Int64s
+    thread: Int64s
+    pid: Int64s
+    correlation: Int64s
+    waits: Bools
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def select(self, rows: Int64s | Bools) -> Api:
+        """Some of the rows."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in _API})
+
+    def timed(self) -> Api:
+        """The rows that have a begin, and an end that is not before it."""
+        kept = in_time(self.start, self.end)
+        return self if kept.all() else self.select(kept)
+
+
+def in_time(start: Int64s, end: Int64s) -> Bools:
+    """Which rows have a begin, and an end that is not before it; NO_TIME, and what the epoch moves
+    out of 64 bits, is none."""
+    return (start > -LATEST) & (end >= start) & (end < LATEST)
+
+
+class Names:
+    """Texts as positions in one tuple."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+    def of(self, texts: Sequence[str], place: Int64s) -> Int64s:
+        """The code of each of `texts[place]`."""
+        codes = [self.codes.setdefault(text, len(self.codes)) for text in texts]
+        return np.array(codes, dtype=np.int64)[place] if codes else np.zeros(0, dtype=np.int64)
+
+
+def global_ids(pid: Int64s, tid: Int64s) -> Int64s:
+    """Global ids of threads: the process in bits 24 to 47, the thread below."""
+    ids: Int64s = ((pid & _MASK) << 24) | (tid & _MASK)
+    return ids
+
+
+def process_of(identity: Int64s) -> Int64s:
+    """The process in global ids of processes or threads, -1 where there is none."""
+    return np.where(identity == _NONE, _NONE, (identity >> 24) & _MASK)
+
+
+def joined(parts: Sequence[Work], names: Names) -> Work:
+    """The rows of all parts, one after the other; their names are codes of `names`."""
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in _WORK
+    }
+    return replace(parts[0], **columns, names=tuple(names.codes))
+
+
+def keys_of(pid: Int64s, correlation: Int64s) -> Int64s:
+    """A number for each pair of process and correlation id."""
+    keys: Int64s = (pid << 32) | (correlation & 0xFFFFFFFF)
+    return keys
+
+
+def launches(work: Work, api: Api) -> Int64s:
+    """For each piece of work the row of the call that launched it, int64 [n]; -1 where the file
+    has none. Where it does not tell the process of the work, the id alone decides, if one call
+    alone has it."""
+    told = bool((work.pid != _NONE).any()) or not len(work)
+    if told:
+        asked, keys = keys_of(work.pid, work.correlation), keys_of(api.pid, api.correlation)
+    else:
+        asked, keys = work.correlation, api.correlation
+    order = np.lexsort((api.start, keys))
+    keys = keys[order]
+    place = np.searchsorted(keys, asked)
+    inside = np.minimum(place, max(len(keys) - 1, 0))
+    there = (place < len(keys)) & (work.correlation > 0)
+    if len(keys):
+        there &= keys[inside] == asked
+    if not told:
+        there &= np.searchsorted(keys, asked, side="right") - place == 1
+    return np.where(there, order[inside] if len(keys) else _NONE, _NONE)
+
+
+# --- Rows that differ. NumPy's own `unique` of several columns sorts records, which takes ten times
+# as
+# long.
+
+
+def distinct(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
+    """The rows of some columns that differ, and which of them each row is, int64 [n]."""
+    place: Int64s = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        key = place * max(len(values), 1) + code.reshape(-1)
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        place = inverse.reshape(-1)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), place
+
+
+# --- What ranges of NVTX and roctx say: which operator of which shapes, in which module, submodule or
+# iteration.
+#
+# - `aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]]`: an operator, as torch's
+# `emit_nvtx`
+#   writes it, the sizes with `record_shapes=True`;
+# - `{'Module': 'model.layers.0.mlp', …}`: a module by its path, as vLLM writes them layer by
+# layer;
+# - `ProfilerStep#3`, `step 3`, `iteration_3`: a pass of the program's loop;
+# - a name that the user gave, or that of a component (`text_encoder_2`, `transformer`,
+# `vae.decode`):
+#   a call of a submodule.
+#
+# Ranges of NVTX are of domains, each of which nests by itself: one library knows nothing of
+# another's. What says the same thing (the calls, say) is taken from one domain of a process: the
+# default one where it has any such range, else that with most of them. A text of a named domain
+# is
+# `text@domain`.
+
+
+_DOMAIN = "@"
+_TAILS = (", seq = ", ", op_id = ", ", sizes = ")
+_SIZES = re.compile(r", sizes = (\[[\[\], \d-]*\])")
+_OPERATOR = re.compile(r"[A-Za-z_]\w*::[\w.:<>]+")
+_MODULE = re.compile(r"^\{\s*['\"]Module['\"]:\s*['\"]([\w.\-\[\]]+)['\"]")
+_PASS = re.compile(
+    r"(?:ProfilerStep#|(?:(?:denois\w*|inference)[ _])?(?:step|iter(?:ation)?)[ _#:]*)(\d{1,9})",
+    re.I,
+)
+
+
+class MarkTexts:
+    """Texts of ranges as numbers: of what names a range in `names`, of its shapes in `shapes`."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.shapes = {"": 0}
+
+    def of(self, texts: Sequence[str]) -> tuple[Int32s, Int32s]:
+        """The numbers of the names and of the shapes of some texts, int32 each."""
+        names, shapes = self.names, self.shapes
+        code = [names.setdefault(_name(text), len(names)) for text in texts]
+        sizes = [
+            shapes.setdefault(_shapes(text), len(shapes)) if ", sizes = " in text else 0
+            for text in texts
+        ]
+        return np.array(code, dtype=np.int32), np.array(sizes, dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marks:
+    """n ranges: begin and end in ns and global id of the thread, int64 [n], and positions in
+    `texts` and `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. By text: its `domain` ("" for
+    the default one), `operators`, `modules` (the path, "" for none), `passes` (the number, -1 for
+    none), `submodules` ("" for none). `unclosed` ranges have no end and are left out."""
+
+    start: Int64s
+    end: Int64s
+    thread: Int64s
+    text: Int32s
+    sizes: Int32s
+    texts: tuple[str, ...]
+    shapes: tuple[str, ...]
+    operators: Bools
+    modules: tuple[str, ...]
+    passes: Int64s
+    submodules: tuple[str, ...]
+    domains: tuple[str, ...]
+    unclosed: int
+
+    @classmethod
+    def of(  # what ranges are
+        cls,
+        start: Int64s,
+        end: Int64s,
+        thread: Int64s,
+        texts: Sequence[str],
+        submodules: Collection[str] = (),
+        unclosed: int = 0,
+    ) -> Marks:
+        """Ranges with their texts. `submodules` are the texts of those that are calls, instead of
+        the names of components."""
+        known = MarkTexts()
+        text, sizes = known.of(texts)
+        return cls.known(start, end, thread, text, sizes, known, submodules, unclosed)
+
+    @classmethod
+    def known(
+        cls,
+        start: Int64s,
+        end: Int64s,
+        thread: Int64s,
+        text: Int32s,
+        sizes: Int32s,
+        known: MarkTexts,
+        submodules: Collection[str] = (),
+        unclosed: int = 0,
+        named: Sequence[tuple[int, str]] = (),
+    ) -> Marks:
+        """Ranges whose texts are numbers of `known`; behind these are the `named`, numbers of
+        texts with the domain that ranges of these numbers are of."""
+        own = tuple(known.names)
+        domains = ("",) * len(own) + tuple(domain for _, domain in named)
+        names = own + tuple(own[code] for code, _ in named)
+        passes = [_PASS.fullmatch(name) for name in names]
+        modules = [_MODULE.match(name) for name in names]
+        return cls(
+            start=start,
+            end=end,
+            thread=thread,
+            text=text,
+            sizes=sizes,
+            texts=tuple(map(_with_domain, names, domains)),
+            shapes=tuple(known.shapes),
+            operators=np.array([bool(_OPERATOR.fullmatch(name)) for name in names], dtype=np.bool_),
+            modules=tuple(one[1] if one else "" for one in modules),
+            passes=np.array([int(one[1]) if one else -1 for one in passes], dtype=np.int64),
+            submodules=tuple(
+                _submodule(name, domain, submodules)
+                for name, domain in zip(names, domains, strict=True)
+            ),
+            domains=domains,
+            unclosed=unclosed,
+        )
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def plain(self, code: int) -> str:
+        """A text without its domain."""
+        domain = self.domains[code]
+        return self.texts[code].removesuffix(_DOMAIN + domain) if domain else self.texts[code]
+
+    @property
+    def speaking(self) -> tuple[str, ...]:
+        """The named domains whose ranges say what ran."""
+        if not any(self.domains):
+            return ()
+        said = (
+            self.operators,
+            np.array([bool(path) for path in self.modules], dtype=np.bool_),
+            self.passes >= 0,
+            np.array([bool(name) for name in self.submodules], dtype=np.bool_),
+        )
+        rows = [self._of_one_domain(np.flatnonzero(texts[self.text])) for texts in said]
+        codes = np.unique(self.text[np.concatenate(rows)]).tolist()
+        return tuple(sorted({self.domains[code] for code in codes} - {""}))
+
+    def check(self, path: Path, given: Sequence[str], what: str) -> None:
+        """Raises InputError where one of the texts that were asked for is there in no range."""
+        there = {*self.texts, *map(self.plain, range(len(self.texts)))}
+        missing = [name for name in given if name not in there]
+        if missing:
+            raise InputError(
+                f"{path} has no {what} {missing[0]!r}: give names of ranges that are there"
+            )
+
+    def ranges(self, texts: Bools, codes: Int64s) -> Ranges:
+        """The ranges whose text is marked, of one domain of each process, nested by thread: `row`
+        is that of the range, the thread its position in the sorted global ids `codes`."""
+        rows = np.flatnonzero(texts[self.text]) if len(self) else np.zeros(0, dtype=np.int64)
+        rows = self._of_one_domain(rows[np.isin(self.thread[rows], codes)])
+        thread = np.searchsorted(codes, self.thread[rows]).astype(np.int32)
+        return Ranges.of(rows, thread, self.start[rows], self.end[rows])
+
+    def _of_one_domain(self, rows: Int64s) -> Int64s:
+        """Of some rows those of one domain of each process."""
+        if not any(self.domains) or not len(rows):
+            return rows
+        known = ["", *sorted(set(self.domains) - {""})]
+        number = np.array([known.index(domain) for domain in self.domains], dtype=np.int64)
+        domain, process = number[self.text[rows]], self.thread[rows] >> 24
+        kept = np.zeros(len(rows), dtype=np.bool_)
+        for one in np.unique(process).tolist():
+            here = process == one
+            ranges = np.bincount(domain[here], minlength=len(known))
+            kept |= here & (domain == (0 if ranges[0] else int(ranges.argmax())))
+        return rows[kept]
+
+
+def threads_of(marks: Marks, api: Api) -> Int64s:
+    """The global ids of the threads that have ranges or call the runtime, ascending."""
+    return np.union1d(np.unique(marks.thread), np.unique(api.thread))
+
+
+def asked_for(submodules: str) -> tuple[str, ...]:
+    """The texts in an option: with commas."""
+    return tuple(name.strip() for name in submodules.split(",") if name.strip())
+
+
+def _name(text: str) -> str:
+    """A range's text without what torch writes behind an operator."""
+    first = text.find(", ")
+    if first < 0 or text.startswith(_TAILS, first):
+        return text if first < 0 else text[:first]
+    for key in _TAILS:
+        text = text.partition(key)[0]
+    return text
+
+
+def _shapes(text: str) -> str:
+    """`aten::mm, sizes = [[2, 3], [], [3, 4]]` → `in: tensor[2,3] tensor[3,4]`; "" for none."""
+    found = _SIZES.search(text)
+    try:
+        sizes = json.loads(found[1]) if found else []
+    except (ValueError, RecursionError):
+        return ""
+    tensors = [one for one in sizes if isinstance(one, list) and one]
+    flat = [one for one in tensors if all(type(size) is int for size in one)]
+    return "in: " + " ".join(f"tensor[{','.join(map(str, one))}]" for one in flat) if flat else ""
+
+
+def _with_domain(text: str, domain: str) -> str:
+    return f"{text}{_DOMAIN}{domain}" if domain else text
+
+
+def _submodule(text: str, domain: str, given: Collection[str]) -> str:
+    """The submodule that a range of this text is a call of, "" where it is none."""
+    if given:
+        return next((name for name in (_with_domain(text, domain), text) if name in given), "")
+    return component(text)
+
+
+# --- Which ranges are submodule calls, and which call each piece of work and host call belongs to.
+#
+# Where ranges name submodules, each outermost of them is a call. Where none does, each process
+# is one: from its first launch to the return of the last call that launched or waited.
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedCall:
+    """A call, in the words of `profiler.trace.events.Call`; `pid` is its process."""
+
+    submodule: str
+    stage: str
+    step: int
+    iteration: int
+    pid: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placing:
+    """The calls in order of their begin, and for each host call and piece of work the position of
+    its call in them, `NO_CALL` for none. `named` says whether ranges named the calls."""
+
+    calls: tuple[PlacedCall, ...]
+    api: Int64s
+    work: Int64s
+    named: bool
+
+
+def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
+    """The calls of a recording; `launch` is the row in `api` that launched each piece of work."""
+    marked = np.array([bool(name) for name in marks.submodules], dtype=np.bool_)
+    threads = threads_of(marks, api)
+    ranges = marks.ranges(marked, threads).outermost()
+    if not len(ranges):
+        return _by_process(work, api, launch)
+    return _by_range(api, launch, marks, ranges)
+
+
+def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
+    """A call for each process that had work; of all, where the file does not tell whose work was
+    whose."""
+    pids = np.unique(work.pid)
+    told = len(pids) > 1 or bool((pids >= 0).all())
+    launching = np.zeros(len(api), dtype=np.bool_)
+    launching[launch[launch >= 0]] = True
+    of_api = np.full(len(api), NO_CALL, dtype=np.int64)
+    calls = []
+    for number, pid in enumerate(pids.tolist()):
+        own = (api.pid == pid) if told else np.ones(len(api), dtype=np.bool_)
+        begin, end = _asked(work.select(work.pid == pid), api, own, launching)
+        calls.append(PlacedCall("run", RUN_STAGE, NO_STEP, NO_ITERATION, pid, begin, end))
+        of_api[own & (api.start >= begin) & (api.start < end)] = number
+    of_work = np.where(launch >= 0, np.append(of_api, NO_CALL)[launch], NO_CALL)
+    of_work = np.where(of_work >= 0, of_work, np.searchsorted(pids, work.pid))
+    placed = _ordered(calls, of_api, of_work, named=False)
+    if len(pids) == 1:
+        return placed
+    told_apart = enumerate(placed.calls)
+    renamed = tuple(replace(call, submodule=f"process_{number}") for number, call in told_apart)
+    return replace(placed, calls=renamed)
+
+
+def _asked(work: Work, api: Api, own: Bools, launching: Bools) -> tuple[int, int]:
+    """From a process's first launch to the return of its last call that launched or waited; from
+    the first to the last of its work, where no launch is known."""
+    begins = api.start[own & launching]
+    if not len(begins):
+        return int(work.start.min()), int(work.end.max())
+    return int(begins.min()), int(api.end[own & (launching | api.waits)].max())
+
+
+def _by_range(api: Api, launch: Int64s, marks: Marks, ranges: Ranges) -> Placing:
+    threads = threads_of(marks, api)
+    code = np.searchsorted(threads, api.thread).astype(np.int32)
+    of_api = ranges.innermost(code, api.start)
+    _lend(api, ranges, threads, of_api)
+    of_work = np.where(launch >= 0, of_api[launch] if len(api) else NO_CALL, NO_CALL)
+    numbers = _passes(marks, threads, ranges)
+    pids = ((threads >> 24) & 0xFFFFFF).tolist()
+    calls = [
+        PlacedCall(
+            marks.submodules[int(marks.text[row])], "", NO_STEP, number, pids[thread], start, end
+        )
+        for row, thread, start, end, number in zip(
+            ranges.row.tolist(),
+            ranges.thread.tolist(),
+            ranges.start_ns.tolist(),
+            ranges.end_ns.tolist(),
+            numbers.tolist(),
+            strict=True,
+        )
+    ]
+    placed = _ordered(calls, of_api, of_work, named=True)
+    return replace(placed, calls=_staged(placed.calls))
+
+
+def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:
+    """Give what threads without calls of their own asked to the one call that is open in their
+    process at that time."""
+    calling = threads[np.unique(ranges.thread)]
+    rows = np.flatnonzero(~np.isin(api.thread, calling))
+    of_range = (threads[ranges.thread] >> 24) & 0xFFFFFF
+    for pid in np.unique(api.pid[rows]).tolist():
+        own = np.flatnonzero(of_range == pid)
+        here = rows[api.pid[rows] == pid]
+        order = own[np.argsort(ranges.start_ns[own], kind="stable")]
+        begun = np.searchsorted(ranges.start_ns[order], api.start[here], side="right")
+        ended = np.searchsorted(np.sort(ranges.end_ns[own]), api.start[here], side="right")
+        single = begun - ended == 1
+        latest = order[np.maximum(begun[single] - 1, 0)] if len(order) else order
+        inside = ranges.end_ns[latest] > api.start[here[single]]
+        of_api[here[single][inside]] = latest[inside]
+
+
+def _passes(marks: Marks, threads: Int64s, ranges: Ranges) -> Int64s:
+    """The pass of the program's loop in which each call is, `NO_ITERATION` for none; a single one
+    is no loop."""
+    found = marks.ranges(marks.passes >= 0, threads)
+    if len(found) < 2:
+        return np.full(len(ranges), NO_ITERATION, dtype=np.int64)
+    inside = found.innermost(ranges.thread, ranges.start_ns)
+    number = marks.passes[marks.text[found.row]]
+    return np.where(inside >= 0, number[inside], NO_ITERATION)
+
+
+def _ordered(calls: list[PlacedCall], of_api: Int64s, of_work: Int64s, *, named: bool) -> Placing:
+    order = sorted(range(len(calls)), key=lambda number: (calls[number].start_ns, number))
+    position = np.empty(len(calls) + 1, dtype=np.int64)
+    position[order] = np.arange(len(calls))
+    position[-1] = NO_CALL
+    ordered = tuple(calls[number] for number in order)
+    return Placing(ordered, position[of_api], position[of_work], named)
+
+
+def _staged(calls: tuple[PlacedCall, ...]) -> tuple[PlacedCall, ...]:
+    """The calls with stage, step and iteration."""
+    names, numbers = [call.submodule for call in calls], [call.iteration for call in calls]
+    return tuple(
+        replace(call, stage=stage, step=step, iteration=iteration)
+        for call, (stage, step, iteration) in zip(calls, stages(names, numbers), strict=True)
+    )

@@ -1,0 +1,496 @@
+"""Attribute device work to its launch, operator, module and submodule call.
+
+A kernel belongs to the call that launched it, at any time that it ran. `correlation` leads to
+the runtime call, and its thread and time lead to the ranges around it. `External id` is the
+fallback for the call, never for the operator, because old recorders wrote the correlation id
+there. Work ahead of all launched work on its stream was launched before the recording.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from math import prod
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from msgspec import Struct, field
+
+from profiler.importers.kineto.calls import CallRange, Training, call_ranges, training_of
+from profiler.importers.kineto.modules import RUNTIME, Frames, input_dims
+from profiler.kineto.events import Bools, Event, Ranges
+from profiler.kineto.operators import Scalar, is_operator
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import Int64s
+
+# --- Who launched what: from device work to the host call, operator, module and submodule call.
+#
+# A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
+# call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
+# time to the ranges around it. A thread that never has calls (autograd's) works for the one call
+# that is open elsewhere. Where that finds no call, by `External id` to an operator's. Work
+# without a
+# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of
+# all
+# launched work of its stream was launched before the recording began, and belongs to none. What
+# the
+# backward of an operator launched in no call belongs to the call and the module of that operator.
+#
+# The operator of a kernel is the innermost one around its launch that tells its input dims, where
+# none does the innermost of all. It is never that of its `External id`, in which old recorders
+# wrote
+# the correlation id.
+
+
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+OPERATORS = "cpu_op"
+_WAIT = re.compile("synchronize", re.IGNORECASE)
+_NO_ID = frozenset((None, 0, -1, "", "0", "-1"))
+_DIGITS = 19  # of an id
+_NOTHING = np.zeros(0, dtype=np.int64)
+
+
+class Launches(Struct, frozen=True, eq=False):
+    """m pieces of work, all int64 [m]; -1 stands for unknown or none.
+
+    `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost
+    operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
+    is when it was launched, its own start where nobody knows. Wrappers that torch.compile and the
+    profiler record among operators are none. `waits` are the rows of the runtime calls in which
+    the host waited for a device, and the call in which each was made. `training` is None where
+    nothing trains.
+    """
+
+    row: Int64s
+    launch: Int64s
+    operator: Int64s
+    module: Int64s
+    call: Int64s
+    time_ns: Int64s
+    waits: tuple[Int64s, Int64s] = field(default_factory=lambda: (_NOTHING, _NOTHING))
+    training: Training | None = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) -> Launches:
+    """Everything that devices did. In a trace without device work, the outermost operators."""
+    annotated = trace.rows_of(OPERATORS)
+    operators = real_operators(trace, annotated)
+    around = call_ranges(calls)
+    work = trace.rows_of(*DEVICE_WORK)
+    if not len(work):
+        return _host_operators(trace, frames, operators, around)
+    work, launch = launched_work(trace)
+    external = _by_external_id(trace, work, annotated)
+    origin = np.where(launch >= 0, launch, external)
+    call = _around(trace, around, origin)
+    training = training_of(trace, origin)
+    _lend(trace, around, training, origin, call)
+    strayed = (call < 0) & (external >= 0)
+    origin = np.where(strayed, external, origin)
+    call[strayed] = _around(trace, around, external[strayed])
+    forward = np.full(len(work), -1, dtype=np.int64) if training is None else training.forward
+    ahead = (call < 0) & (forward >= 0)
+    call[ahead] = _around(trace, around, forward[ahead])
+    _between(trace, work, launch, call)
+    return Launches(
+        row=work,
+        launch=launch,
+        operator=operators_around(trace, operators, launch),
+        module=_module_in_call(
+            trace, frames, around, np.where(forward >= 0, forward, origin), call
+        ),
+        call=_at(around.row, call),
+        time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
+        waits=_waits(trace, around, launch),
+        training=training,
+    )
+
+
+def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:
+    """Operators, without the ranges of torch.compile and the profiler among them."""
+    return trace.ranges(annotated[trace.events.named(annotated, is_operator)])
+
+
+def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
+    """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
+    work = trace.rows_of(*DEVICE_WORK)
+    runtime = trace.rows_of(*RUNTIME)
+    return work, _matching(trace, work, runtime, "correlation")
+
+
+def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
+    """The row of the innermost operator with input dims around each launch, else of the innermost;
+    -1 for none."""
+    shaped = _has_dims(trace, operators.row)
+    innermost = _at(operators.row, _around(trace, operators, launch))
+    if shaped.all() or not shaped.any():
+        return innermost
+    ranges = operators.select(shaped)
+    found = _at(ranges.row, _around(trace, ranges, launch))
+    return np.where(found >= 0, found, innermost)
+
+
+def _has_dims(trace: KinetoTrace, rows: Int64s) -> Bools:
+    """Which operators tell the dims of their inputs; dims that are equal are one object."""
+    args = trace.events.args
+    dims = [one.dims if (one := args[row]) else None for row in rows.tolist()]
+    without = {id(one) for one in dims if one is None or bytes(one).strip() in (b"", b"[]")}
+    return np.array([id(one) not in without for one in dims], dtype=np.bool_)
+
+
+def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, Int64s]:
+    """Runtime calls that launched nothing and wait, and the call in which each was made."""
+    runtime = trace.rows_of(*RUNTIME)
+    waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]
+    rows = np.setdiff1d(waits, launch)
+    return rows, _at(around.row, _around(trace, around, rows))
+
+
+def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
+    """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
+    where recorders wrote the correlation id there."""
+    args = [trace.events.args[row] for row in work.tolist()]
+    told = [a for a in args if a is not None and a.external_id is not None]
+    same = sum(a.external_id == a.correlation for a in told)
+    if 2 * same > len(told):
+        return np.full(len(work), -1, dtype=np.int64)
+    return _matching(trace, work, annotated, "external_id")
+
+
+def _lend(
+    trace: KinetoTrace, around: Ranges, training: Training | None, origin: Int64s, call: Int64s
+) -> None:
+    """Give what autograd launched, and threads without calls of their own, to the one call open at
+    that time."""
+    rows = np.flatnonzero((call < 0) & (origin >= 0))
+    lent = ~np.isin(trace.thread[origin[rows]], np.unique(around.thread))
+    if training is not None:
+        lent |= training.backward[rows] >= 0
+    rows = rows[lent]
+    if not len(rows):
+        return
+    time_ns = trace.start_ns[origin[rows]]
+    outermost = np.flatnonzero(around.parent < 0)
+    of_no_thread = np.zeros(len(outermost), dtype=np.int32)
+    start, end = around.start_ns[outermost], around.end_ns[outermost]
+    together = Ranges.of(outermost, of_no_thread, start, end)
+    begun = np.searchsorted(together.start_ns, time_ns, side="right")
+    single = begun - np.searchsorted(np.sort(end), time_ns, side="right") == 1
+    rows, time_ns = rows[single], time_ns[single]
+    open_one = together.row[together.innermost(np.zeros(len(rows), dtype=np.int32), time_ns)]
+    call[rows] = around.innermost(around.thread[open_one], time_ns)
+
+
+def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> None:
+    """Give work whose launch is lost to the call of the work on both sides of it, if it is one."""
+    lost = (launch < 0) & (call < 0)
+    if not lost.any():
+        return
+    args = [trace.events.args[row] for row in work.tolist()]
+    device = np.array([str(a.device if a else None) for a in args])
+    for name in np.unique(device[lost]).tolist():
+        here = np.flatnonzero(device == name)
+        here = here[np.argsort(trace.start_ns[work[here]], kind="stable")]
+        known = np.flatnonzero(launch[here] >= 0)
+        if not len(known):
+            continue
+        place = np.searchsorted(known, np.arange(len(here)))
+        before = call[here[known[np.maximum(place - 1, 0)]]]
+        behind = call[here[known[np.minimum(place, len(known) - 1)]]]
+        inside = (place > 0) & (place < len(known)) & (before == behind) & lost[here]
+        call[here[inside]] = before[inside]
+
+
+def _at(values: Int64s, indices: Int64s) -> Int64s:
+    """`values` at these indices, -1 for index -1."""
+    return np.append(values, -1)[indices]
+
+
+def _host_operators(
+    trace: KinetoTrace, frames: Frames, operators: Ranges, around: Ranges
+) -> Launches:
+    """The outermost operators of a run on the CPU, as work of the thread that ran them."""
+    row = np.sort(operators.row[operators.parent < 0])
+    call = _around(trace, around, row)
+    return Launches(
+        row=row,
+        launch=np.full(len(row), -1, dtype=np.int64),
+        operator=row,
+        module=_module_in_call(trace, frames, around, row, call),
+        call=_at(around.row, call),
+        time_ns=trace.start_ns[row],
+    )
+
+
+def _module_in_call(
+    trace: KinetoTrace, frames: Frames, around: Ranges, origin: Int64s, call: Int64s
+) -> Int64s:
+    """The innermost module range in the same call, -1 for none."""
+    module = _around(trace, frames.modules, origin)
+    inside = (module >= 0) & (call >= 0)
+    inside[inside] = frames.modules.start_ns[module[inside]] >= around.start_ns[call[inside]]
+    return np.where(inside, module, -1)
+
+
+def _around(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
+    """Index of the innermost range around the begin of each event, -1 for event -1."""
+    found = np.full(len(origin), -1, dtype=np.int64)
+    known = origin >= 0
+    rows = origin[known]
+    found[known] = ranges.innermost(trace.thread[rows], trace.start_ns[rows])
+    return found
+
+
+def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int64s:
+    """For each event in `work` the row in `among` with the same id of this name, -1 for none."""
+    rows = dict(zip(_ids(trace, among, name), among.tolist(), strict=True))
+    rows.pop(None, None)
+    return np.array([rows.get(key, -1) for key in _ids(trace, work, name)], dtype=np.int64)
+
+
+def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[Scalar]:
+    """Ids, which files write as numbers and as strings; None for none (0, -1)."""
+    args, told = trace.events.args, attrgetter(name)
+    values = [told(one) if (one := args[row]) else None for row in rows.tolist()]
+    return [value if type(value) is int and value > 0 else _id(value) for value in values]
+
+
+def _id(value: Scalar) -> Scalar:
+    if value in _NO_ID:
+        return None
+    plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS
+    return int(value) if plain and value is not None else value
+
+
+# --- What the operators of one thread show of the parts of a diffusion pipeline: convolutions, matrix
+# products, embeddings of tokens, compiled regions, blocking calls.
+
+
+_VOCABULARY = 20_000  # rows of an embedding of tokens; positions have fewer
+_LATENT = range(4, 33)  # channels
+_PACKED = range(16, 129)  # features of a patch of latents
+_TOKENS = 64  # rows of latents, at least
+_WIDER = 8  # times, from a patch to the width of a transformer
+_LAYOUT = frozenset(
+    f"aten::{name}"
+    for name in ("reshape", "contiguous", "clone", "einsum", "permute", "flatten", "cat", "clamp_")
+)
+"""What puts the results of a last layer into their places."""
+
+_REGION = "Torch-Compiled Region"
+_CONVOLUTION = "aten::convolution"
+_EMBEDDING = "aten::embedding"
+_PRODUCTS = ("aten::linear", "aten::addmm", "aten::mm")
+_DIMS = 64  # of a tensor, at most: torch's TensorIterator takes no more
+_BLOCKING = frozenset(
+    {"hipMemcpyWithStream", "cudaMemcpy", "hipMemcpy", "cudaStreamSynchronize"}
+    | {"hipStreamSynchronize", "cudaDeviceSynchronize", "hipDeviceSynchronize"}
+)
+
+
+class Convolution(Struct, frozen=True):
+    """`batch` inputs of so many `channels`, whose results have `results`; `patch` are the numbers
+    that it reads for one of its results, `video` where its inputs have frames."""
+
+    start_ns: int
+    end_ns: int
+    batch: int
+    channels: int
+    results: int
+    patch: int
+    video: bool
+
+    @property
+    def of_latents(self) -> bool:
+        """Whether its inputs have as many channels as latents."""
+        return self.channels in _LATENT
+
+    @property
+    def embeds_latents(self) -> bool:
+        """Whether it makes more channels of latents than latents have."""
+        return self.of_latents and self.results > _LATENT[-1]
+
+
+class Product(Struct, frozen=True):
+    """`rows` of `features` times a matrix → `rows` of `results`; `batch` as the inputs tell."""
+
+    start_ns: int
+    end_ns: int
+    batch: int
+    rows: int
+    features: int
+    results: int
+
+    @property
+    def embeds_latents(self) -> bool:
+        """Whether it makes the width of a transformer of patches of latents."""
+        wide = self.results >= _WIDER * self.features
+        return self.features in _PACKED and wide and self.rows >= _TOKENS
+
+
+class Part(NamedTuple):
+    """The range of a call, with how many inputs it had at once, 0 where not known."""
+
+    start_ns: int
+    end_ns: int
+    inputs: int = 0
+
+
+class HostMarks(Struct, frozen=True):
+    """Of one thread, each in order of time: begins, ends and names of outermost operators that
+    launched a kernel, times of blocking calls, and what else the module's docstring names. `end_ns`
+    is when the last of its operators ended."""
+
+    thread: int
+    end_ns: int
+    begins: list[int]
+    ends: list[int]
+    names: list[str]
+    blocking: list[int]
+    convolutions: list[Convolution] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+    regions: list[tuple[int, int]] = field(default_factory=list)
+    embeddings: list[tuple[int, str]] = field(default_factory=list)
+
+    def last_end(self, begin_ns: int, limit_ns: int, without: Collection[str] = frozenset()) -> int:
+        """When the last operator ended that began from `begin_ns` on and before `limit_ns`, which
+        stands where there is none; behind it there may be operators of the names in `without`."""
+        index = bisect_left(self.begins, limit_ns) - 1
+        while index >= 0 and self.begins[index] > begin_ns and self.names[index] in without:
+            index -= 1
+        known = index >= 0 and self.begins[index] >= begin_ns
+        return min(self.ends[index], limit_ns) if known else limit_ns
+
+    def launching(self, begin_ns: int, end_ns: int) -> int:
+        """How many outermost operators began in a range and launched kernels."""
+        return bisect_left(self.begins, end_ns) - bisect_left(self.begins, begin_ns)
+
+    def before(self, time_ns: int) -> int:
+        """The place of the last operator that launched a kernel and began before a time, or -1."""
+        return bisect_left(self.begins, time_ns) - 1
+
+    def laid_out(self, end_ns: int) -> int:
+        """The end of what lays out results that were ready at a time."""
+        place = bisect_left(self.begins, end_ns)
+        while place < len(self.begins) and self.names[place] in _LAYOUT:
+            end_ns = self.ends[place]
+            place += 1
+        return end_ns
+
+    def embedded(self) -> list[int]:
+        """When products embedded latents, and when tokens were embedded, ascending."""
+        latents = [one.start_ns for one in self.products if one.embeds_latents]
+        return sorted([*latents, *(begin for begin, _ in self.embeddings)])
+
+
+def host_marks(trace: KinetoTrace, threads: Collection[int]) -> Iterator[HostMarks]:
+    """The marks of each of these threads, ascending."""
+    nested = trace.ranges(trace.rows_of(OPERATORS))
+    outer = _launching(trace, nested.outermost())
+    telling = nested.select(trace.events.named(nested.row, _tells))
+    runtime = trace.rows_of(*RUNTIME)
+    blocking = runtime[trace.events.named(runtime, _BLOCKING.__contains__)]
+    blocking = blocking[np.lexsort((trace.start_ns[blocking], trace.thread[blocking]))]
+    for thread in sorted(threads):
+        first, last = np.searchsorted(outer.thread, (thread, thread + 1))
+        waits = np.searchsorted(trace.thread[blocking], (thread, thread + 1))
+        own = slice(*np.searchsorted(nested.thread, (thread, thread + 1)))
+        marks = HostMarks(
+            thread,
+            end_ns=int(nested.end_ns[own].max(initial=0)),
+            begins=outer.start_ns[first:last].tolist(),
+            ends=outer.end_ns[first:last].tolist(),
+            names=[trace.events.name_of(row) for row in outer.row[first:last].tolist()],
+            blocking=trace.start_ns[blocking[slice(*waits)]].tolist(),
+        )
+        some = slice(*np.searchsorted(telling.thread, (thread, thread + 1)))
+        columns = (one[some].tolist() for one in (telling.row, telling.start_ns, telling.end_ns))
+        for row, start, end in zip(*columns, strict=True):
+            _note(marks, trace.events[row], start, end)
+        yield marks
+
+
+def launching_operators(trace: KinetoTrace) -> Ranges:
+    """The outermost operators that launched a kernel, in order of thread and time."""
+    rows = trace.rows_of(OPERATORS)
+    ranges = (rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
+    return _launching(trace, Ranges.outermost_of(*ranges))
+
+
+def _tells(name: str) -> bool:
+    return name in (_CONVOLUTION, _EMBEDDING, *_PRODUCTS) or name.startswith(_REGION)
+
+
+def _launching(trace: KinetoTrace, outer: Ranges) -> Ranges:
+    launches = _kernel_launches(trace)
+    busy = np.searchsorted(launches, outer.start_ns) < np.searchsorted(launches, outer.end_ns)
+    return outer.select(busy & trace.events.named(outer.row, is_operator))
+
+
+def _kernel_launches(trace: KinetoTrace) -> Int64s:
+    """When each kernel was launched, ascending; those that a capture kept from running as well."""
+    work, launch = launched_work(trace)
+    kernels = trace.events.of_category(work, "kernel")
+    runtime = trace.rows_of(*RUNTIME)
+    asked = runtime[trace.events.named(runtime, lambda name: "LaunchKernel" in name)]
+    return np.sort(trace.start_ns[np.union1d(launch[kernels & (launch >= 0)], asked)])
+
+
+def _note(marks: HostMarks, event: Event, start: int, end: int) -> None:
+    """Add what one operator shows; parents come before what lies in them."""
+    if event.name.startswith(_REGION):
+        if not marks.regions or start >= marks.regions[-1][1]:
+            marks.regions.append((start, end))
+        return
+    dims = input_dims(event.args)
+    if event.name == _CONVOLUTION:
+        if len(dims) >= 2 and len(dims[0]) in (4, 5) and len(dims[1]) in (4, 5):
+            patch = prod(dims[1][1:])
+            batch, channels = dims[0][:2]
+            found = Convolution(
+                start, end, batch, channels, dims[1][0], patch, video=len(dims[0]) == 5
+            )
+            marks.convolutions.append(found)
+    elif event.name == _EMBEDDING:
+        if dims and len(dims[0]) == 2 and dims[0][0] >= _VOCABULARY:
+            marks.embeddings.append((start, "x".join(map(str, dims[0]))))
+    elif not marks.products or start >= marks.products[-1].end_ns:
+        product = _product(event.name, dims, start, end)
+        if product is not None:
+            marks.products.append(product)
+
+
+def _product(name: str, dims: list[list[int]], start: int, end: int) -> Product | None:
+    """`linear` has its matrix as [results, features], the others as [features, results]."""
+    transposed = name == "aten::linear"
+    factors = dims[1:3] if name == "aten::addmm" else dims[:2]
+    if len(factors) != 2 or len(factors[0]) > _DIMS or len(factors[1]) != 2:
+        return None
+    one, other = factors
+    results = other[0] if transposed else other[1]
+    batch = one[0] if len(one) > 2 else 0
+    return Product(start, end, batch, prod(one[:-1]), one[-1], results)
+
+
+_Mark = TypeVar("_Mark", Convolution, Product)
+
+
+def begun(marks: Sequence[_Mark], after_ns: int, before_ns: int) -> Sequence[_Mark]:
+    """Those of marks in order of time that began after one time and before another."""
+    first = bisect_right(marks, after_ns, key=_start)
+    return marks[first : bisect_left(marks, before_ns, first, key=_start)]
+
+
+def _start(mark: Convolution | Product) -> int:
+    return mark.start_ns
+
+
+def within(time_ns: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Whether a time lies in one of ranges that are in order and do not overlap."""
+    index = bisect_right(ranges, (time_ns, 1 << 63)) - 1
+    return index >= 0 and time_ns < ranges[index][1]

@@ -1,0 +1,370 @@
+"""Module paths, layers and shapes of a Kineto trace, from its Python frames.
+
+Paths number the instances of a class under their parent, so layers of two runs can be compared:
+`CLIPTextTransformer.CLIPEncoder.CLIPEncoderLayer_3`. In a module with children or a compiled
+one, the operator follows (`.../aten::_flash_attention_forward`). Shapes are texts such as
+
+    in: bfloat16[2,77,64] bfloat16[64]                   inputs
+    float32[2,24,4096,64] -> float32[2,24,4096,1]        with the result of some operators
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from profiler.kineto.events import Args, Bools, Ranges
+from profiler.kineto.operators import (
+    causal_mark,
+    has_result,
+    is_attention,
+    is_list_copy,
+    listed_type,
+    result_of,
+)
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import Int64s
+
+# --- The Python frames of a Kineto trace that tell how a pipeline is built.
+#
+# With `with_stack=True` torch.profiler records each Python frame as `file.py(line): function` and
+# each `nn.Module.__call__` as `nn.Module: Class_k`, where k numbers the instances of a class
+# (torch/csrc/autograd/profiler_python.cpp). A class keeps its numbers through the whole trace.
+
+
+PYTHON = "python_function"
+_MODULE = "nn.Module: "
+_FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
+_INSTANCE = re.compile(r"(?P<name>.+)_(?P<number>\d+)")
+
+
+class Kind(IntEnum):
+    """What a frame says about the pipeline."""
+
+    OTHER = 0
+    MODULE = 1  # an nn.Module was called
+    PIPELINE = 2  # a pipeline's __call__
+    STEP = 3  # a noise scheduler's step
+    ENCODE_PROMPT = 4
+    AUTOENCODER = 5  # encode or decode of an autoencoder, which is no nn.Module.__call__
+    COMPILED = 6  # torch.compile runs what it has compiled
+
+
+class Frame(Struct, frozen=True):
+    """`folder/stem.py(line): function`, with "/" in paths on every system."""
+
+    folder: str
+    stem: str
+    function: str
+
+
+class Frames(Struct, frozen=True, eq=False):
+    """The Python frames of a trace: `rows` int64 [n] and the `Kind` of each, int8 [n].
+
+    `modules` are the nn.Module ranges, `instances` their names without prefix ("Linear_3").
+    """
+
+    trace: KinetoTrace
+    rows: Int64s
+    kinds: npt.NDArray[np.int8]
+    modules: Ranges
+    instances: tuple[str, ...]
+
+    @classmethod
+    def of(cls, trace: KinetoTrace) -> Frames:
+        rows = trace.rows_of(PYTHON)
+        kinds = trace.events.named(rows, _kind).astype(np.int8)
+        modules = trace.ranges(rows[kinds == Kind.MODULE])
+        instances = tuple(name[len(_MODULE) :] for name in trace.events.names_of(modules.row))
+        return cls(trace, rows, kinds, modules, instances)
+
+    def of_kind(self, kind: Kind) -> Ranges:
+        """The frames of one kind, nested; `row` is the row in the trace."""
+        return self.trace.ranges(self.rows[self.kinds == kind])
+
+    def outermost(self, among: Bools) -> Ranges:
+        """Of the frames chosen by a mask over `rows` those that lie in no other of them."""
+        trace, rows = self.trace, self.rows[among]
+        return Ranges.outermost_of(
+            rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows]
+        )
+
+    def name(self, row: int) -> str:
+        """The recorded name of the event in `row`."""
+        return self.trace.events.name_of(row)
+
+
+def class_of(instance: str) -> tuple[str, int]:
+    """Class and number of a module instance: "T5Block_3" → ("T5Block", 3)."""
+    match = _INSTANCE.fullmatch(instance)
+    return (match["name"], int(match["number"])) if match else (instance, 0)
+
+
+def parse_frame(name: str) -> Frame | None:
+    """The parts of a recorded frame; None for builtins and modules."""
+    match = _FRAME.fullmatch(name)
+    if match is None or name.startswith(("<", _MODULE)):
+        return None
+    folder, _, file = match["file"].replace("\\", "/").rpartition("/")
+    return Frame(folder, file.removesuffix(".py"), match["function"])
+
+
+def _kind(name: str) -> Kind:
+    if name.startswith(_MODULE):
+        return Kind.MODULE
+    frame = parse_frame(name)
+    if frame is None:
+        return Kind.OTHER
+    place = f"{frame.folder.rpartition('/')[2]}/{frame.stem}"
+    kind = Kind.OTHER
+    match frame.function:
+        case "__call__" if "pipeline" in place:
+            kind = Kind.PIPELINE
+        case "step" if _is_noise_scheduler(frame):
+            kind = Kind.STEP
+        case "encode_prompt":
+            kind = Kind.ENCODE_PROMPT
+        case "encode" | "decode" if "autoencoder" in place or "vae" in place:
+            kind = Kind.AUTOENCODER
+        case "compile_wrapper":
+            kind = Kind.COMPILED
+        case _ if "torch/_inductor" in frame.folder:
+            kind = Kind.COMPILED
+    return kind
+
+
+def _is_noise_scheduler(frame: Frame) -> bool:
+    """Not a learning-rate scheduler, not the profiler's own `step`."""
+    return (
+        "schedul" in frame.stem and "lr_schedul" not in frame.stem and "optim" not in frame.folder
+    )
+
+
+# --- Who launched what: from device work to the host call, operator, module and submodule call.
+#
+# A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
+# call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
+# time to the ranges around it. A thread that never has calls (autograd's) works for the one call
+# that is open elsewhere. Where that finds no call, by `External id` to an operator's. Work
+# without a
+# launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of
+# all
+# launched work of its stream was launched before the recording began, and belongs to none. What
+# the
+# backward of an operator launched in no call belongs to the call and the module of that operator.
+#
+# The operator of a kernel is the innermost one around its launch that tells its input dims, where
+# none does the innermost of all. It is never that of its `External id`, in which old recorders
+# wrote
+# the correlation id.
+
+
+RUNTIME = (
+    "cuda_runtime",
+    "cuda_driver",
+    "xpu_runtime",
+    "xpu_driver",
+    "privateuse1_runtime",
+    "privateuse1_driver",
+)
+
+
+# --- Layers of a Kineto trace: module paths, operators and kernels under readable, stable names.
+#
+# A module's path joins the classes of the modules around it below the call, each numbered among
+# the
+# instances of its class under the same parent:
+# `CLIPTextTransformer.CLIPEncoder.CLIPEncoderLayer_3`.
+# The trace's own numbers (`CLIPEncoderLayer_15`) count through all submodules and depend on what
+# else was recorded; these do not, so that two runs can be compared layer by layer.
+#
+# - A command launched in a module without children has the module's path.
+# - In a module with children, or one that torch.compile compiled, the launching operator follows
+#   (`…CLIPAttention_0/aten::_flash_attention_forward`): it does several things of its own.
+# - Directly in the submodule, and so in all of a submodule compiled as one, the operator stands
+#   alone (`aten::mm`); where no operator is known, the kernel.
+
+
+class ModulePaths:
+    """The path of each module range below its call, "" for the submodule itself.
+
+    `roots` are the indices of the module ranges that are submodules as a whole. An autoencoder's
+    method has none: every module in it has a path.
+    """
+
+    def __init__(self, frames: Frames, roots: Iterable[int]) -> None:
+        self._frames = frames
+        self._roots = frozenset(roots)
+        self._parent = frames.modules.parent.tolist()
+        self._labels = _labels(frames)
+        self._whole = _leaves(frames)
+        self._paths: dict[int, str] = {}
+
+    def path(self, module: int) -> str:
+        """The path of the module range with this index."""
+        chain = []
+        while module >= 0 and module not in self._paths and module not in self._roots:
+            chain.append(module)
+            module = self._parent[module]
+        path = self._paths.get(module, "")
+        for index in reversed(chain):
+            path = f"{path}.{self._label(index)}" if path else self._label(index)
+            self._paths[index] = path
+        return path
+
+    def layer(self, module: int, operator: str) -> str:
+        """The layer of a command that `operator` launched in this module range (-1: in none)."""
+        path = self.path(module) if module >= 0 else ""
+        if not path:
+            return operator
+        return path if self._frames.instances[module] in self._whole else f"{path}/{operator}"
+
+    def _label(self, module: int) -> str:
+        parent = self._parent[module]
+        above = self._frames.instances[parent] if parent >= 0 else ""
+        return self._labels[above, self._frames.instances[module]]
+
+
+def _labels(frames: Frames) -> dict[tuple[str, str], str]:
+    """(parent instance, instance) → class, numbered where the parent has several of the class."""
+    siblings: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    pairs = set()
+    for instance, parent in zip(frames.instances, frames.modules.parent.tolist(), strict=True):
+        above = frames.instances[parent] if parent >= 0 else ""
+        name, number = class_of(instance)
+        siblings[above, name].add(number)
+        pairs.add((above, instance))
+    ranks = {
+        key: {number: rank for rank, number in enumerate(sorted(numbers))}
+        for key, numbers in siblings.items()
+    }
+    labels = {}
+    for above, instance in pairs:
+        name, number = class_of(instance)
+        rank = ranks[above, name]
+        labels[above, instance] = f"{name}_{rank[number]}" if len(rank) > 1 else name
+    return labels
+
+
+def _leaves(frames: Frames) -> set[str]:
+    """Instances that are one operation: no module and no compiled code runs in them."""
+    compiled = frames.of_kind(Kind.COMPILED)
+    around = frames.modules.innermost(compiled.thread, compiled.start_ns)
+    composed = {index for index in frames.modules.parent.tolist() if index >= 0}
+    composed.update(index for index in np.unique(around).tolist() if index >= 0)
+    return set(frames.instances) - {frames.instances[index] for index in composed}
+
+
+def input_dims(args: Args | None) -> list[list[int]]:
+    """Shapes of an operator's tensor inputs; empty where shapes were not recorded."""
+    if args is None or not bytes(args.dims):
+        return []
+    found: list[list[int]] = []
+    try:
+        _collect(msgspec.json.decode(args.dims), found)
+    except msgspec.DecodeError:
+        return []
+    return found
+
+
+def _collect(dims: object, found: list[list[int]]) -> None:
+    """Shapes in nested lists: tensor lists hold lists of shapes."""
+    if not isinstance(dims, list) or not dims:
+        return
+    if all(isinstance(size, int) for size in dims):
+        found.append(dims)
+        return
+    for entry in dims:
+        _collect(entry, found)
+
+
+# --- What a command's shapes say: the tensors of its operator, with what its arguments and its kernel
+# tell of them.
+#
+#     in: bfloat16[2,77,64] bfloat16[64]                   inputs
+#     float32[2,24,4096,64] -> float32[2,24,4096,1]        of some operators the result
+#     in: bits16[2,24,4096,64] bits16[2,24,333,64]         a list, by the kernel that copied it
+#     in: tensor[2,77,64] tensor[2,77,64]                  a list whose type nobody tells
+#     in: float16[2,5,4,8] float16[2,3,4,8] … causal       attention
+
+
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "long int": "int64",
+    "short": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+}
+_LIST = "TensorList"
+_UNKNOWN = "tensor"
+
+
+class ShapeTexts:
+    """The text of each operator's shapes; equal operators are read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, bytes, bytes, bytes], str] = {}
+
+    def of(self, operator: str, args: Args, kernel: str) -> str:
+        """The text of an operator whose `kernel` is one of those that it launched, "" where shapes
+        were not recorded."""
+        asked = has_result(operator) or is_attention(operator)
+        values = bytes(args.values) if asked else b""
+        listed = listed_type(kernel) if is_list_copy(operator) else ""
+        key = (operator if asked else "", listed, values, bytes(args.dims), bytes(args.types))
+        text = self._known.get(key)
+        if text is None:
+            text = self._known[key] = _text(operator, args, _dtype(listed) if listed else _UNKNOWN)
+        return text
+
+
+def _text(operator: str, args: Args, listed: str) -> str:
+    if not bytes(args.dims) or not bytes(args.types):
+        return ""
+    try:
+        dims, types = msgspec.json.decode(args.dims), msgspec.json.decode(args.types)
+    except msgspec.DecodeError:
+        return ""
+    if not isinstance(dims, list) or not isinstance(types, list):
+        return ""
+    inputs = _inputs(dims, types, listed)
+    if not inputs:
+        return ""
+    result = result_of(operator, dims, types, args.values)
+    if result is not None:
+        return f"{inputs} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
+    return f"in: {inputs}" + (causal_mark(operator, args.values) if is_attention(operator) else "")
+
+
+def _inputs(dims: Sequence[Any], types: Sequence[Any], listed: str) -> str:
+    """Tensor inputs as "bfloat16[2,77,64] …", those of a list in the type `listed`."""
+    inputs: list[str] = []
+    for shape, kind in zip(dims, types, strict=False):
+        if isinstance(shape, list):
+            many = str(kind) == _LIST
+            tensors = shape if many else [shape]
+            name = listed if many else _dtype(str(kind))
+            inputs += (f"{name}[{','.join(map(str, one))}]" for one in tensors if _is_shape(one))
+    return " ".join(inputs)
+
+
+def _is_shape(dims: object) -> bool:
+    """Whether these are the dims of a tensor that has any."""
+    return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)
+
+
+def _dtype(name: str) -> str:
+    name = name.removeprefix("c10::")
+    return _DTYPES.get(name.lower(), name.lower())

@@ -1,0 +1,966 @@
+"""Align the clocks of several recorders by events that they share.
+
+Two parts belong to one run if most events of common names coincide after a shift of one of
+them. Without common events, clocks that count from 1970 are used, if the recordings overlap or
+lie less than a second apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from profiler.errors import InputError
+from profiler.importers.importer import ForeignRun, Importer, Landmarked, head_of, recognised_by
+from profiler.importers.registry import likeness, refusal_of
+from profiler.plugins import plain_text
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import (
+    TEXT_COLUMNS,
+    CommandBuilder,
+    CommandColumns,
+    Counter,
+    Int64s,
+    number_within,
+)
+from profiler.trace.events import CPU_DEVICE, Call, Span
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import ClockName, Job, LeftOut, RelatedBy
+
+# --- What an importer writes, kept in memory: so that times can be moved and commands left out.
+#
+# part = collected(importer, files, run)
+# part.moved(offset_ns)
+
+
+_BY_ROW = (
+    "track",
+    "layer",
+    "command_index",
+    "op_type",
+    "role",
+    "shapes",
+    "stage",
+    "step",
+    "start_ns",
+    "duration_ns",
+    "bytes_read",
+    "bytes_written",
+    "flops",
+)
+_OPTIONAL = ("pipeline", "kernel", "module", "name")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A call, or `None` for what stands in `host.pb`, with its commands and samples."""
+
+    call: Call | None
+    commands: CommandColumns
+    counters: tuple[Counter, ...] = ()
+
+    def moved(self, offset_ns: int) -> Written:
+        """The same `offset_ns` later."""
+        call, commands = self.call, self.commands
+        if call is not None:
+            call = replace(call, start_ns=call.start_ns + offset_ns)
+        commands = replace(commands, start_ns=commands.start_ns + offset_ns)
+        counters = tuple(replace(one, times_ns=one.times_ns + offset_ns) for one in self.counters)
+        return Written(call, commands, counters)
+
+    def on(self, names: Mapping[str, str]) -> Written:
+        """The same with other names of devices."""
+        call, commands = self.call, self.commands
+        if call is not None:
+            call = replace(call, device=names.get(call.device, call.device))
+        tracks = tuple(replace(t, device=names.get(t.device, t.device)) for t in commands.tracks)
+        counters = tuple(
+            replace(one, device=names.get(one.device, one.device)) for one in self.counters
+        )
+        return Written(call, replace(commands, tracks=tracks), counters)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The files that one importer read as one run, and all that it wrote. `writings` are its calls
+    and, last, what is in none; `landmarks` what else happened at moments that another recorder may
+    have seen, too: names with times."""
+
+    importer: str
+    files: tuple[Path, ...]
+    name: str
+    info: RunInfo
+    capabilities: frozenset[str]
+    writings: tuple[Written, ...]
+    spans: tuple[Span, ...]
+    landmarks: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What to call it: its file, the first of several."""
+        return self.files[0].name
+
+    @property
+    def calls(self) -> list[Call]:
+        """Its calls, in order."""
+        return [one.call for one in self.writings if one.call is not None]
+
+    def extent(self) -> tuple[int, int]:
+        """When the first of what it recorded began, and the last ended; (0, 0) for nothing."""
+        commands = [one.commands for one in self.writings if len(one.commands)]
+        begins = [int(one.start_ns.min()) for one in commands]
+        ends = [int(one.end_ns.max()) for one in commands]
+        begins += [call.start_ns for call in self.calls]
+        ends += [call.start_ns + max(call.duration_ns, 0) for call in self.calls]
+        return (min(begins), max(ends)) if begins else (0, 0)
+
+    def moved(self, offset_ns: int) -> Part:
+        """The same `offset_ns` later."""
+        if not offset_ns:
+            return self
+        return replace(
+            self,
+            info=_moved_info(self.info, offset_ns),
+            writings=tuple(one.moved(offset_ns) for one in self.writings),
+            spans=tuple(replace(span, start_ns=span.start_ns + offset_ns) for span in self.spans),
+            landmarks=tuple((name, time + offset_ns) for name, time in self.landmarks),
+        )
+
+    def on(self, names: Mapping[str, str]) -> Part:
+        """The same with other names of devices."""
+        if all(name == other for name, other in names.items()):
+            return self
+
+        def named(devices: Iterable[str]) -> dict[str, str]:
+            return {name: names.get(name, name) for name in devices}
+
+        info = self.info
+        of_devices = named(info.devices)
+        of_shares = named(info.attribution)
+        info = structs.replace(
+            info,
+            devices={of_devices[name]: one for name, one in info.devices.items()},
+            attribution={of_shares[name]: one for name, one in info.attribution.items()},
+            submodules={
+                name: structs.replace(one, device=names.get(one.device, one.device))
+                for name, one in info.submodules.items()
+            },
+        )
+        return replace(self, info=info, writings=tuple(one.on(names) for one in self.writings))
+
+
+class _Kept(BundleWriter):
+    """Takes what an importer writes, and writes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+        self.writings: list[Written] = []
+        self.spans: tuple[Span, ...] = ()
+        self.host = Written(None, CommandBuilder().build())
+
+    def begin(self, info: RunInfo) -> None:
+        pass
+
+    def write_call(
+        self, call: Call, commands: CommandColumns, counters: Sequence[Counter] = ()
+    ) -> Path:
+        self.writings.append(Written(call, commands, tuple(counters)))
+        return self.directory / call.file_name
+
+    def add_host(self, commands: CommandColumns, device: str) -> None:
+        del device
+        self.writings.append(Written(None, commands))
+
+    def write_host(
+        self,
+        spans: Iterable[Span],
+        commands: CommandColumns,
+        device: str,
+        counters: Sequence[Counter] = (),
+    ) -> Path:
+        del device
+        self.spans = tuple(spans)
+        self.host = Written(None, commands, tuple(counters))
+        return self.directory
+
+
+def collected(importer: Importer, files: Sequence[Path], run: ForeignRun) -> Part:
+    """All that `run` would write into a bundle."""
+    kept = _Kept()
+    info = run.write(kept)
+    return Part(
+        importer=importer.name,
+        files=tuple(files),
+        name=run.name,
+        info=info,
+        capabilities=frozenset(run.capabilities),
+        writings=(*kept.writings, kept.host),
+        spans=kept.spans,
+        landmarks=tuple(run.landmarks()) if isinstance(run, Landmarked) else (),
+    )
+
+
+def _moved_info(info: RunInfo, offset_ns: int) -> RunInfo:
+    """What of the manifest has times."""
+    return structs.replace(
+        info,
+        host_activities=tuple(
+            structs.replace(one, start_ns=one.start_ns + offset_ns) for one in info.host_activities
+        ),
+        job=_moved_job(info.job, offset_ns) if info.job is not None else None,
+    )
+
+
+def _moved_job(job: Job, offset_ns: int) -> Job:
+    return structs.replace(
+        job,
+        ranks=tuple(
+            structs.replace(rank, offset_ns=rank.offset_ns + offset_ns) for rank in job.ranks
+        ),
+        collectives=tuple(
+            structs.replace(
+                one, members=tuple((rank, begin + offset_ns) for rank, begin in one.members)
+            )
+            for one in job.collectives
+        ),
+    )
+
+
+def selected(commands: CommandColumns, kept: npt.NDArray[np.bool_]) -> CommandColumns:
+    """The commands that are `kept`, bool [n], with the flows between them."""
+    if kept.all():
+        return commands
+    rows = {name: getattr(commands, name)[kept] for name in _BY_ROW}
+    for name in _OPTIONAL:
+        column = getattr(commands, name)
+        rows[name] = None if column is None else column[kept]
+    position = np.cumsum(kept) - 1
+    flows = commands.flows
+    if len(flows):
+        flows = position[flows[kept[flows].all(axis=1)]]
+    return replace(commands, flows=flows, **rows)
+
+
+def joined(parts: Sequence[CommandColumns]) -> CommandColumns:
+    """The commands of several files as those of one, in order of their begins."""
+    parts = [one for one in parts if len(one)]
+    if len(parts) < 2:
+        return parts[0] if parts else CommandBuilder().build()
+    tracks: dict[object, int] = {}
+    strings = {"": 0}
+    columns: dict[str, list[npt.NDArray[np.int64]]] = {n: [] for n in (*_BY_ROW, *_OPTIONAL)}
+    flows, before = [], 0
+    for one in parts:
+        track = np.array([tracks.setdefault(t, len(tracks)) for t in one.tracks], dtype=np.int64)
+        text = np.array([strings.setdefault(t, len(strings)) for t in one.strings], dtype=np.int64)
+        for name, found in columns.items():
+            column = getattr(one, name)
+            if column is None:
+                column = np.full(len(one), -1 if name == "pipeline" else 0)
+            elif name in TEXT_COLUMNS:
+                column = text[column]
+            found.append(track[column] if name == "track" else column)
+        flows.append(one.flows + before)
+        before += len(one)
+    order = np.argsort(np.concatenate(columns["start_ns"]), kind="stable")
+    position = np.empty(before, dtype=np.int64)
+    position[order] = np.arange(before)
+    wide = {"start_ns", "duration_ns", "bytes_read", "bytes_written", "flops"}
+    rows = {
+        name: np.concatenate(found)[order].astype(np.int64 if name in wide else np.int32)
+        for name, found in columns.items()
+    }
+    rows["command_index"] = number_within(rows["layer"].astype(np.int32))
+    return CommandColumns(
+        tracks=tuple(tracks),  # type: ignore[arg-type]
+        strings=tuple(strings),
+        flows=position[np.concatenate(flows)],
+        **rows,  # type: ignore[arg-type]
+    )
+
+
+# --- Whose each file of a folder is.
+
+
+_LOOKED_AT = 256  # files, before a folder is none of one run
+_CAPTURES = "capture_traces"  # of replayed graphs: read with the trace beside them
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The files of each importer, by its name, and those of nobody."""
+
+    files: dict[str, tuple[Path, ...]]
+    left_out: tuple[LeftOut, ...]
+
+
+def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
+    """The files in a folder, and in those directly below, by the first importer that recognises
+    each."""
+    found: dict[str, list[Path]] = {}
+    others: dict[Path, str] = {}
+    for path in islice(_files(folder), _LOOKED_AT):
+        try:
+            head = head_of(path)
+        except InputError:
+            others[path] = "unreadable"
+            continue
+        matching = filter(partial(recognised_by, path, head), importers)
+        importer = next(matching, None)
+        if importer is not None:
+            found.setdefault(importer.name, []).append(path)
+            continue
+        refusal = refusal_of(path, head)
+        others[path] = refusal.what if refusal is not None else likeness(path, head)
+    beside = _read_beside(found, importers)
+    left_out = (
+        LeftOut(file=plain_text(str(path.relative_to(folder))), what=what)
+        for path, what in others.items()
+        if path not in beside
+    )
+    return Contents({name: tuple(files) for name, files in found.items()}, tuple(left_out))
+
+
+def _read_beside(found: Mapping[str, Sequence[Path]], importers: Sequence[Importer]) -> set[Path]:
+    """What the importers of these files look at beside them."""
+    return {
+        other
+        for importer in importers
+        if (beside := getattr(importer, "beside", None)) is not None
+        for path in found.get(importer.name, ())
+        for other in beside(path)
+    }
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files by name, those of the folder itself first."""
+    entries = _entries(folder)
+    below = [one for one in entries if one.is_dir() and one.name != _CAPTURES]
+    inside = [file for one in below for file in _entries(one)]
+    return [file for file in (*entries, *inside) if file.is_file()]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is not hidden, by name; nothing of a folder that may not be read."""
+    try:
+        return sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+    except OSError:
+        return []
+
+
+# --- Events that two recorders both saw, and what these say of their clocks.
+#
+# An event is a name and a moment. Two lists of them are of the same run where, with one of them
+# moved, most events of names that both have lie at the same moments. How far it must be moved
+# need
+# not be known.
+
+
+FEWEST = 3  # events in common, from which on two clocks are related
+_CANDIDATES = 400_000  # differences of times that are looked at
+_TRIED = 12  # offsets, those with the most such differences
+_MOST_OF = 0.5  # of the events that could be in common
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Events:
+    """n events: `name` is a code, int64 [n], of names that are the same for all recorders (`of`);
+    `time_ns` when each began, int64 [n]."""
+
+    name: Int64s
+    time_ns: Int64s
+
+    @classmethod
+    def of(cls, names: Sequence[str], times_ns: Int64s, codes: dict[str, int]) -> Self:
+        """Events by their names; `codes` is what all recorders share, and gets new names."""
+        found = [codes.setdefault(name, len(codes)) for name in names]
+        return cls(np.array(found, dtype=np.int64), np.asarray(times_ns, dtype=np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Events]) -> Self:
+        """All events of some, in their order."""
+        none = np.zeros(0, dtype=np.int64)
+        return cls(
+            np.concatenate([none, *(one.name for one in parts)]),
+            np.concatenate([none, *(one.time_ns for one in parts)]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def among(self, names: Int64s) -> Events:
+        """Those of these names."""
+        kept = np.isin(self.name, names)
+        return Events(self.name[kept], self.time_ns[kept])
+
+    def within(self, first: int, last: int) -> int:
+        """How many began then."""
+        return int(((self.time_ns >= first) & (self.time_ns <= last)).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """`offset_ns` is to be added to the own times; `pairs` events are in common then, apart by
+    `residual_ns` in the median and by `worst_ns` at most."""
+
+    offset_ns: int
+    pairs: int
+    residual_ns: int
+    worst_ns: int
+
+    def better(self, other: Fit | None) -> bool:
+        """Whether it relates more events, or as many more exactly."""
+        if other is None:
+            return True
+        return (self.pairs, -self.residual_ns) > (other.pairs, -other.residual_ns)
+
+
+def fit(
+    own: Events,
+    other: Events,
+    within_ns: int,
+    near: tuple[int, int] | None = None,
+    *,
+    of_all: bool = False,
+) -> Fit | None:
+    """How far `own` is to be moved for its events to be `other`'s; events may differ by `within_ns`
+    then. `near` is an offset that is known to lie within so many ns of the true one.
+
+    None where fewer than three moments are in common, where another offset fits as well, since what
+    repeats evenly tells none, or where the events in common are not half of what both could have
+    seen: of names that both have, while both recorded; where no offset is known in advance, of all
+    that one of them has of these names, or `of_all` names.
+    """
+    smaller = min(len(own), len(other)) if of_all else 0
+    names = np.intersect1d(own.name, other.name)
+    own, other = own.among(names), other.among(names)
+    found: list[Fit] = []
+    for offset in _candidates(own, other, within_ns, near):
+        one = _refined(own, other, offset, within_ns)
+        if one is not None and all(abs(one.offset_ns - f.offset_ns) > within_ns for f in found):
+            found.append(one)
+    best: Fit | None = None
+    for one in found:
+        best = one if one.better(best) else best
+    if best is None or not _is_most(own, other, best, within_ns):
+        return None
+    if near is None and best.pairs < _MOST_OF * (smaller or min(len(own), len(other))):
+        return None
+    alike = [one for one in found if one is not best and _is_as_good(one, best)]
+    if alike and near is None:
+        return None
+    if alike and near is not None:
+        return min((best, *alike), key=lambda one: abs(one.offset_ns - near[0]))
+    return best
+
+
+def _is_as_good(one: Fit, best: Fit) -> bool:
+    return one.pairs >= best.pairs and one.residual_ns <= 2 * best.residual_ns + 1_000
+
+
+def _is_most(own: Events, other: Events, best: Fit, within_ns: int) -> bool:
+    """Whether most of what either saw while both were recording was seen by the other."""
+    moved = own.time_ns + best.offset_ns
+    first = max(int(moved.min()), int(other.time_ns.min())) - within_ns
+    last = min(int(moved.max()), int(other.time_ns.max())) + within_ns
+    fewer = min(Events(own.name, moved).within(first, last), other.within(first, last))
+    return best.pairs >= _MOST_OF * fewer
+
+
+def _candidates(
+    own: Events, other: Events, within_ns: int, near: tuple[int, int] | None
+) -> list[int]:
+    """Offsets at which many events may be in common, the likeliest first: differences of times of
+    the same name, of the rarest names first."""
+    parts: list[Int64s] = []
+    room = _CANDIDATES
+    names, counts = np.unique(own.name, return_counts=True)
+    order = np.argsort(other.name, kind="stable")
+    theirs = other.name[order]
+    first = np.searchsorted(theirs, names)
+    last = np.searchsorted(theirs, names, side="right")
+    for at in np.argsort(counts * (last - first), kind="stable").tolist():
+        if room < counts[at] * (last[at] - first[at]) and parts:
+            break
+        mine = own.time_ns[own.name == names[at]]
+        there = other.time_ns[order[first[at] : last[at]]]
+        apart = _differences(mine, there, room)
+        if near is not None:
+            apart = apart[np.abs(apart - near[0]) <= near[1]]
+        parts.append(apart)
+        room -= len(mine) * len(there)
+    values = np.sort(np.concatenate(parts)) if parts else np.zeros(0, dtype=np.int64)
+    return _densest(values, within_ns, near[0] if near is not None else 0)
+
+
+def _densest(values: Int64s, within_ns: int, centre: int) -> list[int]:
+    """The middles of the places where the most values lie, of equal ones those nearest the centre;
+    `values` are sorted."""
+    end = np.searchsorted(values, values + 2 * within_ns, side="right")
+    count = end - np.arange(len(values))
+    chosen: list[int] = []
+    while len(chosen) < _TRIED and len(count) and count.max() > 0:
+        most = np.flatnonzero(count == count.max())
+        start = int(most[np.argmin(np.abs(values[most] - centre))])
+        middle = int(np.median(values[start : int(end[start])]))
+        chosen.append(middle)
+        count[np.abs(values - middle) <= 2 * within_ns] = 0
+        count[start] = 0
+    return chosen
+
+
+def _differences(own: Int64s, other: Int64s, room: int) -> Int64s:
+    """All differences, of some of the own events where they would be too many."""
+    most = max(room // max(len(other), 1), 1)
+    if len(own) > most:
+        own = own[np.linspace(0, len(own) - 1, most).astype(np.int64)]
+    found: Int64s = (other[None, :] - own[:, None]).reshape(-1)
+    return found
+
+
+def _refined(own: Events, other: Events, offset: int, within_ns: int) -> Fit | None:
+    """The fit near an offset: the median of what the events in common are apart."""
+    for _ in range(3):
+        mine, theirs = pairs_at(own, other, offset, within_ns)
+        if len(mine) < FEWEST:
+            return None
+        apart = other.time_ns[theirs] - own.time_ns[mine]
+        median = round(float(np.median(apart - offset))) + offset
+        if median == offset:
+            break
+        offset = median
+    if len(np.unique(own.time_ns[mine] // max(within_ns, 1))) < FEWEST:
+        return None  # all at one moment, which says less
+    left = np.abs(apart - offset)
+    return Fit(offset, len(mine), round(float(np.median(left))), int(left.max()))
+
+
+def pairs_at(own: Events, other: Events, offset_ns: int, within_ns: int) -> tuple[Int64s, Int64s]:
+    """The rows of events that are the same, `own` moved by an offset: each is the other's nearest
+    of its name, within so many ns."""
+    time = np.concatenate((own.time_ns + offset_ns, other.time_ns))
+    name = np.concatenate((own.name, other.name))
+    theirs = np.arange(len(time)) >= len(own)
+    order = np.lexsort((theirs, time, name))
+    time, name, theirs = time[order], name[order], theirs[order]
+    nearest = _nearest(time, name, theirs)
+    mutual = (nearest >= 0) & ~theirs
+    rows = np.flatnonzero(mutual)
+    rows = rows[nearest[nearest[rows]] == rows]
+    rows = rows[np.abs(time[rows] - time[nearest[rows]]) <= within_ns]
+    return order[rows], order[nearest[rows]] - len(own)
+
+
+def _nearest(time: Int64s, name: Int64s, theirs: npt.NDArray[np.bool_]) -> Int64s:
+    """For each event, in order of name and time, the row of the nearest of the other recorder's of
+    that name; -1 for none. Of two as near it is the earlier."""
+    before = np.where(theirs, _last(~theirs), _last(theirs))
+    after = len(time) - 1 - np.where(theirs, _last(~theirs[::-1])[::-1], _last(theirs[::-1])[::-1])
+    after = np.where(after >= len(time), -1, after)
+    before = np.where((before >= 0) & (name[before] == name), before, -1)
+    after = np.where((after >= 0) & (name[after] == name), after, -1)
+    back = np.where(before >= 0, time - time[before], np.iinfo(np.int64).max)
+    ahead = np.where(after >= 0, time[after] - time, np.iinfo(np.int64).max)
+    return np.where(back <= ahead, before, after)
+
+
+def _last(there: npt.NDArray[np.bool_]) -> Int64s:
+    """For each row the last one up to it that is `there`; -1 for none."""
+    found: Int64s = np.maximum.accumulate(np.where(there, np.arange(len(there)), -1))
+    return found
+
+
+# --- Commands of devices as events, and those that two parts both have.
+
+
+WITHIN_NS = 10_000
+"""By which begins of work may differ that two recorders saw: both have them from the device."""
+_UNNAMED_NS = 1_000
+_NEARLY_ALL = 0.8
+_CPU = re.compile(CPU_DEVICE)
+_HOST = ("host", "sync")
+
+
+def work_rows(commands: CommandColumns, *, beside_host: bool = False) -> Int64s:
+    """The rows of commands that a device worked on, the host's CPU where it computes for itself;
+    not that `beside_host`."""
+    of_host = np.array(
+        [
+            track.category in _HOST or (beside_host and _CPU.match(track.device) is not None)
+            for track in commands.tracks
+        ],
+        dtype=np.bool_,
+    )
+    if not len(commands):
+        return np.zeros(0, dtype=np.int64)
+    found: Int64s = np.flatnonzero(~of_host[commands.track])
+    return found
+
+
+def work_events(commands: CommandColumns, codes: dict[str, int]) -> tuple[Events, Int64s]:
+    """A device's work as events, under its kernel's name where there is one; their rows."""
+    rows = work_rows(commands)
+    text = commands.layer[rows]
+    if commands.kernel is not None:
+        kernel = commands.kernel[rows]
+        text = np.where(kernel > 0, kernel, text)
+    used, place = np.unique(text, return_inverse=True)
+    names = [_plain(commands.strings[code]) for code in used.tolist()]
+    own = np.array([codes.setdefault(n, len(codes)) for n in names], dtype=np.int64)
+    name = own[place.reshape(-1)] if len(own) else np.zeros(0, dtype=np.int64)
+    return Events(name, commands.start_ns[rows]), rows
+
+
+def _plain(name: str) -> str:
+    """A name as all recorders have it: they say more of copies, or less, and AMD's name the entry
+    of a kernel."""
+    if name.startswith(("Memcpy", "Memset")):
+        return f"work {name.partition(' (')[0]}"
+    return f"work {name.removesuffix('.kd')}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Once:
+    """A part without what a part that tells more has, too: `commands` of devices it had, of which
+    `twice` were left out."""
+
+    part: Part
+    commands: int
+    twice: int
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """The work of one device of a part: where it stands, by place of its writing and row."""
+
+    events: Events
+    writing: Int64s
+    row: Int64s
+    seen: npt.NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.seen = np.zeros(len(self.events), dtype=np.bool_)
+
+
+def once(parts: Sequence[Part]) -> list[Once]:
+    """The parts of a run, in their order, with everything that devices did in one of them alone.
+
+    Of two that have a command it is left to the one that tells of ranks, or more of its commands
+    (modules, shapes), or else has more of them. Where they name a device differently, it gets that
+    one's name.
+    """
+    codes: dict[str, int] = {}
+    works = [_by_device(part, codes) for part in parts]
+    order = sorted(range(len(parts)), key=lambda number: _detail(parts[number]), reverse=True)
+    found: dict[int, Once] = {}
+    for place, number in enumerate(order):
+        renamed: dict[str, str] = {}
+        for richer in order[:place]:
+            same = parts[number].importer == parts[richer].importer
+            alike = _copied if same else _alike
+            renamed = _mark(works[number], works[richer], alike) | renamed
+        found[number] = _without(parts[number], works[number], renamed)
+        works[number] = {renamed.get(name, name): work for name, work in works[number].items()}
+    return [found[number] for number in range(len(parts))]
+
+
+def _detail(part: Part) -> tuple[bool, int, int]:
+    """How much a part tells of its work, and how much of it there is."""
+    told = count = 0
+    for one in part.writings:
+        rows = work_rows(one.commands)
+        count += len(rows)
+        told += int((one.commands.shapes[rows] > 0).sum())
+        if one.commands.module is not None:
+            told += int((one.commands.module[rows] > 0).sum())
+    return part.info.job is not None, told, count
+
+
+def _by_device(part: Part, codes: dict[str, int]) -> dict[str, _Work]:
+    events, writing, row = [], [], []
+    device: list[str] = []
+    for number, one in enumerate(part.writings):
+        found, rows = work_events(one.commands, codes)
+        names = np.array([track.device for track in one.commands.tracks], dtype=object)
+        events.append(found)
+        writing.append(np.full(len(rows), number))
+        row.append(rows)
+        device += names[one.commands.track[rows]].tolist() if len(rows) else []
+    everything = Events.joined(events)
+    of_writing, rows = np.concatenate(writing), np.concatenate(row)
+    names = np.array(device, dtype=object)
+    works = {}
+    for name in sorted(set(device)):
+        here = names == name
+        own = Events(everything.name[here], everything.time_ns[here])
+        works[name] = _Work(own, of_writing[here], rows[here])
+    return works
+
+
+def _mark(
+    own: Mapping[str, _Work],
+    other: Mapping[str, _Work],
+    alike: Callable[[Events, Events], tuple[Int64s, int]],
+) -> dict[str, str]:
+    """Mark what the other part has as well; the other's name of each device on which that is."""
+    found = []
+    for name, work in own.items():
+        for theirs, their_work in other.items():
+            rows, apart = alike(work.events, their_work.events)
+            if len(rows):
+                found.append((len(rows), -apart, name == theirs, name, theirs, rows))
+    renamed: dict[str, str] = {}
+    for *_, name, theirs, rows in sorted(found, key=lambda one: one[:5], reverse=True):
+        if name not in renamed and theirs not in renamed.values():
+            renamed[name] = theirs
+            own[name].seen[rows] = True
+    return renamed
+
+
+def _copied(own: Events, other: Events) -> tuple[Int64s, int]:
+    """All rows, where the other is a copy. No recorder writes what ran into two files: processes
+    of a job do the same at nearly the same time, each on a device of its own."""
+    same = np.array_equal(own.time_ns, other.time_ns) and np.array_equal(own.name, other.name)
+    return np.arange(len(own) if same else 0), 0
+
+
+def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
+    """The rows of what the other has as well, and how far that is apart in the median: by names,
+    else, where recorders name work differently, by begins that nearly all agree to 1 µs."""
+    found = fit(own, other, WITHIN_NS, (0, WITHIN_NS))
+    if found is not None:
+        return pairs_at(own, other, 0, WITHIN_NS)[0], found.residual_ns
+    own, other = (Events(np.zeros_like(one.name), one.time_ns) for one in (own, other))
+    rows, _theirs = pairs_at(own, other, 0, _UNNAMED_NS)
+    if len(rows) < FEWEST or len(rows) < _NEARLY_ALL * min(len(own), len(other)):
+        rows = rows[:0]
+    return rows, _UNNAMED_NS
+
+
+def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str]) -> Once:
+    """The part without what was seen elsewhere, its devices by their names there. A call that has
+    no work of a device left goes, and where no call is left what is in none goes, too: the host's
+    part of it is in the other part as well."""
+    commands = sum(len(work.events) for work in works.values())
+    twice = sum(int(work.seen.sum()) for work in works.values())
+    if not twice:
+        return Once(part, commands, 0)
+    kept = [_rest(one, number, works) for number, one in enumerate(part.writings)]
+    gone = [one for one, rest in zip(part.writings, kept, strict=True) if rest is None]
+    left = [one for one in kept if one is not None]
+    calls = [one for one in left if one.call is not None]
+    host = left.pop()
+    counters = (*host.counters, *(counter for one in gone for counter in one.counters))
+    if not calls and twice == commands:
+        host = replace(host, commands=CommandBuilder().build())
+        left = []
+    spans = part.spans if calls else ()
+    rest = replace(part, writings=(*left, replace(host, counters=counters)), spans=spans)
+    return Once(rest.on(_swapped(renamed, rest)), commands, twice)
+
+
+def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | None:
+    """What of a call is left; None where no work of a device is that was there."""
+    gone = np.zeros(len(one.commands), dtype=np.bool_)
+    for work in works.values():
+        gone[work.row[work.seen & (work.writing == number)]] = True
+    if not gone.any():
+        return one
+    work_left = work_rows(one.commands)
+    if one.call is not None and gone[work_left].all():
+        return None
+    flows = one.commands.flows
+    if len(flows):  # launches of nothing but what goes
+        launching = np.unique(flows[gone[flows[:, 1]], 0])
+        still = np.unique(flows[~gone[flows[:, 1]], 0])
+        gone[np.setdiff1d(launching, still)] = True
+    return replace(one, commands=selected(one.commands, ~gone))
+
+
+def _swapped(renamed: Mapping[str, str], part: Part) -> dict[str, str]:
+    """`renamed` as an exchange: a device that has a name which another gets has that one's."""
+    present = {track.device for one in part.writings for track in one.commands.tracks}
+    back = {new: old for old, new in renamed.items() if new in present and new not in renamed}
+    return dict(renamed) | back
+
+
+# --- Which parts are of one run, by their clocks.
+#
+# Two parts are related by events that both recorded (`matching`), else by clocks that both count
+# from
+# 1970, if they recorded at the same time or with less than a second between: files of one script
+# that ran twice are two runs. A file whose name alone tells when it began, in a zone that it does
+# not
+# tell, is related by that, if just one zone lets both have recorded at the same time.
+
+
+_RANGES_NS = 300_000  # by which begins of ranges may differ, which each recorder opens for itself
+_EPOCH_NS = 1_000_000_000  # by which clocks that count from 1970 may differ
+_GAP_NS = 1_000_000_000  # between what two recorders saw of one run
+_ZONE_NS = 900_000_000_000  # zones are whole quarters of an hour
+_ZONES = 14 * 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A part on its run's clock, and how it came there."""
+
+    part: Part
+    related_by: RelatedBy
+    offset_ns: int = 0
+    fit: Fit | None = None
+    within_ns: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Seen:
+    """A part with its events by kind: work of devices, ranges."""
+
+    part: Part
+    work: Events
+    ranges: Events
+
+
+def groups(parts: Sequence[Part]) -> list[list[Placed]]:
+    """The parts of each run, on its clock, the run first that most recorders saw, or else has the
+    most work of devices. The first of a run's is the one whose clock counts, one that counts from
+    1970 where there is any."""
+    codes: dict[str, int] = {}
+    waiting = [_Seen(part, *_events(part, codes)) for part in parts]
+    waiting.sort(key=lambda one: (_clock(one.part) is not ClockName.REALTIME, -len(one.work)))
+    found = []
+    while waiting:
+        found.append(_group(waiting))
+    return sorted(found, key=_told, reverse=True)
+
+
+def _told(group: Sequence[Placed]) -> tuple[int, int, int]:
+    times = [device_time(one.part) for one in group]
+    return len(group), sum(work for work, _ in times), sum(host for _, host in times)
+
+
+def _group(waiting: list[_Seen]) -> list[Placed]:
+    """The first of those that wait and all that are related to it, which wait no longer."""
+    first = waiting.pop(0)
+    group, seen = [Placed(first.part, RelatedBy.REFERENCE)], [first]
+    while True:
+        related = [
+            (number, placed)
+            for number, one in enumerate(waiting)
+            if (placed := _related(one, seen)) is not None
+        ]
+        if not related:
+            return group
+        number, placed = max(related, key=lambda one: _strength(one[1]))
+        one = waiting.pop(number)
+        group.append(placed)
+        seen.append(_Seen(placed.part, *_moved_events(one, placed.offset_ns)))
+
+
+def _strength(placed: Placed) -> tuple[bool, int]:
+    return placed.fit is not None, placed.fit.pairs if placed.fit else 0
+
+
+def _moved_events(one: _Seen, offset_ns: int) -> tuple[Events, Events]:
+    work, ranges = (Events(e.name, e.time_ns + offset_ns) for e in (one.work, one.ranges))
+    return work, ranges
+
+
+def _related(own: _Seen, others: Sequence[_Seen]) -> Placed | None:
+    """A part on the clock of some that are placed, of which the first has it from its own; None
+    where nothing relates them."""
+    best: Fit | None = None
+    near = (0, _EPOCH_NS) if _counts_from_1970(own.part, others[0].part) else None
+    for other in others:
+        if other.part.importer == own.part.importer:
+            continue  # what one recorder wrote into two files are two processes
+        found = fit(own.work, other.work, WITHIN_NS, near, of_all=True)
+        if found is None:
+            found = fit(own.ranges, other.ranges, _RANGES_NS, near)
+        if found is not None and found.better(best):
+            best = found
+    if best is not None:
+        moved = own.part.moved(best.offset_ns)
+        return Placed(moved, RelatedBy.EVENTS, best.offset_ns, best)
+    if any(_counts_from_1970(own.part, other.part) for other in others):
+        together = any(_overlap(own.part, other.part) for other in others)
+        return Placed(own.part, RelatedBy.EPOCH) if together else None
+    return _by_local_time(own.part, [other.part for other in others])
+
+
+def _by_local_time(own: Part, others: Sequence[Part]) -> Placed | None:
+    clocks = {_clock(other) for other in others}
+    if _clock(own) is not ClockName.LOCAL_TIME:
+        return None
+    within = own.info.clocks.within_ns or 0
+    if clocks == {ClockName.LOCAL_TIME}:  # the same zone, whichever it is
+        together = any(_overlap(own, other) for other in others)
+        return Placed(own, RelatedBy.LOCAL_TIME, within_ns=within) if together else None
+    if ClockName.REALTIME not in clocks:
+        return None
+    first, last = _recorded(own)
+    zones = [
+        zone * _ZONE_NS
+        for zone in range(-_ZONES, _ZONES + 1)
+        for other in others
+        if _clock(other) is ClockName.REALTIME
+        and _meet((first + zone * _ZONE_NS, last + zone * _ZONE_NS), _recorded(other))
+    ]
+    if len(set(zones)) != 1:
+        return None
+    return Placed(own.moved(zones[0]), RelatedBy.LOCAL_TIME, zones[0], within_ns=within)
+
+
+def _clock(part: Part) -> ClockName | None:
+    return part.info.clocks.clock
+
+
+def _counts_from_1970(*parts: Part) -> bool:
+    return all(_clock(part) is ClockName.REALTIME for part in parts)
+
+
+def _recorded(part: Part) -> tuple[int, int]:
+    """From when to when it recorded, or the first and the last of what it saw."""
+    first, last = part.extent()
+    base = part.info.clocks.base_ns
+    if _clock(part) is ClockName.LOCAL_TIME and base is not None:
+        first = min(first, base)
+    return first, last
+
+
+def _overlap(own: Part, other: Part) -> bool:
+    return _meet(_recorded(own), _recorded(other))
+
+
+def _meet(own: tuple[int, int], other: tuple[int, int]) -> bool:
+    return own[0] < other[1] + _GAP_NS and other[0] < own[1] + _GAP_NS
+
+
+def device_time(part: Part) -> tuple[int, int]:
+    """How long devices beside the host worked, and all else: which of two parts has more to
+    tell."""
+    work = host = 0
+    for one in part.writings:
+        rows = work_rows(one.commands, beside_host=True)
+        lasted = np.maximum(one.commands.duration_ns, 0)
+        work += int(lasted[rows].sum())
+        host += int(lasted.sum()) - int(lasted[rows].sum())
+    return work, host
+
+
+def _events(part: Part, codes: dict[str, int]) -> tuple[Events, Events]:
+    """The events of a part by which it may be related to others."""
+    work = [work_events(one.commands, codes)[0] for one in part.writings]
+    ranges = [*part.landmarks, *((call.submodule, call.start_ns) for call in part.calls)]
+    names = [f"range {name}" for name, _ in ranges]
+    times = np.array([time for _, time in ranges], dtype=np.int64)
+    return Events.joined(work), Events.of(names, times, codes)

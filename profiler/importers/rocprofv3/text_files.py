@@ -1,0 +1,820 @@
+"""rocprofv3's CSV and JSON files, read into columns.
+
+    4242_kernel_trace.csv  4242_hip_api_trace.csv  4242_agent_info.csv
+
+Missing columns and keys of older versions are unknown or have a default. CSV fields may be
+quoted and may contain commas and newlines. Rows never become Python objects. Source of the
+JSON: ROCm/rocprofiler-sdk, source/docs/rocprofv3-schema.json.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from profiler.errors import InputError
+from profiler.files import decoder_of
+from profiler.importers.gpu_calls import NO_TIME
+from profiler.importers.importer import head_of
+from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times, plain_bytes
+from profiler.text import Note
+from profiler.trace.columns import Int64s
+from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason
+
+# --- Columns of a CSV as numbers and texts, by their names in the header.
+#
+# Fields may be quoted or not, and hold commas, quotes and newlines where they are. Rows never
+# become
+# objects: separators outside quotes are found in blocks of bytes, numbers are read digit by digit
+# for
+# all rows at once, and of a column of texts each text is made once.
+
+
+_Bytes = npt.NDArray[np.uint8]
+_Words = npt.NDArray[np.uint64]
+_QUOTE, _COMMA, _NEWLINE, _RETURN, _MINUS, _ZERO = (ord(one) for one in '",\n\r-0')
+_BLOCK = 8 << 20  # bytes
+_DIGITS = 18  # of a number: all of them fit 63 bits
+_PADDING = b"\n" * 24  # before a block: words of eight bytes are read up to the end of a number
+_NOT_A_NUMBER = -(1 << 63)
+_U = np.uint64
+_ZEROS = _U(0x3030303030303030)
+
+
+@dataclass(slots=True)
+class CsvColumns:
+    """n whole rows; `damaged` others have too few or too many fields, or do not end."""
+
+    header: tuple[str, ...]
+    count: int = 0
+    damaged: int = 0
+    _numbers: dict[str, list[Int64s]] = field(default_factory=dict)
+    _codes: dict[str, dict[bytes, int]] = field(default_factory=dict)
+    _places: dict[str, list[Int64s]] = field(default_factory=dict)
+
+    def numbers(self, name: str, missing: int) -> Int64s:
+        """A column of whole numbers, int64 [n]; `missing` where there is none."""
+        parts = self._numbers.get(name)
+        if parts is None:
+            return np.full(self.count, missing, dtype=np.int64)
+        found = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        return np.where(found == _NOT_A_NUMBER, missing, found)
+
+    def texts(self, name: str) -> tuple[list[str], Int64s]:
+        """A column of texts: those that differ, and which of them each row has; "" for a column
+        that is not there."""
+        if name not in self._codes:
+            return [""], np.zeros(self.count, dtype=np.int64)
+        parts = self._places[name]
+        place = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        return [_text(one) for one in self._codes[name]], place
+
+    def add(self, block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> None:
+        """Rows of a block, by begin and end of each field, int64 [rows, fields]."""
+        self.count += len(ends)
+        for at, name in enumerate(self.header):
+            if self.header.index(name) < at:  # the first of those that share a name
+                continue
+            if name in self._numbers:
+                found = _whole_numbers(block, buffer, starts[:, at], ends[:, at])
+                self._numbers[name].append(found)
+            elif name in self._codes:
+                place = _codes(self._codes[name], block, starts[:, at], ends[:, at])
+                self._places[name].append(place)
+
+
+def header_of(head: bytes) -> tuple[str, ...]:
+    """The names in the first line, () where it is no line of names."""
+    end = head.find(b"\n", 0, _BLOCK)
+    line = head[: end if end >= 0 else _BLOCK].decode("utf-8-sig", "replace").strip()
+    try:
+        return tuple(next(csv.reader([line]), ()))
+    except csv.Error:
+        return ()
+
+
+def read_csv(data: bytes, numbers: Sequence[str], texts: Sequence[str]) -> CsvColumns:
+    """Some columns of a CSV; those that the header lacks are left out."""
+    header = header_of(data)
+    found = CsvColumns(header)
+    found._numbers.update({name: [] for name in numbers if name in header})
+    for name in texts:
+        if name in header:
+            found._codes[name], found._places[name] = {}, []
+    for block in _blocks(data, data.find(b"\n") + 1, found):
+        _add_block(block, found)
+    return found
+
+
+def _blocks(data: bytes, begin: int, found: CsvColumns) -> Iterator[bytes]:
+    """Pieces that end where a row does; what remains behind the last row is damaged."""
+    if begin == 0:
+        return
+    size = _BLOCK
+    while begin < len(data):
+        block = data[begin : begin + size]
+        last = begin + size >= len(data)
+        if last and not block.endswith(b"\n"):
+            block += b"\n"
+        end = _last_row(block)
+        if end:
+            yield block[:end]
+        if last:
+            found.damaged += 1 + block[end:-1].count(b"\n") if end < len(block) else 0
+            return
+        begin += end
+        size = _BLOCK if end else size * 2
+
+
+def _last_row(block: bytes) -> int:
+    """Where the last row of a block ends that begins with a row; 0 for none."""
+    end = len(block)
+    while (end := block.rfind(b"\n", 0, end)) >= 0:
+        if block.count(b'"', 0, end) % 2 == 0:
+            return end + 1
+    return 0
+
+
+def _add_block(block: bytes, found: CsvColumns) -> None:
+    """Find the fields of a block of whole rows; the block is padded for `_whole_numbers`."""
+    block = _PADDING + block
+    buffer = np.frombuffer(block, dtype=np.uint8)
+    starts, ends = _all_quoted(buffer, len(found.header)) or _fields(buffer, found)
+    found.add(block, buffer, starts, ends)
+
+
+def _all_quoted(buffer: _Bytes, width: int) -> tuple[Int64s, Int64s] | None:
+    """Begin and end of each field where all of them are quoted and none holds a quote, as recent
+    versions write them; None for other blocks."""
+    quotes = np.flatnonzero(buffer == _QUOTE)
+    if len(quotes) % (2 * width):
+        return None
+    opening, closing = quotes[::2].reshape(-1, width), quotes[1::2].reshape(-1, width)
+    begins = len(quotes) > 0 and quotes[0] == len(_PADDING)
+    if not begins or not (quotes[2::2] == quotes[1:-1:2] + 2).all():
+        return None
+    commas, newlines = buffer[closing[:, :-1] + 1], buffer[closing[:, -1] + 1]
+    if not (commas == _COMMA).all() or not (newlines == _NEWLINE).all():
+        return None
+    return opening + 1, closing
+
+
+def _fields(buffer: _Bytes, found: CsvColumns) -> tuple[Int64s, Int64s]:
+    """Begin and end of each field of the rows that have as many as the header."""
+    at = np.flatnonzero((buffer == _QUOTE) | (buffer == _COMMA) | (buffer == _NEWLINE))
+    what = buffer[at]
+    quoted = np.cumsum(what == _QUOTE) & 1
+    separators = at[(what != _QUOTE) & (quoted == 0)]
+    starts = np.concatenate((np.array([len(_PADDING)]), separators[:-1] + 1))
+    last = np.flatnonzero(buffer[separators] == _NEWLINE)
+    fields = np.diff(last, prepend=-1)
+    width = len(found.header)
+    if not (fields == width).all():
+        blank = (fields == 1) & (separators[last] - starts[last] <= 1)
+        found.damaged += int(((fields != width) & ~blank).sum())
+        kept = np.repeat(fields == width, fields)
+        separators, starts = separators[: len(kept)][kept], starts[: len(kept)][kept]
+    ends = separators - ((buffer[separators - 1] == _RETURN) & (separators > starts))
+    within = (ends - starts >= 2) & (buffer[starts] == _QUOTE)
+    starts, ends = starts + within, ends - within
+    return starts.reshape(-1, width), ends.reshape(-1, width)
+
+
+def _whole_numbers(block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> Int64s:
+    """The numbers in some fields; `_NOT_A_NUMBER` for what is none. Digits are read eight at once,
+    from words that begin at every byte."""
+    if len(starts) > 1 and _all_equal(block, starts, ends):
+        return np.repeat(_whole_numbers(block, buffer, starts[:1], ends[:1]), len(starts))
+    words = _words(block)
+    negative = (ends > starts) & (buffer[starts] == _MINUS)
+    width = ends - starts - negative
+    wrong = (width <= 0) | (width > _DIGITS)
+    found = np.zeros(len(starts), dtype=np.uint64)
+    for place in range(-(-min(int(width.max(initial=0)), _DIGITS) // 8)):
+        value, bad = _eight(words[ends - 8 * (place + 1)], np.clip(width - 8 * place, 0, 8))
+        wrong |= bad
+        found += value * np.uint64(10 ** (8 * place))
+    value = found.astype(np.int64)
+    return np.where(wrong, _NOT_A_NUMBER, np.where(negative, -value, value))
+
+
+def _eight(word: _Words, digits: Int64s) -> tuple[_Words, npt.NDArray[np.bool_]]:
+    """The numbers that the last `digits` characters of words make, and which of them make none."""
+    shift = (8 * (8 - digits)).astype(np.uint64)
+    none = digits == 0
+    zeros = np.where(none, _U(0), (_ZEROS >> shift) << shift)
+    word = np.where(none, _U(0), (word >> shift) << shift) - zeros
+    bad = ((word + _U(0x7676767676767676)) | word) & _U(0x8080808080808080) != 0
+    word = (word * _U(10) + (word >> _U(8))) & _U(0x00FF00FF00FF00FF)
+    word = (word * _U(100) + (word >> _U(16))) & _U(0x0000FFFF0000FFFF)
+    word = (word * _U(10_000) + (word >> _U(32))) & _U(0xFFFFFFFF)
+    return word, bad
+
+
+def _codes(codes: dict[bytes, int], block: bytes, starts: Int64s, ends: Int64s) -> Int64s:
+    """The code of the text in each field; new texts get codes. A column often has one text."""
+    if len(starts) and _all_equal(block, starts, ends):
+        one = codes.setdefault(block[starts[0] : ends[0]], len(codes))
+        return np.full(len(starts), one, dtype=np.int64)
+    texts = [block[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    for text in dict.fromkeys(texts):
+        codes.setdefault(text, len(codes))
+    return np.fromiter(map(codes.__getitem__, texts), dtype=np.int64, count=len(texts))
+
+
+def _all_equal(block: bytes, starts: Int64s, ends: Int64s) -> bool:
+    """Whether all fields have the same bytes: compared by words of eight, the last of which ends
+    with the field."""
+    width = int(ends[0] - starts[0])
+    if not (ends - starts == width).all():
+        return False
+    words = _words(block)
+    last = words[ends - 8] >> _U(8 * (8 - min(width, 8))) if width else ends
+    return bool(width == 0 or (last == last[0]).all()) and all(
+        (words[starts + at] == words[starts[0] + at]).all() for at in range(0, width - 8, 8)
+    )
+
+
+def _words(block: bytes) -> _Words:
+    """Words of eight bytes that begin at every byte."""
+    return np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").replace('""', '"')
+
+
+# --- rocprofv3's CSV files: one kind a file, told by the header; those of a process share a prefix.
+#
+#     4242_kernel_trace.csv  4242_hip_api_trace.csv  4242_agent_info.csv
+#
+# Versions differ in their columns: those that are missing are unknown. Dispatches have no process
+# in
+# their file, so it is that of the files beside it.
+
+
+_SUFFIX = re.compile(
+    r"_?(?:kernel|[a-z]+_api|marker|memory_copy|counter_collection|agent_info|memory_allocation"
+    r"|scratch_memory)(?:_trace)?\.csv(?:\.gz)?$"
+)
+_MARKER = "MARKER"
+
+
+class CsvKind(StrEnum):
+    """What a file tells."""
+
+    KERNELS = "kernels"
+    COUNTERS = "counters"
+    CALLS = "calls"
+    COPIES = "copies"
+    AGENTS = "agents"
+
+
+_SHARED = ("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Process_Id")
+_ASKED: dict[CsvKind, tuple[tuple[str, ...], tuple[str, ...]]] = {  # numbers and texts of a kind
+    CsvKind.KERNELS: ((*_SHARED, "Queue_Id"), ("Agent_Id", "Kernel_Name")),
+    CsvKind.COUNTERS: (
+        (*_SHARED, "Queue_Id", "Dispatch_Id"),
+        ("Agent_Id", "Kernel_Name", "Counter_Name", "Counter_Value"),
+    ),
+    CsvKind.CALLS: ((*_SHARED, "Thread_Id"), ("Domain", "Function")),
+    CsvKind.COPIES: (_SHARED, ("Direction", "Source_Agent_Id", "Destination_Agent_Id")),
+    CsvKind.AGENTS: (
+        ("Node_Id", "Logical_Node_Id", "Logical_Node_Type_Id", "Cu_Count"),
+        ("Agent_Type", "Product_Name"),
+    ),
+}
+_MARKS: tuple[tuple[CsvKind, frozenset[str]], ...] = (  # the first whose columns are there
+    (CsvKind.COUNTERS, frozenset(("Counter_Name", "Counter_Value", "Dispatch_Id"))),
+    (CsvKind.KERNELS, frozenset(("Kernel_Name", "Agent_Id", "Start_Timestamp"))),
+    (CsvKind.CALLS, frozenset(("Domain", "Function", "Start_Timestamp"))),
+    (CsvKind.COPIES, frozenset(("Direction", "Source_Agent_Id", "Start_Timestamp"))),
+    (CsvKind.AGENTS, frozenset(("Node_Id", "Agent_Type"))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    kind: CsvKind
+    prefix: str
+
+
+def kind_of(head: bytes) -> CsvKind | None:
+    """What a CSV with this begin tells, None for another's file."""
+    header = frozenset(header_of(head))
+    return next((kind for kind, columns in _MARKS if columns <= header), None)
+
+
+def add_csv(paths: Sequence[Path], rows: Rows) -> None:
+    """Read the files of one run into `rows`. Raises InputError where they hold no times.
+
+    Where there are traces of dispatches, counters beside them are another run's and are left.
+    """
+    known = ((path, kind_of(head_of(path))) for path in paths)
+    files = [_File(path, kind, _SUFFIX.sub("", path.name)) for path, kind in known if kind]
+    kinds = {file.kind for file in files}
+    if not kinds & {CsvKind.KERNELS, CsvKind.COUNTERS, CsvKind.COPIES, CsvKind.CALLS}:
+        raise InputError(
+            f"{paths[0]} has no times of kernels: give *_kernel_trace.csv, or the folder with it, "
+            "as `rocprofv3 --kernel-trace --output-format csv` writes them"
+        )
+    if CsvKind.KERNELS in kinds:
+        for file in files:
+            if file.kind is CsvKind.COUNTERS:
+                note = Note.of(DropReason.COUNTERS_OF_ANOTHER_RUN)
+                rows.drops.append(Drop(DropKind.DROPPED_EVENTS, file.path.name, 1, "files", note))
+        files = [file for file in files if file.kind is not CsvKind.COUNTERS]
+    for number, prefix in enumerate(dict.fromkeys(file.prefix for file in files)):
+        _add_csv_process([file for file in files if file.prefix == prefix], number, rows)
+
+
+def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
+    tables = [(file, _read(file, rows)) for file in files]
+    agents = Agents.of(
+        agent
+        for file, table in tables
+        if file.kind is CsvKind.AGENTS
+        for agent in _csv_agents(table)
+    )
+    rows.devices.update(agents.devices())
+    pids = [table.numbers("Process_Id", NO_ID) for _, table in tables]
+    told = np.concatenate(pids)
+    pid = int(told[told >= 0][0]) if (told >= 0).any() else number
+    for file, table in tables:
+        if file.kind is CsvKind.KERNELS:
+            _add_kernels(table, np.arange(table.count), pid, agents, rows)
+        elif file.kind is CsvKind.COUNTERS:
+            _add_counters(table, pid, agents, rows)
+        elif file.kind is CsvKind.COPIES:
+            _add_copies(table, pid, agents, rows)
+        elif file.kind is CsvKind.CALLS:
+            _add_csv_calls(table, pid, rows)
+
+
+def _read(file: _File, rows: Rows) -> CsvColumns:
+    data, cut = plain_bytes(file.path)
+    table = read_csv(data, *_ASKED[file.kind])
+    if table.damaged or cut:
+        note = Note.of(DropReason.DAMAGED)
+        lost = max(table.damaged, 1)
+        rows.drops.append(Drop(DropKind.DROPPED_EVENTS, file.path.name, lost, "events", note))
+    return table
+
+
+def _csv_agents(table: CsvColumns) -> list[Agent]:
+    """Their ids are numbers of nodes, logical ones where they are told. GPUs are counted in order
+    of these where the file does not count them."""
+    node = table.numbers("Node_Id", NO_ID)
+    ids = np.where(
+        table.numbers("Logical_Node_Id", NO_ID) >= 0, table.numbers("Logical_Node_Id", 0), node
+    )
+    kinds, kind = table.texts("Agent_Type")
+    gpu = np.array(["gpu" in one.lower() or one == "2" for one in kinds], dtype=np.bool_)[kind]
+    told = table.numbers("Logical_Node_Type_Id", NO_ID)
+    ranks = np.where(gpu, np.searchsorted(np.sort(ids[gpu]), ids), 0)
+    names, name = table.texts("Product_Name")
+    units = table.numbers("Cu_Count", 0)
+    return [
+        Agent(
+            id=int(ids[row]),
+            gpu=bool(gpu[row]),
+            number=int(told[row] if told[row] >= 0 else ranks[row]),
+            name=names[name[row]],
+            compute_units=int(units[row]),
+        )
+        for row in range(table.count)
+    ]
+
+
+def _add_kernels(table: CsvColumns, kept: Int64s, pid: int, agents: Agents, rows: Rows) -> Int64s:
+    """The devices of the rows that are kept."""
+    names, name = table.texts("Kernel_Name")
+    device = _devices(table, "Agent_Id", agents)[kept]
+    queue = table.numbers("Queue_Id", NO_ID)[kept]
+    rows.add_kernels(_csv_times(table, pid, kept), device, queue, names, name[kept])
+    return device
+
+
+def _add_counters(table: CsvColumns, pid: int, agents: Agents, rows: Rows) -> None:
+    """A row for each dispatch and counter: each dispatch is one command."""
+    process = table.numbers("Process_Id", pid)
+    key = (process << 32) | (table.numbers("Dispatch_Id", 0) & 0xFFFFFFFF)
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    device = _add_kernels(table, first, pid, agents, rows)
+    texts, text = table.texts("Counter_Value")
+    value = np.array([_real(one) for one in texts], dtype=np.float64)[text]
+    names, name = table.texts("Counter_Name")
+    begun = table.numbers("Start_Timestamp", NO_TIME)
+    there = (begun != NO_TIME) & np.isfinite(value)
+    rows.add_samples(
+        begun[there], device[place.reshape(-1)][there], names, name[there], value[there]
+    )
+
+
+def _add_copies(table: CsvColumns, pid: int, agents: Agents, rows: Rows) -> None:
+    source, target = (
+        _devices(table, f"{end}_Agent_Id", agents) for end in ("Source", "Destination")
+    )
+    names, name = table.texts("Direction")
+    size = np.full(table.count, NO_ID, dtype=np.int64)
+    device = np.where(target < 0, source, target)
+    rows.add_copies(_csv_times(table, pid, np.arange(table.count)), device, size, names, name)
+
+
+def _add_csv_calls(table: CsvColumns, pid: int, rows: Rows) -> None:
+    """The calls of runtimes; what the program marked with roctx is in files of the same form."""
+    domains, domain = table.texts("Domain")
+    marked = np.array([one.startswith(_MARKER) for one in domains], dtype=np.bool_)[domain]
+    names, name = table.texts("Function")
+    thread = table.numbers("Thread_Id", NO_ID)
+    calls, marks = np.flatnonzero(~marked), np.flatnonzero(marked)
+    if len(calls):
+        rows.add_api(_csv_times(table, pid, calls), thread[calls], names, name[calls])
+    if len(marks):
+        texts = [names[one] for one in name[marks].tolist()]
+        rows.add_marks(_csv_times(table, pid, marks), thread[marks], texts)
+
+
+def _devices(table: CsvColumns, column: str, agents: Agents) -> Int64s:
+    texts, text = table.texts(column)
+    return agents.named(texts)[text]
+
+
+def _csv_times(table: CsvColumns, pid: int, kept: Int64s) -> Times:
+    return Times(
+        start=table.numbers("Start_Timestamp", NO_TIME)[kept],
+        end=table.numbers("End_Timestamp", NO_TIME)[kept],
+        pid=table.numbers("Process_Id", pid)[kept],
+        correlation=table.numbers("Correlation_Id", NO_ID)[kept],
+    )
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+# --- What is read of rocprofv3's JSON. Keys that are missing have a default: older versions have
+# fewer.
+#
+# Source: ROCm/rocprofiler-sdk, source/docs/rocprofv3-schema.json. Of `metadata` the process's id
+# alone is read: the rest names the machine, and the command with its arguments.
+
+
+class Handle(msgspec.Struct, frozen=True, gc=False):
+    """An id, as the library hands them out."""
+
+    handle: int = NO_ID
+
+
+class Correlation(msgspec.Struct, frozen=True, gc=False):
+    """Which host call a record belongs to."""
+
+    internal: int = NO_ID
+
+
+class Info(msgspec.Struct, frozen=True, gc=False):
+    """Where a dispatch ran, and what."""
+
+    agent_id: Handle = Handle()
+    queue_id: Handle = Handle()
+    kernel_id: int = NO_ID
+    dispatch_id: int = NO_ID
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """What all records have; times in ns."""
+
+    start_timestamp: int = NO_TIME
+    end_timestamp: int = NO_TIME
+    correlation_id: Correlation = Correlation()
+
+
+class Dispatch(Record, frozen=True, gc=False):
+    """A kernel that ran."""
+
+    dispatch_info: Info = Info()
+
+
+class Call(Record, frozen=True, gc=False):
+    """A call of a runtime, or what the program marked."""
+
+    thread_id: int = NO_ID
+    kind: int = NO_ID
+    operation: int = NO_ID
+
+
+class Copy(Record, frozen=True, gc=False):
+    """A copy between agents."""
+
+    kind: int = NO_ID
+    operation: int = NO_ID
+    bytes: int = NO_ID
+    dst_agent_id: Handle = Handle()
+    src_agent_id: Handle = Handle()
+
+
+class Value(msgspec.Struct, frozen=True, gc=False):
+    """The value of a counter."""
+
+    counter_id: Handle = Handle()
+    value: float = 0.0
+
+
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """The counters of one dispatch."""
+
+    dispatch_data: Dispatch = Dispatch()
+    records: tuple[Value, ...] = ()
+
+
+class Bank(msgspec.Struct, frozen=True, gc=False):
+    """Memory of an agent."""
+
+    size_in_bytes: int = 0
+
+
+class AgentRecord(msgspec.Struct, frozen=True, gc=False):
+    """A processor; `type` 2 is a GPU, which `logical_node_type_id` counts."""
+
+    id: Handle = Handle()
+    type: int = 0
+    logical_node_type_id: int = NO_ID
+    product_name: str = ""
+    name: str = ""
+    cu_count: int = 0
+    mem_banks: tuple[Bank, ...] = ()
+
+
+class Symbol(msgspec.Struct, frozen=True, gc=False):
+    """A kernel by its id; the first has no name."""
+
+    kernel_id: int = NO_ID
+    formatted_kernel_name: str | None = None
+    kernel_name: str | None = None
+
+
+class Kind(msgspec.Struct, frozen=True, gc=False):
+    """A kind of record and the names of its operations, by number."""
+
+    kind: str = ""
+    operations: tuple[str, ...] = ()
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """What roctx was given, by correlation id."""
+
+    key: int = NO_ID
+    value: str = ""
+
+
+class Strings(msgspec.Struct, frozen=True, gc=False):
+    """Names; `buffer_records` by number of the kind."""
+
+    buffer_records: tuple[Kind, ...] = ()
+    marker_api: tuple[Message, ...] = ()
+
+
+class Counter(msgspec.Struct, frozen=True, gc=False):
+    """A hardware counter by its id."""
+
+    id: Handle = Handle()
+    name: str = ""
+
+
+class Buffers(msgspec.Struct):
+    """The records of each kind."""
+
+    kernel_dispatch: list[Dispatch] = []
+    memory_copy: list[Copy] = []
+    marker_api: list[Call] = []
+    hip_api: list[Call] = []
+    hsa_api: list[Call] = []
+    rccl_api: list[Call] = []
+    rocdecode_api: list[Call] = []
+    rocjpeg_api: list[Call] = []
+
+
+class Callbacks(msgspec.Struct):
+    """The records of hardware counters."""
+
+    counter_collection: list[Counted] = []
+
+
+class Metadata(msgspec.Struct, frozen=True, gc=False):
+    """Of the recording, its process."""
+
+    pid: int = NO_ID
+
+
+class Process(msgspec.Struct):
+    """What one process did."""
+
+    metadata: Metadata = Metadata()
+    agents: list[AgentRecord] = []
+    counters: list[Counter] = []
+    strings: Strings = Strings()
+    kernel_symbols: list[Symbol] = []
+    buffer_records: Buffers = msgspec.field(default_factory=Buffers)
+    callback_records: Callbacks = msgspec.field(default_factory=Callbacks)
+
+
+class Document(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
+    """The file."""
+
+    processes: list[Process] = []
+
+
+# --- rocprofv3's JSON: one document, an item for each process (`json_records`).
+
+
+_GPU = 2  # type of an agent
+_LARGEST = (1 << 63) - 1
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_RECORD_DEPTH = 6  # document, processes, a process, `buffer_records`, its arrays, a record
+
+
+def add_json(path: Path, rows: Rows) -> None:
+    """Read one file into `rows`; of a cut one what is whole. Raises InputError for others."""
+    for process in _document(path, rows).processes:
+        agents = Agents.of(_json_agents(process.agents))
+        rows.devices.update(agents.devices())
+        _add_json_process(process, agents, rows)
+
+
+def _document(path: Path, rows: Rows) -> Document:
+    data, cut = plain_bytes(path)
+    decoder = decoder_of(Document)
+    try:
+        found = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if isinstance(error, msgspec.ValidationError):
+            raise _damaged(path, error) from error
+        try:
+            found = decoder.decode(_whole(data))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise _damaged(path, error) from error
+        cut = True
+    if cut:
+        note = Note.of(DropReason.CUT_SHORT, at=len(data), size=len(data))
+        rows.drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "events", note))
+    return found
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path} is damaged ({error}): record with `rocprofv3 --output-format json` again"
+    )
+
+
+def _whole(data: bytes) -> bytes:
+    """The text up to the last whole record, with what is open closed."""
+    stack: list[bytes] = []
+    end, closing = 0, b""
+    for token in _TOKEN.finditer(data):
+        text = token[0]
+        if text in (b"{", b"["):
+            stack.append(b"}" if text == b"{" else b"]")
+        elif text in (b"}", b"]"):
+            if not stack or stack.pop() != text:
+                break
+            if len(stack) < _RECORD_DEPTH:
+                end, closing = token.end(), b"".join(reversed(stack))
+    return data[:end] + closing
+
+
+def _json_agents(agents: Sequence[AgentRecord]) -> list[Agent]:
+    return [
+        Agent(
+            id=agent.id.handle,
+            gpu=agent.type == _GPU,
+            number=agent.logical_node_type_id,
+            name=agent.product_name or agent.name,
+            memory_bytes=sum(bank.size_in_bytes for bank in agent.mem_banks),
+            compute_units=agent.cu_count,
+        )
+        for agent in agents
+    ]
+
+
+def _add_json_process(process: Process, agents: Agents, rows: Rows) -> None:
+    pid, buffers = process.metadata.pid, process.buffer_records
+    names = {one.kernel_id: one for one in process.kernel_symbols}
+    counted = process.callback_records.counter_collection
+    dispatches = buffers.kernel_dispatch or [one.dispatch_data for one in counted]
+    _add_dispatches(dispatches, pid, agents, names, rows)
+    _add_samples(process, dispatches, agents, rows)
+    strings = process.strings.buffer_records
+    if copies := buffers.memory_copy:
+        texts, place = _operations(copies, strings)
+        source, target = (_numbers(copies, f"{end}_agent_id.handle") for end in ("src", "dst"))
+        size = _numbers(copies, "bytes")
+        rows.add_copies(_json_times(copies, pid), agents.either(target, source), size, texts, place)
+    for calls in (buffers.hip_api, buffers.hsa_api, buffers.rccl_api):
+        _add_json_calls(calls, pid, strings, rows)
+    for calls in (buffers.rocdecode_api, buffers.rocjpeg_api):
+        _add_json_calls(calls, pid, strings, rows)
+    messages = {one.key: one.value for one in process.strings.marker_api}
+    marks = [one for one in buffers.marker_api if one.correlation_id.internal in messages]
+    if marks:
+        said = [messages[one.correlation_id.internal] for one in marks]
+        rows.add_marks(_json_times(marks, pid), _numbers(marks, "thread_id"), said)
+
+
+def _add_dispatches(
+    dispatches: list[Dispatch], pid: int, agents: Agents, names: dict[int, Symbol], rows: Rows
+) -> None:
+    if not dispatches:
+        return
+    ids, place = np.unique(_numbers(dispatches, "dispatch_info.kernel_id"), return_inverse=True)
+    rows.add_kernels(
+        _json_times(dispatches, pid),
+        agents.of_kernels(_numbers(dispatches, "dispatch_info.agent_id.handle")),
+        _numbers(dispatches, "dispatch_info.queue_id.handle"),
+        [_kernel(names.get(one), one) for one in ids.tolist()],
+        place.reshape(-1),
+    )
+
+
+def _kernel(symbol: Symbol | None, number: int) -> str:
+    found = symbol and (symbol.formatted_kernel_name or symbol.kernel_name)
+    return found or f"kernel {number}"
+
+
+def _add_json_calls(calls: list[Call], pid: int, strings: Sequence[Kind], rows: Rows) -> None:
+    if calls:
+        texts, place = _operations(calls, strings)
+        rows.add_api(_json_times(calls, pid), _numbers(calls, "thread_id"), texts, place)
+
+
+def _operations(
+    records: Sequence[Call] | Sequence[Copy], strings: Sequence[Kind]
+) -> tuple[list[str], Int64s]:
+    """The names of the records' operations, and which of them each record has."""
+    key = (_numbers(records, "kind") << 32) | (_numbers(records, "operation") & 0xFFFFFFFF)
+    keys, place = np.unique(key, return_inverse=True)
+    return [_operation(one >> 32, one & 0xFFFFFFFF, strings) for one in keys.tolist()], (
+        place.reshape(-1)
+    )
+
+
+def _operation(kind: int, operation: int, strings: Sequence[Kind]) -> str:
+    if not 0 <= kind < len(strings):
+        return f"operation {kind}.{operation}"
+    named = strings[kind].operations
+    return named[operation] if operation < len(named) else f"{strings[kind].kind} {operation}"
+
+
+def _add_samples(process: Process, dispatches: list[Dispatch], agents: Agents, rows: Rows) -> None:
+    """The counters of dispatches: the value of each record, at its dispatch's begin."""
+    begun = {one.dispatch_info.dispatch_id: one.start_timestamp for one in dispatches}
+    known = {one.id.handle: one.name for one in process.counters}
+    found = [
+        (one.dispatch_data.dispatch_info, value)
+        for one in process.callback_records.counter_collection
+        if begun.get(one.dispatch_data.dispatch_info.dispatch_id, NO_TIME) != NO_TIME
+        for value in one.records
+    ]
+    if not found:
+        return
+    time = _int64([begun[info.dispatch_id] for info, _ in found])
+    agent = _int64([info.agent_id.handle for info, _ in found])
+    ids, place = np.unique([value.counter_id.handle for _, value in found], return_inverse=True)
+    names = [known.get(one) or f"counter {one}" for one in ids.tolist()]
+    values = np.array([value.value for _, value in found], dtype=np.float64)
+    rows.add_samples(time, agents.of_kernels(agent), names, place.reshape(-1), values)
+
+
+def _json_times(records: Sequence[Record], pid: int) -> Times:
+    return Times(
+        start=_numbers(records, "start_timestamp"),
+        end=_numbers(records, "end_timestamp"),
+        pid=np.full(len(records), pid, dtype=np.int64),
+        correlation=_numbers(records, "correlation_id.internal"),
+    )
+
+
+def _numbers(records: Sequence[Any], name: str) -> Int64s:
+    """A number of each record, int64 [n]."""
+    try:
+        return np.fromiter(map(attrgetter(name), records), dtype=np.int64, count=len(records))
+    except OverflowError:
+        return _int64(list(map(attrgetter(name), records)))
+
+
+def _int64(numbers: Sequence[int]) -> Int64s:
+    """Numbers of 64 bits; those that only fit without a sign count as unknown."""
+    return np.array([one if one <= _LARGEST else NO_ID for one in numbers], dtype=np.int64)

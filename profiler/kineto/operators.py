@@ -1,0 +1,505 @@
+"""Operator details that torch events lack: result shapes, causal masks, list types.
+
+    result_of("aten::mean", [[2, 24, 4096, 64]], ["c10::BFloat16"], b'["","[-1]","True",""]')
+    → (2, 24, 4096, 1)
+    is_causal("aten::scaled_dot_product_attention", [None, None, None, None, 0.0, True])    → True
+
+Argument orders follow torch's `native_functions.yaml`, the flash-attention package and aiter.
+Results of convolutions, reductions and resamplings are derived.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from profiler.files import decoded
+from profiler.trace.events import Category
+
+# --- The result of a convolution, which torch's events do not have: from input, weight and arguments.
+#
+#     result_dims("aten::conv2d", [[1, 4, 8, 8], [6, 4, 3, 3]], [None, None, None, [2, 2], [1,
+# 1]])
+#     → (1, 6, 4, 4)
+#
+# Source: torch's `native_functions.yaml` (order of the arguments), torch.nn.Conv2d (the size).
+
+
+class _ConvolutionArguments(NamedTuple):
+    """Where an operator has its arguments; -1: it has none."""
+
+    stride: int
+    padding: int
+    dilation: int
+    transposed: int = -1
+
+
+_CONVOLUTION_ARGUMENTS = {
+    "aten::conv1d": _ConvolutionArguments(3, 4, 5),
+    "aten::conv2d": _ConvolutionArguments(3, 4, 5),
+    "aten::conv3d": _ConvolutionArguments(3, 4, 5),
+    "aten::convolution": _ConvolutionArguments(3, 4, 5, 6),
+    "aten::_convolution": _ConvolutionArguments(3, 4, 5, 6),
+    "aten::convolution_overrideable": _ConvolutionArguments(3, 4, 5, 6),
+    "aten::cudnn_convolution": _ConvolutionArguments(3, 2, 4),
+    "aten::cudnn_convolution_relu": _ConvolutionArguments(3, 4, 5),
+    "aten::miopen_convolution": _ConvolutionArguments(4, 3, 5),
+    "aten::miopen_depthwise_convolution": _ConvolutionArguments(4, 3, 5),
+    "aten::mkldnn_convolution": _ConvolutionArguments(4, 3, 5),
+    "aten::thnn_conv2d": _ConvolutionArguments(4, 5, -1),
+    "aten::_slow_conv2d_forward": _ConvolutionArguments(4, 5, -1),
+    "aten::_conv_depthwise2d": _ConvolutionArguments(4, 5, 6),
+    "aten::conv_depthwise3d": _ConvolutionArguments(4, 5, 6),
+}
+
+
+def is_convolution(operator: str) -> bool:
+    """Whether `result_dims` knows the operator."""
+    return operator in _CONVOLUTION_ARGUMENTS
+
+
+def result_dims(
+    operator: str, dims: Sequence[Any], arguments: Sequence[Any]
+) -> tuple[int, ...] | None:
+    """Dims of the result of `operator`, None where they do not follow.
+
+    `dims` are those of its inputs in order, `arguments` the values of those that are no tensors;
+    a missing one is the default: stride and dilation 1, no padding.
+    """
+    places = _CONVOLUTION_ARGUMENTS.get(operator)
+    if places is None or len(dims) < 2:
+        return None
+    x, weight = dims[0], dims[1]
+    rank = len(x) - 2
+    if rank < 1 or len(weight) != len(x) or _at(arguments, places.transposed) not in (None, False):
+        return None
+    stride = _each(_at(arguments, places.stride), 1, rank)
+    dilation = _each(_at(arguments, places.dilation), 1, rank)
+    padding = _padding(_at(arguments, places.padding), weight[2:], dilation, rank)
+    if stride is None or dilation is None or padding is None or 0 in stride:
+        return None
+    sizes = [
+        (size + pad - d * (kernel - 1) - 1) // step + 1
+        for size, kernel, step, pad, d in zip(
+            x[2:], weight[2:], stride, padding, dilation, strict=True
+        )
+    ]
+    return None if min(sizes) < 1 else (x[0], weight[0], *sizes)
+
+
+def argument_values(printed: bytes | msgspec.Raw) -> list[Any]:
+    """The "Concrete Inputs" of an event, a JSON list of arguments as torch prints them: "[1, 1]",
+    "1", "False", "same", "" for a tensor. Raises ValueError or TypeError where it is no list."""
+    return [_value(text) for text in msgspec.json.decode(printed)]
+
+
+def _value(text: object) -> object:
+    try:
+        return msgspec.json.decode(str(text).lower())
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _at(arguments: Sequence[Any], place: int) -> Any:
+    value = arguments[place] if 0 <= place < len(arguments) else None
+    return None if value == "" else value
+
+
+def _each(value: Any, default: int, rank: int) -> list[int] | None:
+    """One whole number a dimension; None where the argument is something else."""
+    values = [default] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in values):
+        return None
+    if len(values) == 1:
+        return values * rank
+    return values if len(values) == rank else None
+
+
+def _padding(
+    value: Any, kernel: Sequence[int], dilation: list[int] | None, rank: int
+) -> list[int] | None:
+    """What padding adds to each dimension, on both sides together."""
+    if value == "valid":
+        return [0] * rank
+    if value == "same" and dilation is not None:
+        return [d * (size - 1) for d, size in zip(dilation, kernel, strict=True)]
+    each = _each(value, 0, rank)
+    return None if each is None else [2 * size for size in each]
+
+
+# --- Whether an attention operator masks causally, which its arguments tell and its shapes do not.
+#
+#     is_causal("aten::scaled_dot_product_attention", [None, None, None, None, 0.0, True])    →
+# True
+#
+# Source: torch's `native_functions.yaml`, the flash-attention package's `flash_attn_interface.py`
+# and
+# aiter's `aiter/ops/mha.py` (order of the arguments).
+
+
+CAUSAL_PLACES = {
+    "aten::scaled_dot_product_attention": 5,
+    "aten::_scaled_dot_product_attention_math": 5,
+    "aten::_scaled_dot_product_flash_attention": 4,
+    "aten::_scaled_dot_product_flash_attention_for_cpu": 4,
+    "aten::_scaled_dot_product_efficient_attention": 6,
+    "aten::_scaled_dot_product_cudnn_attention": 6,
+    "aten::_scaled_dot_product_fused_attention_overrideable": 5,
+    "aten::_flash_attention_forward": 8,
+    "aten::_cudnn_attention_forward": 10,
+    "aten::_efficient_attention_forward": 9,  # custom_mask_type: 1 and 2 are causal
+    "flash_attn::_flash_attn_forward": 5,
+    "aiter::mha_batch_prefill": 12,
+}
+"""Where an operator says it, by its name."""
+
+
+def is_attention(operator: str) -> bool:
+    """Whether `is_causal` knows the operator."""
+    return operator in CAUSAL_PLACES
+
+
+def is_causal(operator: str, arguments: Sequence[Any]) -> bool:
+    """Whether the operator's scores lie below the diagonal; False where it does not tell.
+    `arguments` are its values as `convolution.argument_values` reads them."""
+    place = CAUSAL_PLACES.get(operator, len(arguments))
+    return place < len(arguments) and arguments[place] in (True, 1, 2)
+
+
+def causal_mark(operator: str, printed: bytes | msgspec.Raw) -> str:
+    """What the text of the operator's shapes ends in: " causal", or nothing. `printed` is the
+    event's "Concrete Inputs"."""
+    try:
+        return " causal" if is_causal(operator, argument_values(printed)) else ""
+    except (ValueError, TypeError):  # DecodeError is a ValueError
+        return ""
+
+
+# --- Events of torch.profiler's Chrome JSON, as far as they are read.
+
+
+Scalar = int | float | str | None
+
+
+# --- What Kineto's kernels of NCCL and RCCL tell of the collective that they are: read apart from
+# other events, of which none has these keys.
+
+
+class CollectiveArgs(
+    msgspec.Struct,
+    gc=False,
+    rename={
+        "name": "Collective name",
+        "sent": "In msg nelems",
+        "received": "Out msg nelems",
+        "size": "Group size",
+        "group": "Process Group Name",
+        "members": "Process Group Ranks",
+        "sequence": "Seq",
+    },
+):
+    """`sent` and `received` are numbers of elements of `dtype`, `size` is that of the process
+    group, `members` are the ranks in it as a text, cut behind thirty."""
+
+    name: Scalar = None
+    sent: Scalar = None
+    received: Scalar = None
+    dtype: Scalar = None
+    size: Scalar = None
+    group: Scalar = None
+    members: Scalar = None
+    sequence: Scalar = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    cat: str = ""
+    args: CollectiveArgs | None = None
+
+
+class _Events(msgspec.Struct):
+    traceEvents: list[_Event]
+
+
+def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
+    """What the kernels among `traceEvents` tell, by their place there; nothing where one has such
+    keys in another form than Kineto's."""
+    try:
+        events = decoded(data, _Events, strict=False).traceEvents
+    except msgspec.MsgspecError:
+        return {}
+    return {
+        place: event.args
+        for place, event in enumerate(events)
+        if event.cat.lower() == "kernel" and event.args is not None and event.args.name is not None
+    }
+
+
+# --- The type of the tensors of a list, which torch's events do not have: from the kernel that copied
+# them.
+#
+#     listed_type("void at::native::(…)::CatArrayBatchedCopy<at::native::(…)::OpaqueType<2u>, …")
+#     → "bits16"
+#
+# `cat` copies what has the same type without asking which: of its kernel the width alone is
+# known,
+# and the type is torch's of bits (`torch.bits16`). Older kernels name the type, and so does a
+# copy an
+# input, by an elementwise kernel that converts nothing. Source: `Shape.cu` and `Copy.cu` of
+# torch's
+# `aten/src/ATen/native/cuda`.
+
+
+_LISTING_OPERATORS = frozenset(("aten::cat", "aten::_cat", "aten::concat", "aten::stack"))
+_OPAQUE = re.compile(r"OpaqueType<(\d{1,2})u?>")
+_TYPED = re.compile(r"CatArrayBatchedCopy\w{0,40}<([A-Za-z][\w:]*), ")
+_COPY = "direct_copy_kernel_cuda("
+_NAMED = re.compile(r"\{lambda\(([A-Za-z][\w:<>]*)\)#1\}")
+_CONVERTS = ("gpu_kernel_impl<", "WithCast")
+_LONGEST = 1 << 14  # characters of a name
+
+
+def is_list_copy(operator: str) -> bool:
+    """Whether an operator's kernel copies the tensors of a list as they are."""
+    return operator in _LISTING_OPERATORS
+
+
+@lru_cache(maxsize=1 << 10)
+def listed_type(kernel: str) -> str:
+    """`bits16`, or `BFloat16` where the name of the kernel says so; "" where it does not."""
+    if len(kernel) > _LONGEST:
+        return ""
+    opaque = _OPAQUE.search(kernel) if "CatArray" in kernel else None
+    if opaque is not None:
+        return f"bits{8 * int(opaque[1])}"
+    typed = _TYPED.search(kernel)
+    if typed is not None:
+        return typed[1].removeprefix("c10::")
+    _, copies, rest = kernel.partition(_COPY)
+    if not copies or any(word in kernel for word in _CONVERTS):
+        return ""
+    named = _NAMED.search(rest)
+    return named[1].removeprefix("c10::") if named else ""
+
+
+# --- Names in Kineto's events: operators, kernels, copies and their queues.
+
+
+_NO_OPERATOR = re.compile(
+    r"Torch-Compiled Region|TorchDynamo|## Call CompiledFxGraph|CompiledF|Pregraph bytecode"
+    r"|AOTDispatcher|ProfilerStep"
+)
+_COMPILING = re.compile(
+    r"(?:torch\._)?dynamo|entire_frame_compile|compile_attempt_\d+|.*\(dynamo_timed\)"
+)
+_LONGEST_NAME = 120  # characters; names of generated GEMM kernels have several hundred
+
+
+def is_operator(name: str) -> bool:
+    """Whether a CPU range is an operator, not a wrapper of torch.compile or of the profiler."""
+    return _NO_OPERATOR.match(name) is None
+
+
+def is_compiling(name: str) -> bool:
+    """Whether a CPU range is torch.compile at work: tracing and generating code, with operators in
+    it that are run on no data. torch records it among the operators."""
+    return _COMPILING.fullmatch(name) is not None
+
+
+def kernel_name(name: str) -> str:
+    """A kernel's name without return type, template arguments and parameters.
+
+    `void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)` →
+    `at::native::reduce_kernel`.
+    """
+    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    depth = 0
+    short: list[str] = []
+    for character in name:
+        if character == "(" and depth == 0 and short:
+            break
+        depth += character == "<"
+        if depth == 0:
+            short.append(character)
+        depth -= character == ">" and depth > 0
+    text = "".join(short).strip() or name
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+def copy_name(name: str) -> str:
+    """`Memcpy HtoD (Pageable -> Device)` → `Memcpy HtoD`."""
+    return name.split("(", maxsplit=1)[0].strip() or "Memcpy"
+
+
+def queue(activity: str, name: str) -> tuple[str, Category]:
+    """What follows the stream in the name of the track of device work, and its category.
+
+    `activity` is Kineto's: `kernel`, `gpu_memcpy` or `gpu_memset`. Copies from and to the host
+    are on ` memcpy` (dma), those on a device or between devices and memset on ` copy`, NCCL's and
+    RCCL's kernels on ` collectives` (collective); other kernels on the stream itself (compute).
+    """
+    if activity == "gpu_memcpy":
+        ends = copy_name(name).rpartition(" ")[2]  # HtoD, DtoH, DtoD, PtoP
+        to_host = ends.startswith("H") != ends.endswith("H")
+        return (" memcpy", "dma") if to_host else (" copy", "copy")
+    if activity == "gpu_memset":
+        return " copy", "copy"
+    if name.lower().startswith(("nccl", "rccl", "mscclkernel")):
+        return " collectives", "collective"
+    return "", "compute"
+
+
+# --- The result of a reduction, which torch's events do not have: from its input and arguments.
+#
+#     reduced_dims("aten::mean", [2, 24, 4096, 64], [None, [-1], True, ""])    → (2, 24, 4096, 1)
+#
+# Source: torch's `native_functions.yaml` (overloads, which the number of their arguments tells
+# apart,
+# and the order of these).
+
+
+_REDUCTION_ARGUMENTS = {  # operator: arguments of the overload with dims → where it has these, and keepdim
+    "aten::mean": {4: (1, 2)},
+    "aten::sum": {4: (1, 2)},
+    "aten::amax": {3: (1, 2)},
+    "aten::amin": {3: (1, 2)},
+    "aten::var": {4: (1, 3)},
+    "aten::std": {4: (1, 3)},
+    "aten::linalg_vector_norm": {5: (2, 3)},
+}
+_TYPES = {"aten::mean": 3, "aten::sum": 3, "aten::linalg_vector_norm": 4}  # of the result
+
+
+def is_reduction(operator: str) -> bool:
+    """Whether `reduced_dims` knows the operator."""
+    return operator in _REDUCTION_ARGUMENTS
+
+
+def reduced_dims(
+    operator: str, dims: Sequence[int], arguments: Sequence[Any]
+) -> tuple[int, ...] | None:
+    """Dims of what `operator` makes of an input of these `dims`, in the input's type; None where
+    they do not follow or the type is another. `arguments` are its values as
+    `convolution.argument_values` reads them."""
+    found = _REDUCTION_ARGUMENTS.get(operator, {}).get(len(arguments))
+    if found is None or arguments[_TYPES.get(operator, 0)] not in ("", None):
+        return None
+    chosen, kept = (arguments[place] for place in found)
+    rank = len(dims)
+    if chosen in ("", None, []):
+        chosen = list(range(rank))
+    if not isinstance(chosen, list):
+        chosen = [chosen]
+    if not all(_is_place(place, rank) for place in chosen) or kept not in (True, False):
+        return None
+    reduced = {place % rank for place in chosen}
+    sizes = ((1 if at in reduced else size) for at, size in enumerate(dims))
+    return tuple(size for at, size in enumerate(sizes) if kept or at not in reduced)
+
+
+def _is_place(value: object, rank: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -rank <= value < rank
+
+
+# --- The result of an upsampling, which torch's events do not have: from its input and arguments.
+#
+#     resampled_dims("aten::upsample_nearest2d", [1, 256, 64, 64], [None, [128, 128], None, None])
+#     → (1, 256, 128, 128)
+#
+# Source: torch's `native_functions.yaml` (`output_size` stands behind the input).
+
+
+_RESAMPLING_OPERATORS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *(f"upsample_nearest{rank}d" for rank in (1, 2, 3)),
+        *(f"_upsample_nearest_exact{rank}d" for rank in (1, 2, 3)),
+        *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
+        *("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+    )
+)
+
+
+def is_resampling(operator: str) -> bool:
+    """Whether `resampled_dims` knows the operator."""
+    return operator in _RESAMPLING_OPERATORS
+
+
+def resampled_dims(
+    operator: str, dims: Sequence[int], arguments: Sequence[Any]
+) -> tuple[int, ...] | None:
+    """Dims of what `operator` makes of an input of these `dims`, None where they do not follow: an
+    overload takes factors. `arguments` are its values as `convolution.argument_values` reads
+    them."""
+    sizes = arguments[1] if len(arguments) > 1 else None
+    if (
+        operator not in _RESAMPLING_OPERATORS
+        or not isinstance(sizes, list)
+        or len(sizes) != len(dims) - 2
+    ):
+        return None
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
+        return None
+    return (*dims[:2], *sizes)
+
+
+# --- The result of an operator, which torch's events do not have, where its inputs and arguments
+# tell:
+# of convolutions, reductions and resamplings.
+#
+#     result_of("aten::mean", [[2, 24, 4096, 64]], ["c10::BFloat16"], b'["","[-1]","True",""]')
+#     → (2, 24, 4096, 1)
+
+
+_Result = Callable[[str, Sequence[Any], Sequence[Any]], tuple[int, ...] | None]
+_REAL = ("float", "double", "half", "bfloat")  # sums of integers are int64
+
+
+def has_result(operator: str) -> bool:
+    """Whether the dims of its result may follow."""
+    return _finder(operator) is not None
+
+
+def result_of(
+    operator: str, dims: Sequence[Any], types: Sequence[Any], values: bytes | msgspec.Raw
+) -> tuple[int, ...] | None:
+    """Dims of the result, whose type is that of the first input; None where they do not follow, or
+    the type is another. `dims`, `types` and `values` are those of the event, of each argument."""
+    find = _finder(operator)
+    if find is None or not _keeps_type(operator, types):
+        return None
+    try:
+        return find(operator, dims, argument_values(values))
+    except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
+        return None
+
+
+def _finder(operator: str) -> _Result | None:
+    if is_convolution(operator):
+        return result_dims
+    if is_reduction(operator):
+        return _of_first(reduced_dims)
+    return _of_first(resampled_dims) if is_resampling(operator) else None
+
+
+def _keeps_type(operator: str, types: Sequence[Any]) -> bool:
+    kind = str(types[0]).removeprefix("c10::").lower() if types else ""
+    return operator != "aten::sum" or kind.startswith(_REAL)
+
+
+def _of_first(find: _Result) -> _Result:
+    """What finds the result from the dims of the first input alone, as one of all inputs'."""
+
+    def found(
+        operator: str, dims: Sequence[Any], arguments: Sequence[Any]
+    ) -> tuple[int, ...] | None:
+        return find(operator, dims[0], arguments) if _is_shape(dims[0]) else None
+
+    return found
+
+
+def _is_shape(dims: object) -> bool:
+    return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)

@@ -1,0 +1,745 @@
+"""Read ONNX Runtime profile files: runs of a session, executed nodes, providers.
+
+    table = CommandTable(kinds, of_kind)            # for all runs of a profile
+    table.commands(run.nodes, origin_ns)            # CommandColumns
+
+A file is one JSON array per session with one event per line: `Node` events, then
+`SequentialExecutor::Execute` and `model_run`. Times are integer us since the profile's start
+(CLOCK_REALTIME). A file ends at 1,000,000 events. A run that is refused leaves no event; one
+that ends early leaves its `model_run` and its finished nodes. `trace/core/profile_nodes.cpp`
+reads most nodes by the same rules.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from profiler.errors import InputError
+from profiler.files import decoded, decoder_of
+from profiler.trace import _core
+from profiler.trace.columns import CommandColumns, Int32s, Int64s, numbered
+from profiler.trace.compression import may_unpack_to, too_small
+from profiler.trace.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
+
+# --- An event of ONNX Runtime's profiles, as JSON has it, and what GPUs executed.
+#
+# `trace/core/profile_nodes.cpp` reads most nodes without making such an event of them, by the
+# same
+# rules.
+
+
+_Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
+_Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
+
+
+class Args(msgspec.Struct, gc=False):
+    """What is read of an event's arguments."""
+
+    op_name: str = ""
+    provider: str = ""
+    input_type_shape: msgspec.Raw = msgspec.Raw(b"[]")
+    output_type_shape: msgspec.Raw = msgspec.Raw(b"[]")
+    parameter_size: str = ""
+    activation_size: str = ""
+    output_size: str = ""
+    mem_bytes_in_use: str = ""
+    dropped_event_count: msgspec.Raw = msgspec.Raw(b"")
+    stream: msgspec.Raw = msgspec.Raw(b"")
+    parent_name: str = ""
+
+
+class Event(msgspec.Struct, gc=False):
+    """An event; times are µs since the profile's begin."""
+
+    name: str
+    cat: str = ""
+    ts: _Microseconds = 0
+    dur: _Microseconds = 0
+    tid: _Number = 0
+    args: Args | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEvent:
+    """What a GPU executed, in ns since the profile's begin. `parent` is the node that launched it,
+    by begin and name, None where the file does not tell. ONNX Runtime up to 1.9 gave its end as
+    its begin."""
+
+    name: str
+    op_type: str
+    stream: str
+    start_ns: int
+    duration_ns: int
+    parent: tuple[int, str] | None
+
+
+@dataclass(slots=True)
+class Unread:
+    """What of a profile is in no run: `lines` that are no events, and what GPUs executed; and how
+    many `events` ONNX Runtime recorded itself, of which it records `EVENT_CAP` at most."""
+
+    lines: int = 0
+    events: int = 0
+    kernels: list[KernelEvent] = field(default_factory=list)
+
+
+# --- Executed nodes as columns: what all executions of a node share stands once.
+
+
+_KERNEL_SUFFIX = "_kernel_time"
+_DIGITS = 18  # of a number of bytes
+_Key = tuple[str, str, str, str, str, str, bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """What executions of a node have in common; bytes are -1 where ONNX Runtime gave none."""
+
+    name: str
+    op_type: str
+    provider: str
+    bytes_read: int = UNKNOWN
+    bytes_written: int = UNKNOWN
+    shapes: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeColumns:
+    """n executed nodes in order of completion: `kind` indexes `kinds`, which all runs of a profile
+    share. Times are ns since the session's profiling start; `arena_bytes` is what the arena of the
+    node's provider holds after it, -1 where that is not told."""
+
+    kinds: Sequence[NodeKind] = ()
+    kind: Int32s = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+    thread: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    start_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    duration_ns: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    arena_bytes: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def each(self) -> Iterator[NodeKind]:
+        """What each node is, in order."""
+        return map(self.kinds.__getitem__, self.kind.tolist())
+
+    def there(self) -> Iterator[NodeKind]:
+        """What its nodes are, each once."""
+        return map(self.kinds.__getitem__, np.unique(self.kind).tolist())
+
+    def rows(self, picked: slice | npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> NodeColumns:
+        """Some of them."""
+        return NodeColumns(
+            self.kinds,
+            self.kind[picked],
+            self.thread[picked],
+            self.start_ns[picked],
+            self.duration_ns[picked],
+            self.arena_bytes[picked],
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[NodeColumns]) -> NodeColumns:
+        """Nodes of several runs of one profile."""
+        if len(parts) < 2:
+            return parts[0] if parts else cls()
+        return cls(
+            parts[0].kinds,
+            np.concatenate([part.kind for part in parts]),
+            np.concatenate([part.thread for part in parts]),
+            np.concatenate([part.start_ns for part in parts]),
+            np.concatenate([part.duration_ns for part in parts]),
+            np.concatenate([part.arena_bytes for part in parts]),
+        )
+
+
+class NodeRows:
+    """Collects the executed nodes of a profile, and counts the `events` that it saw."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._table = _core.ProfileNodes()
+        self._shapes: dict[bytes, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def scan(self, text: bytes) -> list[tuple[int, int, int]] | None:
+        """Append the nodes of a text with events apart by commas. Returns, of each kernel, run and
+        mark of a full profile, how many nodes lie ahead and where its text begins and ends; None,
+        and nothing is appended, where the text must be read event by event."""
+        found = self._table.scan(text)
+        if found is None:
+            return None
+        self.events += found[0]
+        return found[1]
+
+    def add(self, event: Event) -> bool:
+        """Append one event, if it is an executed node. Returns whether it is."""
+        self.events += 1
+        args = event.args
+        if args is None or event.cat != "Node" or not event.name.endswith(_KERNEL_SUFFIX):
+            return False
+        self._table.add(
+            name=event.name,
+            op_name=args.op_name,
+            provider=args.provider,
+            parameter_size=args.parameter_size,
+            activation_size=args.activation_size,
+            output_size=args.output_size,
+            inputs=bytes(args.input_type_shape),
+            outputs=bytes(args.output_type_shape),
+            thread=event.tid,
+            start=event.ts,
+            duration=event.dur,
+            in_use=args.mem_bytes_in_use,
+        )
+        return True
+
+    def last(self, count: int) -> tuple[str, int] | None:
+        """Name, as events spell it, and begin in µs of the last of so many nodes."""
+        return self._table.node(count - 1) if count else None
+
+    def columns(self) -> NodeColumns:
+        """All of them, which are not here any more."""
+        kind, thread, start, duration, arena = self._table.columns()
+        keys = self._table.kinds()
+        used = np.bincount(kind, minlength=len(keys)) > 0  # not those of a text that was refused
+        kinds = [self._kind(keys[code]) for code in np.flatnonzero(used).tolist()]
+        if not used.all():
+            kind = (np.cumsum(used) - 1).astype(np.int32)[kind]
+        return NodeColumns(kinds, kind, thread, start * 1000, duration * 1000, arena)
+
+    def _kind(self, key: _Key) -> NodeKind:
+        name, op_type, provider, parameter_size, activation_size, output_size, inputs, outputs = key
+        parameters, activations = _integer(parameter_size), _integer(activation_size)
+        known = parameters >= 0 or activations >= 0
+        shaped = inputs + b">" + outputs
+        text = self._shapes.get(shaped)
+        if text is None:
+            text = self._shapes[shaped] = f"{_shapes(inputs)} -> {_shapes(outputs)}"
+        return NodeKind(
+            name=node_name(name),
+            op_type=op_type,
+            provider=provider,
+            bytes_read=max(parameters, 0) + max(activations, 0) if known else UNKNOWN,
+            bytes_written=_integer(output_size),
+            shapes=text,
+        )
+
+
+def node_name(name: str) -> str:
+    """What the node is called of which an event has this name."""
+    return name.removesuffix(_KERNEL_SUFFIX)
+
+
+def _integer(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else UNKNOWN
+
+
+def _shapes(raw: bytes) -> str:
+    """`[{"float":[2,77,64]},{"int64":[1]}]` → `float[2,77,64] int64[1]`; "" for anything else."""
+    try:
+        entries = decoded(raw, list[dict[str, list[int]]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return " ".join(
+        f"{dtype}[{','.join(map(str, dims))}]" for entry in entries for dtype, dims in entry.items()
+    )
+
+
+# --- Executed nodes as commands: what each node is called and where it runs is asked once a node,
+# however often it was executed.
+#
+#     table = CommandTable(kinds, of_kind)            # for all runs of a profile
+#     table.commands(run.nodes, origin_ns)            # CommandColumns
+
+
+_TEXTS = ("layer", "op_type", "shapes", "module", "kernel")
+_NO_FLOWS: Int64s = np.zeros((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What a node is as a command: `track` is that of the first of the executor's threads that has
+    such nodes, others have tracks of their own."""
+
+    track: Track
+    layer: str
+    module: str = ""
+    command_index: int = UNKNOWN
+    kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sequence:
+    """What commands of these kinds, in this order, are, whenever they ran."""
+
+    kind: Int32s
+    strings: tuple[str, ...]
+    text: dict[str, Int32s]
+    command_index: Int32s
+
+
+class CommandTable:
+    """The commands of nodes of some `kinds`, as `of_kind` places them. Runs that execute the same
+    nodes in the same order, as nearly all do, share the columns that do not tell of time."""
+
+    def __init__(self, kinds: Sequence[NodeKind], of_kind: Callable[[NodeKind], Placed]) -> None:
+        self._kinds, self._of_kind = kinds, of_kind
+        self._strings, self._places = [""], {"": 0}
+        self._tracks: dict[Track, int] = {}
+        self._codes = np.full((len(kinds), len(_TEXTS)), -1, dtype=np.int64)
+        self._numbers = np.zeros((len(kinds), 4), dtype=np.int64)
+        self._last: _Sequence | None = None
+
+    def commands(
+        self, nodes: NodeColumns, origin_ns: int, flows: Int64s | None = None
+    ) -> CommandColumns:
+        """The commands of some executions; `origin_ns` is the profile's start on the run's
+        clock, `flows` tell which of them launched which, int64 [m, 2]."""
+        self._know(nodes.kind)
+        tracks, track = self._threads(self._numbers[nodes.kind, 0], nodes.thread)
+        order = np.argsort(nodes.start_ns, kind="stable")
+        said = self._said(nodes.kind[order])
+        kind, text = said.kind, said.text
+        none: Int32s = np.zeros(len(kind), dtype=np.int32)
+        module = text["module"] if text["module"].any() else None
+        return CommandColumns(
+            tracks=tracks,
+            strings=said.strings,
+            track=track[order],
+            layer=text["layer"],
+            command_index=said.command_index,
+            op_type=text["op_type"],
+            role=none,
+            shapes=text["shapes"],
+            stage=none,
+            step=np.full(len(kind), NO_STEP, dtype=np.int32),
+            start_ns=nodes.start_ns[order] + origin_ns,
+            duration_ns=nodes.duration_ns[order],
+            bytes_read=self._numbers[kind, 2],
+            bytes_written=self._numbers[kind, 3],
+            flops=np.full(len(kind), UNKNOWN, dtype=np.int64),
+            flows=_NO_FLOWS if flows is None or not len(flows) else np.argsort(order)[flows],
+            kernel=text["kernel"] if text["kernel"].any() else None,
+            module=module,
+            name=module,
+        )
+
+    def _said(self, kind: Int32s) -> _Sequence:
+        """What these commands are; that of the last run where it had the same."""
+        if self._last is None or not np.array_equal(self._last.kind, kind):
+            strings, codes = self._texts(self._codes[kind])
+            text = dict(zip(_TEXTS, codes, strict=True))
+            index = numbered(text["layer"], self._numbers[kind, 1].astype(np.int32))
+            self._last = _Sequence(kind, strings, text, index)
+        return self._last
+
+    def _know(self, kind: Int32s) -> None:
+        """Place those kinds that are new."""
+        for code in np.unique(kind[self._codes[kind, 0] < 0]).tolist():
+            one = self._kinds[code]
+            placed = self._of_kind(one)
+            shapes = one.shapes if one.shapes.strip(" ->") else ""
+            texts = (placed.layer, one.op_type, shapes, placed.module, placed.kernel)
+            self._codes[code] = [self._code(text) for text in texts]
+            lane = self._tracks.setdefault(placed.track, len(self._tracks))
+            self._numbers[code] = lane, placed.command_index, one.bytes_read, one.bytes_written
+
+    def _code(self, text: str) -> int:
+        code = self._places.setdefault(text, len(self._strings))
+        if code == len(self._strings):
+            self._strings.append(text)
+        return code
+
+    def _threads(self, lane: Int64s, thread: Int64s) -> tuple[tuple[Track, ...], Int32s]:
+        """The track of each node: its lane, apart by thread, which count in order of the nodes."""
+        lanes = list(self._tracks)
+        if len(lane) and (lane == lane[0]).all() and (thread == thread[0]).all():
+            return (lanes[int(lane[0])],), np.zeros(len(lane), dtype=np.int32)
+        threads, of_thread = np.unique(thread, return_inverse=True)
+        pair = lane * len(threads) + of_thread.reshape(-1)
+        found, first, place = np.unique(pair, return_index=True, return_inverse=True)
+        seen: dict[Track, int] = {}
+        tracks: list[Track] = []
+        code = np.zeros(len(found), dtype=np.int32)
+        for position in np.argsort(first).tolist():
+            base = lanes[int(found[position]) // len(threads)]
+            number = seen[base] = seen.get(base, -1) + 1
+            name = f"{base.name} thread {number}" if number else base.name
+            code[position] = len(tracks)
+            tracks.append(Track(base.device, name, base.category))
+        return tuple(tracks), code[place.reshape(-1)]
+
+    def _texts(self, codes: Int64s) -> tuple[tuple[str, ...], list[Int32s]]:
+        """The texts that these rows have, and their columns."""
+        used = np.zeros(len(self._strings), dtype=np.bool_)
+        used[0] = True
+        used[codes] = True
+        place = (np.cumsum(used) - 1).astype(np.int32)
+        strings = tuple(map(self._strings.__getitem__, np.flatnonzero(used).tolist()))
+        return strings, [np.ascontiguousarray(column) for column in place[codes].T]
+
+
+# --- The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one where a
+# block has a line that is none.
+
+
+Others = Iterator[tuple[int, Event]]
+"""Events that are no nodes, each with how many nodes lie ahead of it."""
+
+_GZIP = b"\x1f\x8b"
+_PIECE = 1 << 18  # bytes read at once
+_ELEMENTS = decoder_of(list[msgspec.Raw])
+_EVENT, _ARRAY = decoder_of(Event), decoder_of(list[Event])
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def read_events(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
+    """The events of a file in order: nodes are appended to `nodes`, others that matter are given.
+    Raises InputError where a line is no event, once all events ahead of it are read, unless
+    `unread` is there to count it."""
+    try:
+        for begin, block in _blocks(path):
+            others = nodes.scan(block)
+            if others is not None:
+                yield from _decoded(block, others)
+            elif begin == 0 and _spread(block):
+                yield from _of_document(path, nodes, unread)
+                return
+            else:
+                yield from _one_by_one(path, block, begin, nodes, unread)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        if unread is None:
+            raise InputError(f"{path} is damaged ({error}): copy it again") from error
+        unread.lines += 1
+
+
+def _decoded(block: bytes, others: list[tuple[int, int, int]]) -> Others:
+    """The events of a block that are no nodes."""
+    texts = b",".join([block[begin:end] for _, begin, end in others])
+    events = _ARRAY.decode(b"[%b]" % texts)
+    return zip((ahead for ahead, *_ in others), events, strict=True)
+
+
+def _spread(block: bytes) -> bool:
+    """Whether events go over several lines, as other tools write them: no line is one."""
+    for line in block.split(b"\n"):
+        try:
+            if _of_line(line.strip().rstrip(b",")):
+                return False
+        except _BROKEN:
+            continue
+    return True
+
+
+def _of_document(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
+    """The events of a whole file, wherever its lines end."""
+    block = b"".join(piece for _, piece in _blocks(path))
+    others = nodes.scan(block)
+    if others is not None:
+        yield from _decoded(block, others)
+        return
+    try:
+        elements = _ELEMENTS.decode(block)
+    except _BROKEN:
+        yield from _one_by_one(path, block, 0, nodes, unread)
+        return
+    yield from _each(path, enumerate(elements, 1), "event", nodes, unread)
+
+
+def _one_by_one(
+    path: Path, block: bytes, begin: int, nodes: NodeRows, unread: Unread | None
+) -> Others:
+    """The same line by line; a line may be a whole array. The block begins at this byte."""
+    first = 1 if unread is not None or not begin else 1 + _lines_ahead(path, begin)
+    lines = (line.strip().rstrip(b",") for line in block.split(b"\n"))
+    yield from _each(path, enumerate(lines, first), "line", nodes, unread)
+
+
+def _each(
+    path: Path,
+    texts: Iterable[tuple[int, bytes | msgspec.Raw]],
+    what: str,
+    nodes: NodeRows,
+    unread: Unread | None,
+) -> Others:
+    """The events in numbered texts, without those that hold none. Raises InputError for the first
+    of these where nobody counts them."""
+    for number, text in texts:
+        try:
+            events = _of_line(bytes(text))
+        except _BROKEN as error:
+            if unread is None:
+                advice = "the profile was cut or is not ONNX Runtime's: run again"
+                raise InputError(
+                    f"{path} {what} {number} is no profile event ({error}): {advice}"
+                ) from error
+            unread.lines += 1
+            continue
+        for event in events:
+            if not nodes.add(event):
+                yield len(nodes), event
+
+
+def _of_line(text: bytes) -> list[Event]:
+    if text in (b"[", b"]", b""):
+        return []
+    events = _ARRAY.decode(text) if text.startswith(b"[") else [_EVENT.decode(text)]
+    if any(event.dur < 0 and event.cat != "Kernel" for event in events):
+        raise msgspec.ValidationError("it ends before it begins")
+    return events
+
+
+def _lines_ahead(path: Path, end: int) -> int:
+    """How many lines end ahead of a byte."""
+    ahead = takewhile(lambda found: found[0] < end, _blocks(path))
+    return sum(block.count(b"\n") for _, block in ahead)
+
+
+def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Some whole lines at a time and the byte at which they begin; of a damaged file the lines
+    ahead of the damage."""
+    at = 0
+    begun: list[bytes | memoryview] = []
+    for piece in _pieces(path):
+        end = piece.rfind(b"\n") + 1
+        if not end:
+            begun.append(piece)
+            continue
+        view = memoryview(piece)
+        block = b"".join((*begun, view[:end]))
+        begun = [view[end:]]
+        yield at, block
+        at += len(block)
+    yield at, b"".join(begun)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """A file, plain or gzip, in pieces; never more than it may unpack to. Raises InputError."""
+    with path.open("rb", buffering=0) as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        if not packed:
+            while piece := file.read(_PIECE):
+                yield piece
+            return
+        left = may_unpack_to(path.stat().st_size)
+        with gzip.GzipFile(fileobj=file) as stream:
+            while piece := stream.read1(_PIECE):  # all there is ahead of a damage
+                left -= len(piece)
+                if left < 0:
+                    raise too_small(str(path))
+                yield piece
+
+
+# --- ONNX Runtime's profile files: the runs of a session and the nodes of each.
+#
+# ONNX Runtime writes one JSON array per session, one event per line: `Node` events as nodes
+# finish,
+# then `SequentialExecutor::Execute` and `model_run` when the run does. Times are integer µs since
+# the session's profiling start, which is CLOCK_REALTIME. A file at the cap of 1,000,000 events
+# ends
+# with a `profile_truncated` event (onnxruntime 1.31; older versions only log it).
+#
+# `tid` is the operating system's number of the thread. A run's nodes have that of its
+# `model_run`,
+# unless the session executes in parallel (`ORT_PARALLEL`), which hands nodes to further threads.
+# A
+# run that ONNX Runtime refuses (an input's dims are wrong) leaves no event; one that ends early
+# (a
+# node fails, `RunOptions.terminate`) leaves its `model_run` and the nodes that had finished.
+
+
+EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h: max_num_events_
+_RUN, _TRUNCATED = "model_run", "profile_truncated"
+_SLACK = 2_000  # ns: begins and durations are cut to whole µs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProfiledRun:
+    """One `session.run` on `thread`: its window, relative to the profiling start, and its nodes in
+    order of completion. `mixed`: nodes of runs that overlapped cannot be told apart, so it has
+    none. `dropped` counts events that ONNX Runtime did not record in or after this run."""
+
+    start_ns: int
+    duration_ns: int
+    thread: int = 0
+    nodes: NodeColumns = field(default_factory=NodeColumns)
+    mixed: bool = False
+    dropped: int = 0
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A `model_run`, in µs, and how many nodes the file has ahead of it."""
+
+    start: int
+    duration: int
+    thread: int
+    nodes: int
+
+
+class _Found:
+    """What a file holds beside its nodes."""
+
+    def __init__(self, nodes: NodeRows) -> None:
+        self.runs: list[_Ended] = []
+        self.kernels: list[KernelEvent] = []
+        self.dropped = 0
+        self._nodes = nodes
+
+    def add(self, others: Others) -> None:
+        for ahead, event in others:
+            if event.cat == "Kernel":
+                self.kernels.append(_kernel(event, self._nodes.last(ahead)))
+            elif event.name == _RUN:
+                self.runs.append(_Ended(event.ts, event.dur, event.tid, ahead))
+            elif event.name == _TRUNCATED and event.args is not None:
+                self.dropped = _count(bytes(event.args.dropped_event_count))
+
+
+def _kernel(event: Event, last: tuple[str, int] | None) -> KernelEvent:
+    """A kernel; its node is the last one ahead of it in the file, if that has its parent's name."""
+    args = event.args or Args()
+    launched = last is not None and last[0] == args.parent_name
+    return KernelEvent(
+        name=event.name,
+        op_type=args.op_name,
+        stream=bytes(args.stream).strip(b'"').decode("utf-8", "replace"),
+        start_ns=event.ts * 1000,
+        duration_ns=event.dur * 1000,
+        parent=(last[1] * 1000, node_name(last[0])) if last is not None and launched else None,
+    )
+
+
+def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledRun]:
+    """Read the runs of one session, in order of their ends. Raises InputError where a line is no
+    event, after the runs ahead of it, unless `unread` is there to count it; that gets what GPUs
+    executed as well.
+
+    Nodes that belong to no run are left out, but for those after the last run: they, and a
+    truncation marker, come as a last run whose `duration_ns` is -1.
+    """
+    rows = NodeRows()
+    found = _Found(rows)
+    failure: InputError | None = None
+    try:
+        found.add(read_events(path, rows, unread))
+    except InputError as error:
+        failure = error
+    if unread is not None:
+        unread.kernels += found.kernels
+        unread.events += rows.events - len(found.kernels)  # added when recording has ended
+    nodes = rows.columns()
+    begin, waiting = 0, np.zeros(0, dtype=np.intp)
+    for run, threads in zip(found.runs, _threads_of_overlapping(found.runs), strict=True):
+        waiting = np.concatenate((waiting, np.arange(begin, run.nodes)))
+        begin = run.nodes
+        cut, waiting = _cut(run, nodes, waiting, threads)
+        yield cut
+    if failure is not None:
+        raise failure
+    waiting = np.concatenate((waiting, np.arange(begin, len(nodes))))
+    if len(waiting) or found.dropped:
+        rest = nodes.rows(waiting)
+        start = int(rest.start_ns[0]) if len(rest) else 0
+        yield ProfiledRun(start, UNKNOWN, nodes=rest, dropped=max(found.dropped, 0))
+
+
+def _threads_of_overlapping(runs: Sequence[_Ended]) -> list[frozenset[int] | None]:
+    """For each run in order of the file: the threads of the runs that it overlaps, directly or
+    through others, its own among them; None where it overlaps none."""
+    by_start = sorted(range(len(runs)), key=lambda i: runs[i].start)
+    found: list[frozenset[int] | None] = [None] * len(runs)
+    together: list[int] = []
+    end = -1
+    for position in [*by_start, -1]:
+        if position < 0 or runs[position].start * 1000 >= end * 1000 + _SLACK:
+            threads = frozenset(runs[i].thread for i in together)
+            if len(threads) > 1:
+                for i in together:
+                    found[i] = threads
+            together = []
+        if position >= 0:
+            together.append(position)
+            end = max(end, runs[position].start + runs[position].duration)
+    return found
+
+
+def _cut(
+    run: _Ended,
+    nodes: NodeColumns,
+    waiting: npt.NDArray[np.intp],
+    threads: frozenset[int] | None,
+) -> tuple[ProfiledRun, npt.NDArray[np.intp]]:
+    """The run that has ended, and which of the `waiting` nodes may belong to others."""
+    start, end = run.start * 1000, (run.start + run.duration) * 1000
+    begins = nodes.start_ns[waiting]
+    ends = begins + nodes.duration_ns[waiting]
+    inside = waiting[(begins >= start - _SLACK) & (ends <= end + _SLACK)]
+    if threads is None:
+        return ProfiledRun(start, end - start, run.thread, nodes.rows(inside)), waiting[:0]
+    mixed = not np.isin(nodes.thread[inside], list(threads)).all()
+    own = inside[:0] if mixed else inside[nodes.thread[inside] == run.thread]
+    others = waiting[nodes.thread[waiting] != run.thread]
+    return ProfiledRun(start, end - start, run.thread, nodes.rows(own), mixed), others
+
+
+def _count(raw: bytes) -> int:
+    text = raw.strip(b'"')
+    return int(text) if text.isdigit() and len(text) <= _DIGITS else 0
+
+
+# --- Which device an ONNX Runtime execution provider runs on.
+
+
+CPU = "CPUExecutionProvider"
+_SUFFIX = "ExecutionProvider"
+_ON_HOST = ("CPU", "Azure", "Dnnl", "Xnnpack", "XNNPACK", "ACL")
+_KINDS = {"Tensorrt": "cuda", "NvTensorRTRTX": "cuda", "CUDA": "cuda", "MIGraphX": "rocm"}
+KNOWN = frozenset(
+    f"{name}{_SUFFIX}"
+    for name in (*_ON_HOST, *_KINDS, "ROCM", "Dml", "OpenVINO", "QNN", "CoreML", "WebGpu", "JS")
+)
+"""Providers that are known here, by their full names."""
+
+
+def device_of_provider(provider: str, options: Mapping[str, Any]) -> str:
+    """The device of a provider with the `options` that a session knows of it."""
+    name = provider.removesuffix(_SUFFIX)
+    if name in _ON_HOST:
+        return ROOT_DEVICE
+    if name == "OpenVINO":  # its device_type is "CPU", "GPU", "GPU.1", "NPU", "AUTO:GPU,CPU", …
+        kind, _, index = str(options.get("device_type") or "CPU").lower().partition(".")
+        if kind == "cpu":
+            return ROOT_DEVICE
+        return f"{kind}:{index or 0}" if kind.isalpha() else "openvino:0"
+    return f"{_KINDS.get(name, name.lower())}:{options.get('device_id') or 0}"
+
+
+def devices_of_session(session: Any) -> dict[str, str]:
+    """Device by provider, in the session's order."""
+    options = session.get_provider_options()
+    names = session.get_providers()
+    return {name: device_of_provider(name, options.get(name, {})) for name in names}
+
+
+def device_of_session(session: Any) -> str:
+    """The device of a session: that of its first provider, "cpu:0" where it has none."""
+    return next(iter(devices_of_session(session).values()), ROOT_DEVICE)

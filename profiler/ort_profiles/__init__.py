@@ -1,1 +1,0 @@
-"""What capture and importer both know of ONNX Runtime's profiles: files, devices of providers."""

@@ -1,0 +1,406 @@
+"""Every column of a `Run`, declared once: dtype, unit, meaning and whether it may be null.
+
+`docs/columns.md` is generated from these declarations (`python -m profiler.table.columns`), and
+`checked` holds a frame against them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import polars as pl
+from msgspec import Struct
+
+from profiler.trace.events import BRANCHES, CATEGORIES, ROLES
+
+# --- How the values of a column combine over parts of its table.
+#
+# A table that can be selected gives partial results (`analysis.partials`): rows of sums, keyed by
+# what they are of. A column says by one of these rules how its value follows from those of the
+# parts
+# that a reader selects. A rule names partial columns and attributes of the keys; it says nothing
+# of
+# how an analysis counts. A row of which a selection takes every part has the values of the whole
+# run;
+# of other rows a column without a rule (a percentile, a union over tracks) has none.
+
+
+class Key(Struct, frozen=True):
+    """The attribute of the column's name, which tells rows apart."""
+
+
+class Kept(Struct, frozen=True):
+    """What the row has in the whole run: no selection changes it."""
+
+
+class Sum(Struct, frozen=True):
+    """The sum of partial columns; with `where` (an attribute and its value) over parts that have
+    it."""
+
+    of: tuple[str, ...]
+    where: tuple[str, str | bool] | None = None
+
+
+class Min(Struct, frozen=True):
+    """The least value of a partial column; with `where` over parts that have that value of an
+    attribute, over all where none has it."""
+
+    of: str
+    where: tuple[str, str | bool] | None = None
+
+
+class Max(Struct, frozen=True):
+    """The highest value of a partial column, of the parts that `Min` takes."""
+
+    of: str
+    where: tuple[str, str | bool] | None = None
+
+
+class Median(Struct, frozen=True):
+    """The median of a partial column without its fraction, of the parts that `Min` takes."""
+
+    of: str
+    where: tuple[str, str | bool] | None = None
+
+
+class First(Struct, frozen=True):
+    """The value of the part with the least `by`, the first of equal ones."""
+
+    of: str
+    by: str
+
+
+class Union(Struct, frozen=True):
+    """The sum of a partial column over parts that last from `begin` to `end`, one behind the other;
+    null where two of them overlap. What lasts for no time counts nothing."""
+
+    of: str
+    begin: str
+    end: str
+
+
+class Distinct(Struct, frozen=True):
+    """How many different tuples of these attributes there are, in the parts with the partial column
+    `among`; without it in those that hold the keys. With `where` (an attribute and its value) of
+    parts that have that value."""
+
+    of: tuple[str, ...]
+    among: str = ""
+    where: tuple[str, str | bool] | None = None
+
+
+class Names(Struct, frozen=True):
+    """The values of an attribute, joined with commas: in order of the sum of the partial column
+    `by`, the highest first, equal ones by name; without it by name, or in the order of the parts
+    where they are `as_they_come`."""
+
+    of: str
+    by: str = ""
+    as_they_come: bool = False
+
+
+class Ratio(Struct, frozen=True):
+    """One sum over another, null where that is 0."""
+
+    of: Sum
+    to: Sum
+
+
+class Share(Struct, frozen=True):
+    """The part that another column of the row has in the sum of all selected rows with the same
+    values in the columns `within`; null where that is 0."""
+
+    of: str
+    within: tuple[str, ...] = ()
+
+
+class Scaled(Struct, frozen=True):
+    """Another column times an attribute, rounded; null where that is null."""
+
+    of: str
+    by: str
+
+
+Rule = (
+    Key
+    | Kept
+    | Sum
+    | Min
+    | Max
+    | Median
+    | First
+    | Union
+    | Distinct
+    | Names
+    | Ratio
+    | Share
+    | Scaled
+)
+
+
+# --- Every column of a `Run`, declared once: dtype, unit, meaning and whether it may be null.
+
+
+TEXT = pl.Categorical()
+STRING, INT32, INT64 = pl.String(), pl.Int32(), pl.Int64()
+FLOAT64, BOOL = pl.Float64(), pl.Boolean()
+CATEGORY = pl.Enum(CATEGORIES)
+ROLE = pl.Enum(ROLES)
+
+
+DATA_ONLY = -1
+"""The `importance` of a column that no report shows."""
+MINOR = 10
+"""The `importance` from which on a page shows a column when it is asked to, and paper does not."""
+
+_KINDS = {  # by unit
+    **{unit: unit for unit in ("ns", "bytes", "ratio")},
+    "TFLOP/s": "flop_rate",
+    "GB/s": "byte_rate",
+}
+_UNITS = ("_ns", "_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null.
+
+    The rest says how reports show it: `label` is its heading, by default its name without the unit;
+    `kind` how its values are written (`text`, `word` of `codes`, `list` of names, `layer`, `ns`,
+    `instant` of the run, `count`, `number`, `flop_rate` of values in TFLOP/s, `byte_rate` in GB/s,
+    `bytes`, `ratio`, `share` of a whole, `factor`,
+    `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`, `figure` for
+    the text of a value with its own unit, `file` for a path from the page that links to it), by
+    default as unit and dtype have it. `importance` is 0 where it is always shown; where room is
+    scarce, the highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns
+    stand in files and frames alone. `codes` are the words that it holds, where they are a closed
+    set.
+    `combine` is how its values follow from those of parts of the run; None where they do not.
+    """
+
+    name: str
+    dtype: pl.DataType
+    unit: str
+    meaning: str
+    nullable: bool = False
+    label: str = ""
+    kind: str = ""
+    importance: int = 0
+    codes: type[StrEnum] | None = None
+    combine: Rule | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or _label(self.name))
+        object.__setattr__(self, "kind", self.kind or self._own_kind())
+
+    def _own_kind(self) -> str:
+        return "word" if self.codes is not None else _kind(self.dtype, self.unit)
+
+
+def column_of(columns: Sequence[Column], name: str, **changes: Any) -> Column:
+    """The declared column of that name, as one table has it otherwise: `meaning`, `nullable`,
+    `label`, `kind`, `importance`. Raises KeyError for a name that is not declared."""
+    declared = {column.name: column for column in columns}
+    return replace(declared[name], **changes)
+
+
+def _label(name: str) -> str:
+    bare = next((name.removesuffix(unit) for unit in _UNITS if name.endswith(unit)), name)
+    return bare.replace("_", " ")
+
+
+def _kind(dtype: pl.DataType, unit: str) -> str:
+    if unit in _KINDS:
+        return _KINDS[unit]
+    if dtype == pl.Boolean:
+        return "flag"
+    if dtype.is_nested():
+        return "list"
+    return "count" if dtype.is_integer() else "number" if dtype.is_numeric() else "text"
+
+
+_PIPELINE = Column(
+    "pipeline",
+    INT32,
+    "",
+    "number of the pipeline call to which it belongs, from 0; -1 outside every pipeline "
+    "call, or where unknown",
+)
+
+_RANK = Column("rank", INT32, "", "process of the job, from 0; -1 in a run of a single process")
+
+CALLS: tuple[Column, ...] = (
+    Column("call", INT32, "", "number of the call in its run, from 0, in the order of returns"),
+    _PIPELINE,
+    Column("stage", TEXT, "", "phase of the pipeline: encode, denoise, decode"),
+    Column("submodule", TEXT, "", "named part of the pipeline that was invoked"),
+    Column("branch", TEXT, "", ", ".join(BRANCHES), True),
+    Column("step", INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
+    Column(
+        "iteration",
+        INT32,
+        "",
+        "pass of a loop other than denoising, from 0; -1 outside of such loops",
+    ),
+    _RANK,
+    Column("device", TEXT, "", "where the submodule is placed"),
+    Column("start_ns", INT64, "ns", "begin of the invocation, on the run's clock"),
+    Column("duration_ns", INT64, "ns", "wall time of the invocation, as its caller saw it"),
+    Column(
+        "device_lag_ns",
+        INT64,
+        "ns",
+        "from its begin to when its device began on it, as the device noted it in its queue; null "
+        "where it was not asked to",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "device_duration_ns",
+        INT64,
+        "ns",
+        "from there to when the device was done with it, noted likewise",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column("ops_traced", pl.Boolean(), "", "whether commands were recorded for this call"),
+    Column("input_shapes", pl.String(), "", 'inputs, as "name: dtype[d0,d1]; …"'),
+)
+
+COMMANDS: tuple[Column, ...] = (
+    Column("call", INT32, "", "the call it belongs to; -1 for work of no call"),
+    _PIPELINE,
+    Column("stage", TEXT, "", "stage of its call, or of the host work itself", True),
+    Column("step", INT32, "", "denoising step; -1 outside denoise"),
+    _RANK,
+    Column("device", TEXT, "", "where it was executed", True),
+    Column("track", TEXT, "", "queue of the device, under its producer's own name"),
+    Column("category", CATEGORY, "", "what the track does"),
+    Column("layer", TEXT, "", "tensor-level operation: path of a node, or of a module"),
+    Column("module", TEXT, "", "path of the module to which it belongs, where known", True),
+    Column("command_index", INT32, "", "position among its layer's commands in its call, from 0"),
+    Column(
+        "op_type", TEXT, "", "ONNX op type, or launching operator, or else the kernel's name", True
+    ),
+    Column("kernel", TEXT, "", "function or copy that the device ran, in its full name", True),
+    Column("role", ROLE, "", "what the operator is for in a diffusion model", True),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", INT64, "ns", "wall time; 0 for an instant, -1 if it never ended"),
+    Column("bytes_read", INT64, "bytes", "read by the command, where known", True),
+    Column("bytes_written", INT64, "bytes", "written by the command, where known", True),
+    Column("flops", INT64, "", "floating-point operations, where known", True),
+    Column("shapes", TEXT, "", "shapes and types of inputs and outputs, where known", True),
+)
+
+COUNTERS: tuple[Column, ...] = (
+    Column("call", INT32, "", "the call whose file has the sample; -1 for none"),
+    Column("device", TEXT, "", "the device that the counter belongs to", True),
+    Column("name", TEXT, "", "what is counted"),
+    Column("unit", TEXT, "", "unit of `value`: bytes, count", True),
+    Column("time_ns", INT64, "ns", "time, on the run's clock"),
+    Column("value", pl.Float64(), "unit", "the value from then on"),
+)
+
+FLOWS: tuple[Column, ...] = (
+    Column("source", INT64, "row", "row in `commands` on which the target depends"),
+    Column("target", INT64, "row", "row in `commands` that depends on the source"),
+)
+
+ARGS: tuple[Column, ...] = (
+    Column("command", INT64, "row", "row in `commands` that it belongs to"),
+    Column(
+        "key", TEXT, "", "its name; for nested arguments, their path, such as debug.tensor.shape[0]"
+    ),
+    Column("value", pl.String(), "", "its value as text", True),
+)
+
+SPANS: tuple[Column, ...] = (
+    Column("kind", TEXT, "", "pipeline, stage, step, or profiler: our own work"),
+    _PIPELINE,
+    Column("name", TEXT, "", "name of the pipeline, stage, step or work"),
+    Column("stage", TEXT, "", "the stage it is or lies in", True),
+    Column("step", INT32, "", "denoising step; -1 for all other kinds"),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", INT64, "ns", "wall time"),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "calls": CALLS,
+    "commands": COMMANDS,
+    "counters": COUNTERS,
+    "flows": FLOWS,
+    "spans": SPANS,
+}
+
+
+def schema(columns: Sequence[Column]) -> pl.Schema:
+    """The Polars schema of a declaration."""
+    return pl.Schema({column.name: column.dtype for column in columns})
+
+
+def empty(columns: Sequence[Column]) -> pl.DataFrame:
+    """A frame with no rows and the declared columns."""
+    return pl.DataFrame(schema=schema(columns))
+
+
+def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    """`frame` with exactly the declared columns, in order; raises ValueError where it differs."""
+    expected, found = schema(columns), frame.schema
+    if any(found.get(name) != dtype for name, dtype in expected.items()):
+        raise ValueError(f"columns differ from their declaration: {found} != {expected}")
+    if list(found) != list(expected):
+        frame = frame[expected.names()]
+    nulls = frame.null_count().row(0)
+    for column, count in zip(columns, nulls, strict=True):
+        if count and not column.nullable:
+            raise ValueError(f"column {column.name} holds nulls but is declared without")
+    return frame
+
+
+def column_rows(columns: Sequence[Column]) -> list[str]:
+    """The columns as a table in Markdown, for pages that are generated."""
+    lines = ["| column | dtype | unit | null | meaning |", "|---|---|---|---|---|"]
+    for c in columns:
+        null = "yes" if c.nullable else ""
+        lines.append(f"| `{c.name}` | {_dtype_name(c.dtype)} | {c.unit} | {null} | {c.meaning} |")
+    return lines
+
+
+def _dtype_name(dtype: pl.DataType) -> str:
+    """What a reader needs of it: not the categories, but what a list holds."""
+    if isinstance(dtype, pl.List):
+        inner = dtype.inner
+        return f"List({_dtype_name(inner)})" if isinstance(inner, pl.DataType) else "List"
+    return str(dtype).split("(")[0]
+
+
+def markdown() -> str:
+    """The page `docs/columns.md`."""
+    lines = [
+        "# Columns",
+        "",
+        "The frames of a `profiler.Run`. This page is generated from `profiler/run/columns.py`:",
+        "`python -m profiler.run.columns > docs/columns.md`.",
+        "",
+        "`run.to_pandas()` gives `commands` joined with their calls: besides the columns below it",
+        "has `submodule`, `branch`, and the call's own `call_device`, `call_start_ns` and",
+        "`call_duration_ns`. Where the producer did not record `role`, `flops`, `bytes_read` or",
+        "`bytes_written`, an analysis fills them in. `commands` itself has only what was recorded.",
+    ]
+    for name, columns in {**TABLES, "args": ARGS}.items():
+        lines += ["", f"## {name}", ""]
+        if name == "args":
+            lines += [
+                "Arguments that other producers recorded for their commands: a `pl.LazyFrame`.",
+                "",
+            ]
+        lines += column_rows(columns)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

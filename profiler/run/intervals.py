@@ -1,0 +1,394 @@
+"""When the commands of a run ran, where, and in which call: arrays that everything is made from
+that asks what devices did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+# --- Work on many rows in batches: what a batch works with fits in the processor's caches, and the
+# memory it takes does not grow with the run.
+
+
+Times = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer[Any]]
+_Values = TypeVar("_Values", bound=npt.NDArray[np.integer[Any]])
+
+_BATCH = 1 << 18  # rows
+
+
+def batches(rows: int, overlap: int = 0) -> Iterator[slice]:
+    """Slices that divide `rows` rows; each reaches `overlap` rows into the next."""
+    yield from (slice(first, first + _BATCH + overlap) for first in range(0, rows, _BATCH))
+
+
+def stretches(heads: Times, rows: int) -> Iterator[tuple[int, int]]:
+    """`[first, last)` of `heads`, the first rows of groups, such that the groups between hold
+    about a batch of the `rows` rows: none is divided."""
+    first = 0
+    while first < len(heads):
+        last = max(int(np.searchsorted(heads, heads[first] + _BATCH, side="right")) - 1, first + 1)
+        if rows <= heads[first] + _BATCH:
+            last = len(heads)
+        yield first, last
+        first = last
+
+
+def order_by(codes: Codes, groups: int) -> Times:
+    """The order that sorts codes from 0 to `groups - 1`, stable, in linear time: NumPy sorts by
+    radix what has 16 bits."""
+    if groups <= 1 << 16:
+        return np.argsort(codes.astype(np.uint16, copy=False), kind="stable")
+    if groups <= 1 << 32:
+        return np.lexsort((codes.astype(np.uint16), (codes >> 16).astype(np.uint16)))
+    return np.argsort(codes, kind="stable")
+
+
+def is_sorted(values: Codes) -> bool:
+    """Whether no value is less than the one before it."""
+    parts = (values[rows] for rows in batches(len(values), overlap=1))
+    return all(bool((part[:-1] <= part[1:]).all()) for part in parts)
+
+
+def choose(values: Codes, which: npt.NDArray[np.bool_], out: Codes) -> None:
+    """Write the values that `which` chooses into `out`, which has room for them and no more.
+
+    Polars filters a batch several times as fast as NumPy does, where few or many are chosen.
+    """
+    first = 0
+    for rows in batches(len(values)):
+        some = pl.Series(values[rows]).filter(pl.Series(which[rows])).to_numpy()
+        out[first : first + len(some)] = some
+        first += len(some)
+
+
+def chosen(values: _Values, which: npt.NDArray[np.bool_], count: int) -> _Values:
+    """The values that `which` chooses, of which there are `count`."""
+    found: Any = np.empty(count, dtype=values.dtype)
+    choose(values, which, found)
+    some: _Values = found
+    return some
+
+
+def counts(codes: Codes, groups: int) -> Times:
+    """How many rows each group has, int64 [groups]; codes below 0 are of none."""
+    found = np.zeros(groups + 1, dtype=np.int64)
+    for rows in batches(len(codes)):
+        found += np.bincount(codes[rows] + 1, minlength=groups + 1)
+    return found[1:]
+
+
+# --- When the commands of a run ran, where, and in which call: arrays that everything is made from
+
+
+_FEW = 1 << 10  # rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommandTimes:
+    """n commands. `call` is a row of the frame of calls, -1 for none; `device` indexes `devices`
+    (a command on no device has the code behind the last), `category` indexes `CATEGORIES`. A
+    command that never closed ends where it starts."""
+
+    call: Codes
+    start: Times
+    end: Times
+    device: Codes
+    devices: tuple[str, ...]
+    category: Codes
+
+    @classmethod
+    def of(cls, commands: pl.DataFrame, calls: pl.DataFrame) -> CommandTimes:
+        """Those of a frame of commands; `calls` holds their calls, in any order."""
+        device, devices = text_codes(commands["device"])
+        start = commands["start_ns"].to_numpy()
+        return cls(
+            call=rows_of_calls(commands["call"], calls["call"]),
+            start=start,
+            end=_ends(commands, start),
+            device=device,
+            devices=tuple(devices),
+            category=commands["category"].to_physical().to_numpy(),
+        )
+
+
+def ends(frame: pl.DataFrame) -> Times:
+    """`start_ns + duration_ns`, int64 [n]; a negative duration counts as none."""
+    return _ends(frame, frame["start_ns"].to_numpy())
+
+
+def _ends(frame: pl.DataFrame, start: Times) -> Times:
+    duration, end = frame["duration_ns"], np.empty(len(frame), dtype=np.int64)
+    for rows in batches(len(frame)):
+        np.maximum(duration[rows].to_numpy(), 0, out=end[rows])
+        end[rows] += start[rows]
+    return end
+
+
+def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
+    """Codes from 0 for a text column and what they stand for; null has the code behind the last."""
+    if len(column) <= _FEW:
+        return _few_text_codes(column)
+    of_rows, names = codes_of_text(column)
+    codes = np.empty(len(column), dtype=np.int32)
+    for rows in batches(len(column)):
+        codes[rows] = of_rows(rows)
+    return codes, names
+
+
+def codes_of_text(column: pl.Series) -> tuple[Callable[[slice], Codes], list[str]]:
+    """The same, a batch of rows at a time."""
+    if len(column) <= _FEW:
+        codes, texts = _few_text_codes(column)
+        return codes.__getitem__, texts
+    present = column.unique().drop_nulls()
+    names = present.cast(pl.String).to_list()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    found = present.to_physical().to_numpy()
+    null = int(found.max(initial=0)) + 1
+    table = np.full(null + 1, len(names), dtype=np.int32)
+    table[found[order]] = np.arange(len(names))
+    in_order = [names[i] for i in order]
+    if not names:  # a column without a text
+        return lambda rows: np.zeros(len(column[rows]), dtype=np.int32), in_order
+    return lambda rows: table[physical_codes(column, rows, null)], in_order
+
+
+def _few_text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
+    """The same of a short column, where each expression would take longer than the work."""
+    texts = column.to_list()
+    names = sorted({text for text in texts if text is not None})
+    codes = {text: code for code, text in enumerate(names)} | {None: len(names)}
+    return np.array([codes[text] for text in texts], dtype=np.int32), names
+
+
+def physical_codes(column: pl.Series, rows: slice, null: int) -> Codes:
+    """The codes that a categorical column has inside, of some rows; null has the code `null`."""
+    codes = column[rows].to_physical()
+    return (codes.fill_null(null) if codes.null_count() else codes).to_numpy()
+
+
+def positions(keys: Codes, values: Codes) -> Codes:
+    """Where each key stands in the sorted, distinct `values`, -1 where it does not; int32."""
+    found = np.full(len(keys), -1, dtype=np.int32)
+    for rows in batches(len(keys) if len(values) else 0):
+        place = np.minimum(np.searchsorted(values, keys[rows]), len(values) - 1)
+        found[rows] = np.where(values[place] == keys[rows], place, -1)
+    return found
+
+
+def rows_of_calls(of_command: pl.Series, calls: pl.Series) -> Codes:
+    """For each command the row of its call in `calls`, whose numbers may be in any order, -1 for
+    none; int32."""
+    wanted, numbers = of_command.to_numpy(), calls.to_numpy()
+    if bool((numbers == np.arange(len(numbers))).all()):
+        if int(wanted.max(initial=-1)) < len(numbers) and int(wanted.min(initial=-1)) >= -1:
+            return wanted
+        there = (wanted >= 0) & (wanted < len(numbers))
+        return np.where(there, wanted, np.int32(-1))
+    order = np.argsort(numbers, kind="stable")
+    place = positions(wanted, numbers[order])
+    found: Codes = np.append(order, -1).astype(np.int32)[place]  # -1 takes the last
+    return found
+
+
+# --- Lengths of unions of time intervals, many groups at once, without a Python loop over rows.
+#
+# Sorted by group and start, an interval adds to the union of its group what lies behind the
+# furthest end seen so far. Groups are laid one behind the other on one time line, so that a
+# single
+# running maximum serves them all: O(n log n) for the sort, O(n) for the rest.
+#
+# Many intervals are worked on in batches, in order of their start. Of the batches before one only
+# the
+# furthest end of each group matters.
+
+
+def union_by(start: Times, end: Times, codes: Codes, groups: int) -> Times:
+    """Length in ns of the union of the intervals `[start, end)` of each group, int64 [groups].
+
+    `codes` names the group of each interval, from 0 to `groups - 1`; an interval with a code
+    below 0 is left out. Intervals may come in any order. An interval that ends before it starts
+    counts as empty; a group without any has 0.
+    """
+    lengths = np.zeros(groups, dtype=np.int64)
+    covered = np.full(groups, np.iinfo(np.int64).min)  # to where, by the batches before
+    order = None if is_sorted(start) else np.argsort(start, kind="stable")
+    for batch in batches(len(start)):
+        rows = batch if order is None else order[batch]
+        group = codes[rows]
+        kept = np.flatnonzero(group >= 0)
+        if len(kept):
+            kept = kept[order_by(group[kept], groups)]
+            _add_union(start[rows][kept], end[rows][kept], group[kept], covered, lengths)
+    return lengths
+
+
+def _add_union(start: Times, end: Times, codes: Codes, covered: Times, lengths: Times) -> None:
+    """Add to `lengths` what the intervals, by group and start, cover behind `covered`."""
+    heads = group_heads(codes)
+    groups = codes[heads]
+    np.maximum(start, np.repeat(covered[groups], np.diff(heads, append=len(codes))), out=start)
+    np.maximum(end, start, out=end)
+    covered[groups] = np.maximum(covered[groups], np.maximum.reduceat(end, heads))
+    lengths[groups] += union_sorted(start, end, heads)
+
+
+def union_length(start: Times, end: Times) -> int:
+    """Length in ns of the union of the intervals `[start, end)`."""
+    return int(union_by(start, end, np.zeros(len(start), dtype=np.uint16), 1)[0])
+
+
+def union_sorted(start: Times, end: Times, heads: Times) -> Times:
+    """Length of the union of each group, int64 [len(heads)], for at least one interval.
+
+    Rows are sorted by group, within a group by start; `heads` are the first rows of the groups.
+    Works in place: `start` and `end` hold nothing of use afterwards.
+    """
+    np.maximum(end, start, out=end)
+    begin = start[heads]
+    extent = np.maximum.reduceat(end, heads) - begin
+    shift = np.repeat(np.cumsum(extent) - extent - begin, np.diff(heads, append=len(start)))
+    start += shift
+    end += shift
+    del shift
+    np.maximum(start[1:], np.maximum.accumulate(end)[:-1], out=start[1:])
+    np.subtract(end, start, out=end)
+    np.maximum(end, 0, out=end)
+    lengths: Times = np.add.reduceat(end, heads)
+    return lengths
+
+
+def group_heads(*codes: Codes) -> Times:
+    """The rows at which any of `codes` changes, the first row included; they are not empty."""
+    changes = np.ones(len(codes[0]), dtype=np.bool_)
+    changes[1:] = False
+    for column in codes:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changes)
+
+
+def reaches(end: Times, until: int) -> tuple[Times, Times]:
+    """How far the intervals before each one reach, and how far with it, int64 [n] each.
+
+    The intervals are at least one, in order of their start; those before them reach `until`.
+    """
+    reach = np.maximum.accumulate(end)
+    np.maximum(reach, until, out=reach)
+    before = np.empty_like(reach)
+    before[0], before[1:] = until, reach[:-1]
+    return before, reach
+
+
+# --- Disjoint stretches of time, and how much of them lies between any two moments.
+
+
+_Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretches:
+    """Disjoint stretches `[start, end)` of time in ns, in order, none empty; int64 [k] each."""
+
+    start: _Times
+    end: _Times
+    _sums: list[_Times] = field(default_factory=list, init=False, repr=False)
+
+    @classmethod
+    def none(cls) -> Stretches:
+        """No stretch."""
+        return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+    @classmethod
+    def union(cls, start: _Times, end: _Times) -> Stretches:
+        """The union of intervals in any order; empty ones count for nothing."""
+        kept = np.flatnonzero(end > start)
+        order = kept[np.argsort(start[kept], kind="stable")]
+        start, end = start[order], end[order]
+        if not len(start):
+            return cls(start, end)
+        until = np.maximum.accumulate(end)
+        heads = np.append(0, np.flatnonzero(start[1:] > until[:-1]) + 1)
+        return cls(start[heads], until[np.append(heads[1:], len(start)) - 1])
+
+    @classmethod
+    def of_all(cls, several: Iterable[Stretches]) -> Stretches:
+        """The union of several."""
+        found = [*several, cls.none()]
+        return cls.union(
+            np.concatenate([each.start for each in found]),
+            np.concatenate([each.end for each in found]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def length(self) -> int:
+        """Their length together, in ns."""
+        return int((self.end - self.start).sum())
+
+    def before(self, moments: _Times) -> _Times:
+        """How much of them lies before each moment, int64 [len(moments)]."""
+        if not len(self):
+            return np.zeros(len(moments), dtype=np.int64)
+        if not self._sums:
+            lengths = self.end - self.start
+            self._sums.append(np.cumsum(lengths, out=lengths))
+        place = np.searchsorted(self.start, moments, side="right") - 1
+        beyond = np.maximum(self.end[place] - moments, 0)
+        found: _Times = np.where(place >= 0, self._sums[0][place] - beyond, 0)
+        return found
+
+    def within(self, first: _Times, last: _Times) -> _Times:
+        """How much of them lies in each `[first, last)`, int64; 0 where that is empty."""
+        return self.before(np.maximum(first, last)) - self.before(first)
+
+    def longer_than(self, length: int) -> Stretches:
+        """Those of more than `length` ns."""
+        return self.where(self.end - self.start > length)
+
+    def where(self, kept: npt.NDArray[np.bool_]) -> Stretches:
+        """Some of them; bool [k]."""
+        return Stretches(self.start[kept], self.end[kept])
+
+    def clipped(self, first: int, last: int) -> Stretches:
+        """What of them lies in `[first, last)`."""
+        places = slice(
+            int(np.searchsorted(self.end, first, side="right")),
+            int(np.searchsorted(self.start, last, side="left")),
+        )
+        start = np.maximum(self.start[places], first)
+        return Stretches(start, np.minimum(self.end[places], last))
+
+    def holds(self, moments: _Times) -> npt.NDArray[np.bool_]:
+        """Whether each moment lies in one, its end included; bool [len(moments)]."""
+        if not len(self):
+            return np.zeros(len(moments), dtype=np.bool_)
+        place = np.searchsorted(self.start, moments, side="right") - 1
+        found: npt.NDArray[np.bool_] = (place >= 0) & (moments <= self.end[place])
+        return found
+
+    def minus(self, other: Stretches) -> Stretches:
+        """What of them lies outside of `other`."""
+        return self._parts(other, inside=False)
+
+    def both(self, other: Stretches) -> Stretches:
+        """What of them lies in `other`."""
+        return self._parts(other, inside=True)
+
+    def _parts(self, other: Stretches, *, inside: bool) -> Stretches:
+        if not len(other):
+            return Stretches.none() if inside else self
+        if inside and len(other) == 1:
+            return self.clipped(int(other.start[0]), int(other.end[0]))
+        moments = np.unique(np.concatenate((self.start, self.end, other.start, other.end)))
+        first, last = moments[:-1], moments[1:]
+        kept = (self.within(first, last) > 0) & ((other.within(first, last) > 0) == inside)
+        return Stretches.union(first[kept], last[kept])

@@ -1,0 +1,921 @@
+"""One trace as frames: the columns of the reader, with texts and tracks in the place of numbers.
+
+No row is touched by Python. Commands stay as the reader left them, each column of codes beside the
+short table of what they stand for: `command_parts` makes the frame of all traces of a run at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from functools import partial
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct, structs
+
+from profiler.errors import InputError, MissingPackageError, OutputError
+from profiler.files import appearing, json_text, not_writable, write_atomically
+from profiler.run.columns import (
+    ARGS,
+    CALLS,
+    CATEGORY,
+    COMMANDS,
+    COUNTERS,
+    FLOWS,
+    ROLE,
+    SPANS,
+    TABLES,
+    TEXT,
+    Column,
+    empty,
+    schema,
+)
+from profiler.run.intervals import rows_of_calls
+from profiler.run.run import Run, track_names
+from profiler.text import Note
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME
+from profiler.trace.columns import (
+    ARG_KINDS,
+    ArgColumns,
+    CounterColumns,
+    Int32s,
+    SliceColumns,
+    TraceColumns,
+    read_trace,
+    same,
+)
+from profiler.trace.events import (
+    NO_ITERATION,
+    NO_PIPELINE,
+    NO_RANK,
+    UNKNOWN,
+    Call,
+    Drop,
+    DropKind,
+    DropReason,
+    Span,
+    rank_of_device,
+)
+from profiler.trace.manifest import (
+    FORMAT_VERSION,
+    MANIFEST_NAME,
+    Manifest,
+    RunInfo,
+    info_document,
+    parse_info,
+    read_manifest,
+)
+
+# --- The commands of several traces as one frame, a column at a time.
+#
+#     frame = commands_of([parts_of_one_trace, parts_of_another])
+#
+# Each trace has its columns as the decoder left them: numbers, or codes of a table of texts. A
+# column
+# of the frame is made of all of them at once, so that neither a frame a trace nor a second copy
+# is
+# made, and what it was made from is freed before the next one.
+
+
+_VARIES = object()
+_ROWS = "start_ns"  # the column that has a value for each row, whatever it says
+
+
+class Part(Struct, frozen=True, eq=False):
+    """A column of n commands: numbers, or codes (int32, none negative) of the rows of a `table`. An
+    array without strides says the same of every command."""
+
+    values: npt.NDArray[Any]
+    table: pl.Series | None = None
+
+
+Parts = dict[str, Part]
+"""The declared columns of one trace's commands, of which all have the same length."""
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def commands_of(traces: Sequence[Parts]) -> pl.DataFrame:
+    """The commands of all `traces`, which are emptied, one trace behind the other; as many columns
+    as there are cores are made at a time. One that is the same value throughout takes no memory."""
+    filled = [parts for parts in traces if len(parts[_ROWS].values)]
+    if not filled:
+        return empty(COMMANDS)
+
+    def made(column: Column) -> pl.Series | pl.Expr:
+        return _joined_column(column, [parts.pop(column.name) for parts in filled])
+
+    with ThreadPoolExecutor(cores()) as pool:
+        columns = list(pool.map(made, COMMANDS))
+    return _frame({column.name: one for column, one in zip(COMMANDS, columns, strict=True)})
+
+
+def _frame(columns: dict[str, pl.Series | pl.Expr]) -> pl.DataFrame:
+    """A frame of columns, of which at least one is a series, and of single values for all rows."""
+    series = {name: c for name, c in columns.items() if isinstance(c, pl.Series)}
+    values = {name: c for name, c in columns.items() if isinstance(c, pl.Expr)}
+    frame = pl.DataFrame(series)
+    return frame.with_columns(**values)[list(columns)] if values else frame
+
+
+def _joined_column(column: Column, pieces: list[Part]) -> pl.Series | pl.Expr:
+    """One column of the traces that `pieces`, which is emptied, are of."""
+    value = _VARIES if column.name == _ROWS else _one_value(pieces)
+    if value is not _VARIES:
+        unknown = column.nullable and isinstance(value, int) and value < 0
+        return pl.lit(None if unknown else value, dtype=column.dtype)
+    if pieces[0].table is not None:
+        return texts_of(pieces[0] if len(pieces) == 1 else _with_one_table(pieces))
+    arrays = [piece.values for piece in pieces]
+    pieces.clear()
+    series = pl.Series(
+        np.ascontiguousarray(arrays[0] if len(arrays) == 1 else _join_arrays(arrays))
+    )
+    return _known(series) if column.nullable else series
+
+
+def _join_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The arrays, which are freed one by one, behind each other."""
+    found = np.empty(sum(map(len, arrays)), dtype=arrays[0].dtype)
+    first = 0
+    for _ in range(len(arrays)):
+        array = arrays.pop(0)
+        found[first : first + len(array)] = array
+        first += len(array)
+    return found
+
+
+def _with_one_table(pieces: list[Part]) -> Part:
+    """Parts with a table each, which are freed one by one, as one: its table is all of theirs."""
+    tables = [piece.table for piece in pieces if piece.table is not None]
+    codes = np.empty(sum(len(piece.values) for piece in pieces), dtype=np.int32)
+    first = base = 0
+    for table in tables:
+        values = pieces.pop(0).values
+        np.add(values, np.int32(base), out=codes[first : first + len(values)])
+        first, base = first + len(values), base + len(table)
+    return Part(codes, pl.concat(tables, rechunk=True))
+
+
+def _one_value(pieces: Sequence[Part]) -> Any:
+    """What all of the pieces say of every command; `_VARIES` where they differ."""
+    value = _VARIES
+    for piece in pieces:
+        if piece.values.strides != (0,):
+            return _VARIES
+        code = piece.values[0].item()
+        own = code if piece.table is None else piece.table[code]
+        if value is not _VARIES and own != value:
+            return _VARIES
+        value = own
+    return value
+
+
+def texts_of(piece: Part) -> pl.Series:
+    """The texts of a part with a table."""
+    assert piece.table is not None
+    if piece.values.strides == (0,):
+        return piece.table.new_from_index(int(piece.values[0]), len(piece.values))
+    return piece.table[pl.Series(piece.values.view(np.uint32))]  # polars' own indices: no cast
+
+
+def _known(series: pl.Series) -> pl.Series:
+    """Amounts, -1 (unknown) as null."""
+    least: Any = series.min()
+    return series.set(series < 0, None) if least < 0 else series
+
+
+def with_calls(parts: Parts, calls: pl.DataFrame) -> None:
+    """Give commands their call's pipeline call, stage and step; host work keeps its own."""
+    of_command = parts["call"].values
+    if not len(calls) or not len(of_command):
+        return
+    one = of_command.strides == (0,)  # as in a file of a bundle
+    rows = rows_of_calls(pl.Series(of_command[:1] if one else of_command), calls["call"])
+    own = rows < 0
+    if one and own[0]:
+        return
+    if one:
+        rows, own = same(rows[0], len(of_command)), own[:0]
+    for name in ("pipeline", "step"):
+        parts[name] = _from_calls(parts[name], calls[name], rows, own)
+    parts["stage"] = _from_calls(parts["stage"], calls["stage"], rows, own)
+
+
+def _from_calls(
+    part: Part, of_call: pl.Series, rows: npt.NDArray[Any], own: npt.NDArray[np.bool_]
+) -> Part:
+    """The values of calls by `rows`, but for the commands which keep their `own`."""
+    keeps = bool(own.any())
+    if part.table is None:
+        numbers = of_call.to_numpy()
+        if rows.strides == (0,):
+            return Part(same(numbers[rows[0]], len(rows)))
+        return Part(np.where(own, part.values, numbers[rows]) if keeps else numbers[rows])
+    if not keeps:
+        return Part(rows, of_call)
+    codes = np.where(own, part.values + np.int32(len(of_call)), rows)
+    return Part(codes, pl.concat([of_call, part.table]))
+
+
+# --- One trace as frames: the columns of the reader, with texts and tracks in the place of numbers.
+
+
+_Rows = npt.NDArray[np.int64]
+_TEXT_COLUMNS = ("stage", "layer", "module", "op_type", "kernel", "shapes")
+_NUMBERS = (
+    "pipeline",
+    "step",
+    "command_index",
+    "start_ns",
+    "duration_ns",
+    "bytes_read",
+    "bytes_written",
+    "flops",
+)
+_NO_COUNTERS, _NO_FLOWS = empty(COUNTERS), empty(FLOWS)  # made once: most traces have none
+_FEW = 1 << 12  # strings: taking all of them is faster than looking which are used
+
+
+class TraceFrames(Struct, frozen=True, eq=False):
+    """One trace. `counters`, `flows` and `args` (None: there are none) have the declared columns,
+    in which rows of commands count from 0; `commands` are the columns of `rows` commands in order
+    of call and start. Stage and step of commands are as the trace has them: only host work has its
+    own."""
+
+    calls: tuple[Call, ...]
+    spans: tuple[Span, ...]
+    drops: tuple[Drop, ...]
+    rows: int
+    commands: Parts
+    counters: pl.DataFrame
+    flows: pl.DataFrame
+    args: pl.LazyFrame | None
+
+
+def trace_frames(trace: TraceColumns) -> TraceFrames:
+    """The frames of `trace`. What nobody else refers to is freed on the way, column by column."""
+    tracks, strings = track_names(trace.tracks), trace.strings
+    units = [track.unit for track in trace.tracks]
+    counters = _counters_frame(trace, tracks, units)
+    order = _order(trace.slices.call)
+    flows = _flows_frame(trace, order)
+    args = _args_frame(trace.args, strings, order)
+    calls, spans, drops = trace.calls, trace.spans, trace.drops
+    columns = {field.name: getattr(trace.slices, field.name) for field in fields(SliceColumns)}
+    del trace
+    rows = len(columns["start_ns"])
+    commands = _commands(columns, strings, tracks, order)
+    return TraceFrames(calls, spans, drops, rows, commands, counters, flows, args)
+
+
+def _order(call: npt.NDArray[np.int32]) -> _Rows | None:
+    """Rows in order of their call, those of none last; None where they are."""
+    if not len(call) or call.strides == (0,):
+        return None
+    keys = call.view(np.uint32)  # -1 becomes the largest
+    if bool((keys[1:] >= keys[:-1]).all()):
+        return None
+    values, codes = np.unique(keys, return_inverse=True)
+    narrow = codes.astype(np.uint16) if len(values) <= 1 << 16 else codes  # sorted by radix
+    return np.argsort(narrow, kind="stable")
+
+
+def _positions(order: _Rows) -> _Rows:
+    """Where each row stands after sorting."""
+    positions = np.empty(len(order), dtype=np.int64)
+    positions[order] = np.arange(len(order))
+    return positions
+
+
+def _commands(
+    columns: dict[str, npt.NDArray[Any]],
+    strings: Sequence[str],
+    tracks: tuple[list[str], list[str]],
+    order: _Rows | None,
+) -> Parts:
+    """The declared columns of the slices in `columns`, which is emptied."""
+    for unused in ("name", "depth", "parent"):
+        del columns[unused]
+    plain = pl.Series(strings, dtype=pl.String)
+    texts = _text_table(plain, [columns[name] for name in _TEXT_COLUMNS])
+    known = texts.set(pl.Series(np.arange(len(texts)) == 0), None)  # 0 is ""
+    tables = {name: texts if name == "layer" else known for name in _TEXT_COLUMNS}
+    unnumbered = bool((columns["command_index"] < 0).any())
+
+    def taken(name: str) -> npt.NDArray[Any]:
+        column = columns.pop(name)
+        return column if order is None or column.strides == (0,) else column[order]
+
+    found = _on_tracks(taken("track"), tracks)
+    found["call"] = Part(_narrowed(taken("call")))
+    found["category"] = _closed(_narrowed(taken("category")), plain, CATEGORY, "other")
+    found["role"] = _closed(taken("role"), plain, ROLE, None)
+    found |= {name: Part(taken(name), table) for name, table in tables.items()}
+    found |= {name: Part(taken(name)) for name in _NUMBERS}
+    if unnumbered:
+        found["command_index"] = _number_commands(found)
+    return found
+
+
+def _closed(
+    codes: npt.NDArray[Any], strings: pl.Series, allowed: pl.Enum, other: str | None
+) -> Part:
+    """Values of a closed list, `other` for what is not in it."""
+    if len(codes) and codes.strides == (0,):
+        text = strings[codes[0].item()]
+        known = pl.Series([text], dtype=pl.String).cast(allowed, strict=False)
+        if other is not None and known.null_count():
+            known = pl.Series([other], dtype=allowed)
+        return Part(same(np.int32(0), len(codes)), known)
+    table = strings.cast(allowed, strict=False)
+    return Part(codes, table if other is None else table.fill_null(other))
+
+
+def _on_tracks(track: npt.NDArray[np.int32], tracks: tuple[list[str], list[str]]) -> Parts:
+    """Device and track of each command, and the rank of the device."""
+    found: Parts = {}
+    for name, texts, table in zip(("device", "track"), tracks, _tables(*tracks), strict=True):
+        found[name] = Part(_narrowed(track, texts), table)
+    ranks = [rank_of_device(device) for device in tracks[0]]
+    number = np.array(ranks or [NO_RANK], dtype=np.int32)
+    one = len(set(ranks)) <= 1
+    found["rank"] = Part(same(number[0], len(track)) if one else number[track])
+    return found
+
+
+def _narrowed(codes: npt.NDArray[Any], texts: Sequence[str] = ()) -> npt.NDArray[Any]:
+    """The codes, without memory where all are the same or stand for the same of `texts`; of texts
+    that are many beside the rows, only the codes are looked at."""
+    if not len(codes) or codes.strides == (0,):
+        return codes
+    one = 64 * len(texts) < len(codes) and len(set(texts)) == 1
+    if one or (codes[0] == codes[-1] and bool((codes == codes[0]).all())):
+        return same(codes[0], len(codes))
+    return codes
+
+
+def _number_commands(parts: Parts) -> Part:
+    """Command indices, in which commands without one count by start within their call and layer."""
+    series = {name: pl.Series(parts[name].values) for name in ("call", "command_index")}
+    frame = pl.DataFrame({**series, "layer": texts_of(parts["layer"])})
+    order = pl.int_range(pl.len(), dtype=pl.Int32).over("call", "layer")
+    known = pl.col("command_index") >= 0
+    return Part(
+        frame.select(pl.when(known).then("command_index").otherwise(order)).to_series().to_numpy()
+    )
+
+
+def _text_table(strings: pl.Series, columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
+    """The strings as a categorical column; where they are many, null at those that `columns` do
+    not use, of which a trace may hold millions."""
+    if len(strings) <= _FEW:
+        return strings.cast(TEXT)
+    used = np.zeros(len(strings), dtype=np.bool_)
+    for column in columns:
+        used[column[:1] if column.strides == (0,) else column] = True
+    return strings.set(pl.Series(~used), None).cast(TEXT)
+
+
+def _tables(*texts: Sequence[str]) -> Iterator[pl.Series]:
+    """Texts, of which "" means none, as categorical columns."""
+    for column in texts:
+        yield pl.Series([text or None for text in column], dtype=pl.String).cast(TEXT)
+
+
+def _counters_frame(
+    trace: TraceColumns, tracks: tuple[list[str], list[str]], units: Sequence[str]
+) -> pl.DataFrame:
+    """The samples in order of call, those of none last."""
+    counters = trace.counters
+    if not len(counters.time_ns):
+        return _NO_COUNTERS
+    devices, names, unit = _tables(*tracks, units)
+    frame = pl.DataFrame(
+        {
+            "call": counters.call,
+            "device": texts_of(Part(counters.track, devices)),
+            "name": texts_of(Part(counters.track, names)),
+            "unit": texts_of(Part(counters.track, unit)),
+            "time_ns": counters.time_ns,
+            "value": counters.value,
+        }
+    )
+    order = _order(counters.call)
+    return frame if order is None else frame[order]
+
+
+def _flows_frame(trace: TraceColumns, order: _Rows | None) -> pl.DataFrame:
+    if not len(trace.flows):
+        return _NO_FLOWS
+    rows = trace.flows if order is None else _positions(order)[trace.flows]
+    return pl.DataFrame({"source": rows[:, 0].copy(), "target": rows[:, 1].copy()})
+
+
+def _args_frame(
+    args: ArgColumns, strings: Sequence[str], order: _Rows | None
+) -> pl.LazyFrame | None:
+    """Arguments by command; their values become text when somebody collects them."""
+    if not len(args):
+        return None
+    command = args.slice if order is None else _positions(order)[args.slice]
+    frame = pl.DataFrame(
+        {
+            "command": command,
+            "key": _text_table(pl.Series(strings, dtype=pl.String), [args.key]).gather(args.key),
+            "kind": args.kind,
+            "value": args.value,
+        }
+    )
+    if order is not None:
+        frame = frame.sort("command", maintain_order=True)
+    value = pl.struct("kind", "value").map_batches(
+        partial(_arg_values, strings), return_dtype=pl.String(), is_elementwise=True
+    )
+    return frame.lazy().select(pl.col("command").cast(pl.Int64), "key", value=value)
+
+
+def _arg_values(strings: Sequence[str], args: pl.Series) -> pl.Series:
+    """The value of each argument as text, null for null."""
+    kinds, values = (args.struct.field(name).to_numpy() for name in ("kind", "value"))
+    texts: list[pl.Series] = [pl.Series([], dtype=pl.String)]
+    rows: list[_Rows] = [np.zeros(0, dtype=np.int64)]
+    for kind in np.unique(kinds).tolist():
+        rows.append(np.flatnonzero(kinds == kind))
+        texts.append(_as_text(ARG_KINDS[kind], values[rows[-1]], strings))
+    return pl.concat(texts).gather(_positions(np.concatenate(rows)))
+
+
+def _as_text(kind: str, values: npt.NDArray[np.int64], strings: Sequence[str]) -> pl.Series:
+    if kind in {"string", "json"}:
+        return pl.Series(strings, dtype=pl.String).gather(values)
+    if kind == "null":
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(values))
+    if kind == "real":
+        return pl.Series(values.view(np.float64)).cast(pl.String)
+    if kind in {"uint", "pointer"}:
+        return pl.Series(values.view(np.uint64)).cast(pl.String)
+    return pl.Series(values != 0 if kind == "bool" else values).cast(pl.String)
+
+
+# --- `Run` ↔ a folder of Parquet files: one file per frame, the manifest beside them.
+
+
+_RUN_NAME = "run.json"
+_ARGS_NAME = "args.parquet"
+FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
+_LATER = {  # columns, by what is unknown
+    "pipeline": NO_PIPELINE,
+    "kernel": None,
+    "module": None,
+    "rank": NO_RANK,
+    "iteration": NO_ITERATION,
+    "device_lag_ns": None,
+    "device_duration_ns": None,
+}
+_WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
+_UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
+
+
+def is_parquet_run(path: Path) -> bool:
+    """Whether `write_parquet` wrote this folder."""
+    return (path / _RUN_NAME).is_file() and (path / "commands.parquet").is_file()
+
+
+def write_parquet(run: Run, directory: Path) -> None:
+    """Write `run` to a new or empty `directory`. Raises OutputError where that cannot be."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise OutputError(
+                f"{directory} is not empty: give a new folder, nothing is overwritten"
+            )
+        for name in TABLES:
+            _write_frame(getattr(run, name), directory / f"{name}.parquet")
+        _write_frame(run.args.collect(), directory / _ARGS_NAME)
+        info = info_document(structs.replace(run.info, drops=run.drops))
+        document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
+        write_atomically(directory / _RUN_NAME, json_text(document, indent=None).encode())
+    except OSError as error:
+        raise not_writable(directory, error) from error
+
+
+def _write_frame(frame: pl.DataFrame, path: Path) -> None:
+    with appearing(path) as file:
+        frame.write_parquet(file)
+
+
+def _declared_frame(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    """A frame with the dtypes of its declaration; of columns that older exports lack, nothing is
+    known."""
+    expected = schema(columns)
+    lacking = [name for name in _LATER if name in expected and name not in frame.columns]
+    frame = frame.with_columns(pl.lit(_LATER[name], expected[name]).alias(name) for name in lacking)
+    return frame.select(expected.names()).cast(expected)
+
+
+def read_parquet(directory: Path) -> Run:
+    """Read what `write_parquet` wrote. Raises InputError where a file is missing or foreign."""
+    try:
+        document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
+        version = document.get("format_version", 1)
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
+        info = parse_info(document["info"])
+        frames: dict[str, Any] = {
+            name: _declared_frame(pl.read_parquet(directory / f"{name}.parquet"), columns)
+            for name, columns in TABLES.items()
+        }
+        args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
+        return Run(
+            run_id=str(document["run_id"]),
+            info=structs.replace(info, drops=()),
+            drops=info.drops,
+            args=args,
+            **frames,
+        )
+    except _UNREADABLE as error:
+        message = f"{directory} is not a run written as Parquet ({error}): export it again"
+        raise InputError(message) from error
+
+
+# --- Where in a model a command lies: its place, whatever its producer calls a layer.
+#
+# A layer that is the path of an operation in its module lies in that module; any other layer says
+# by
+# itself where it lies.
+
+
+def place_of(layer: pl.Expr, module: pl.Expr) -> pl.Expr:
+    """The module of a layer that is a path in it, as those of ONNX nodes are, else the layer.
+
+    The name of a node may be such a path by itself: `/conv_in/Conv` of the module `conv_in`.
+    """
+    within = layer.str.starts_with(module + "/") | layer.str.starts_with("/")
+    return pl.when(within & module.is_not_null()).then(module).otherwise(layer)
+
+
+def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
+    """The place of each layer among `commands`, by the first module that one of them tells."""
+    layers = commands.group_by("layer").agg(pl.col("module").drop_nulls().first())
+    texts = layers.select(pl.col("layer", "module").cast(pl.String))
+    rows = texts.select("layer", place_of(pl.col("layer"), pl.col("module")).alias("place")).rows()
+    return dict(rows)
+
+
+# --- Small traces put together before they become frames: what Polars takes for a frame, whatever is
+# in it, is more than the work on some thousand rows.
+#
+#     traces = together([read_trace(path) for path in small])
+#
+# A bundle has a file a call, so that a run of 28 steps is some 40 of them.
+
+
+_TEXTS = (
+    "name",
+    "category",
+    "layer",
+    "op_type",
+    "role",
+    "shapes",
+    "stage",
+    "kernel",
+    "module",
+)
+
+
+def together(traces: list[TraceColumns]) -> list[TraceColumns]:
+    """The `traces` as one, with the same commands in the same order; as they are where one has
+    what only frames of its own keep apart: arguments, commands without a number, or calls that
+    others have too."""
+    if len(traces) < 2 or not all(map(_is_plain, traces)):
+        return traces
+    if not _in_order([trace.slices.call for trace in traces]):
+        return traces
+    if not _in_order([trace.counters.call for trace in traces]):
+        return traces
+    return [_join_traces(traces)]
+
+
+def _is_plain(trace: TraceColumns) -> bool:
+    return bool((trace.slices.command_index >= 0).all()) and not len(trace.args)
+
+
+def _in_order(columns: Sequence[Int32s]) -> bool:
+    """Whether the calls of each trace are in order and behind those of the one before, none (-1)
+    last."""
+    calls = [column.view(np.uint32) for column in columns if len(column)]
+    return all(bool((call[1:] >= call[:-1]).all()) for call in calls) and all(
+        before[-1] < behind[0] for before, behind in pairwise(calls)
+    )
+
+
+def _join_traces(traces: Sequence[TraceColumns]) -> TraceColumns:
+    known: defaultdict[str, int] = defaultdict()
+    known.default_factory = known.__len__
+    codes = [np.array([known[text] for text in t.strings], dtype=np.int32) for t in traces]
+    rows, tracks = _offsets(len(t.slices) for t in traces), _offsets(len(t.tracks) for t in traces)
+    columns = {
+        field.name: _repeated_column(field.name, traces, codes, rows, tracks)
+        for field in fields(SliceColumns)
+    }
+    return replace(
+        traces[0],
+        tracks=tuple(
+            row if row.parent < 0 else replace(row, parent=row.parent + first)
+            for trace, first in zip(traces, tracks, strict=True)
+            for row in trace.tracks
+        ),
+        strings=tuple(known),
+        slices=SliceColumns(**columns),
+        calls=tuple(chain.from_iterable(trace.calls for trace in traces)),
+        spans=tuple(chain.from_iterable(trace.spans for trace in traces)),
+        counters=_counters(traces, tracks),
+        flows=np.concatenate([t.flows + at for t, at in zip(traces, rows, strict=True)]),
+        drops=tuple(chain.from_iterable(trace.drops for trace in traces)),
+        instants=np.concatenate([t.instants + at for t, at in zip(traces, rows, strict=True)]),
+    )
+
+
+def _offsets(lengths: Iterator[int]) -> list[int]:
+    """Where each piece begins."""
+    return [0, *np.cumsum([*lengths]).tolist()][:-1]
+
+
+def _repeated_column(
+    name: str,
+    traces: Sequence[TraceColumns],
+    codes: Sequence[Int32s],
+    rows: Sequence[int],
+    tracks: Sequence[int],
+) -> npt.NDArray[Any]:
+    """A column of all traces; one value, repeated without taking memory, where it is in each."""
+    pieces = [getattr(trace.slices, name) for trace in traces]
+    if name in _TEXTS:
+        pieces = [_taken(code, piece) for code, piece in zip(codes, pieces, strict=True)]
+    elif name == "track":
+        pieces = [piece + first for piece, first in zip(pieces, tracks, strict=True)]
+    elif name == "parent":
+        pieces = [
+            np.where(piece < 0, piece, piece + first)
+            for piece, first in zip(pieces, rows, strict=True)
+        ]
+    filled = [piece for piece in pieces if len(piece)]
+    if filled and all(p.strides == (0,) and p[0] == filled[0][0] for p in filled):
+        return same(filled[0][0], sum(map(len, filled)))
+    found: npt.NDArray[Any] = np.concatenate(pieces)
+    return found
+
+
+def _counters(traces: Sequence[TraceColumns], tracks: Sequence[int]) -> CounterColumns:
+    samples = [trace.counters for trace in traces]
+    on = [one.track + first for one, first in zip(samples, tracks, strict=True)]
+    return CounterColumns(
+        track=np.concatenate(on),
+        call=np.concatenate([one.call for one in samples]),
+        time_ns=np.concatenate([one.time_ns for one in samples]),
+        value=np.concatenate([one.value for one in samples]),
+    )
+
+
+def _taken(codes: Int32s, piece: Int32s) -> Int32s:
+    if len(piece) and piece.strides == (0,):
+        return same(codes[piece[0]], len(piece))
+    return codes[piece]
+
+
+# --- Bundle or single trace → `Run`.
+#
+#     run = load_bundle(Path("traces/20261121-093000-sd3"))
+#     run = load_trace(Path("any.pb"))         # any Perfetto trace: its slices are commands
+#
+# What was executed but is not in the files is in `run.drops`.
+
+
+_LONGEST_NS = 1 << 60  # of what a file may tell: sums of three stay in int64
+_TOGETHER = 1 << 21  # bytes of small files that become one trace
+
+
+def load_bundle(directory: Path) -> Run:
+    """Load the bundle in `directory`: every call file once, then `host.pb`, on all cores."""
+    manifest = read_manifest(directory / MANIFEST_NAME)
+    found: dict[tuple[str, str, str], Drop] = {}  # beside those that the manifest tells of
+    sizes = {entry.file: entry.bytes for entry in manifest.calls}
+    sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
+    traces: list[TraceFrames] = []
+    for part, lost in _read_parts(directory, list(_batches(sizes)), sizes):
+        traces.extend(part)
+        part.clear()
+        for drop in lost:
+            found.setdefault((drop.kind, drop.where, drop.unit), drop)
+    for drop in _copy_drops(directory, manifest):
+        found[drop.kind, drop.where, drop.unit] = drop
+    told = manifest.info.drops
+    for drop in told:
+        found.pop((drop.kind, drop.where, drop.unit), None)
+    calls = _calls(manifest, traces)
+    return _assemble(manifest.run_id, traces, manifest.info, calls, (*told, *found.values()))
+
+
+def _batches(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    """The names in their order, small files together."""
+    batch: list[str] = []
+    for name, size in sizes.items():
+        if batch and sum(max(sizes[one], 0) for one in batch) + size > _TOGETHER:
+            yield tuple(batch)
+            batch = []
+        batch.append(name)
+    yield tuple(batch)
+
+
+def _read_parts(
+    directory: Path, batches: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
+) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
+    """What `_read_batch` gives for each batch, in their order; the largest are begun first.
+
+    Each thread leaves out of its traces what no frame has before it reads the next.
+    """
+
+    def bytes_of(batch: tuple[str, ...]) -> int:
+        return sum(sizes[name] for name in batch)
+
+    pool = ThreadPoolExecutor(max(1, min(cores(), len(batches))))
+    try:
+        parts = {
+            batch: pool.submit(_read_batch, directory, {name: sizes[name] for name in batch})
+            for batch in sorted(batches, key=bytes_of, reverse=True)
+        }
+        return [parts[batch].result() for batch in batches]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read_batch(directory: Path, sizes: Mapping[str, int]) -> tuple[list[TraceFrames], list[Drop]]:
+    """The files of a batch as frames, and what they lack."""
+    parts = [_read_part(directory / name, size) for name, size in sizes.items()]
+    lost = [drop for _, drops in parts for drop in drops]
+    traces = together([trace for trace, _ in parts if trace is not None])
+    parts.clear()
+    return [trace_frames(traces.pop(0)) for _ in range(len(traces))], lost  # nobody keeps a trace
+
+
+def _read_part(path: Path, size: int) -> tuple[TraceColumns | None, list[Drop]]:
+    """One file of a bundle, and what it lacks against the `size` that the manifest knows."""
+    name = path.name
+    if not path.is_file():
+        detail = Note.of(DropReason.NOT_THERE, file=name)
+        return None, [Drop(DropKind.MISSING_FILE, name, 1, "files", detail)]
+    try:
+        trace = read_trace(path)
+    except MissingPackageError:
+        raise
+    except InputError as error:
+        detail = Note.of(DropReason.ERROR, error=str(error))
+        return None, [Drop(DropKind.TRUNCATED_FILE, name, max(size, UNKNOWN), "bytes", detail)]
+    drops = list(trace.drops)
+    found = path.stat().st_size
+    if found < size and all(drop.kind != DropKind.TRUNCATED_FILE for drop in drops):
+        detail = Note.of(DropReason.CUT_SHORT, at=found, size=size)
+        drops.append(Drop(DropKind.TRUNCATED_FILE, name, size - found, "bytes", detail))
+    elif found > size != UNKNOWN:
+        detail = Note.of(DropReason.LARGER_THAN_RECORDED, size=found, recorded=size)
+        drops.append(Drop(DropKind.CHANGED_FILE, name, found - size, "bytes", detail))
+    return trace, drops
+
+
+def _copy_drops(directory: Path, manifest: Manifest) -> Iterator[Drop]:
+    """What `merged.pb`, of which nothing is read, differs by from its size in the manifest; nothing
+    where it was taken away."""
+    recorded, merged = manifest.files.get(MERGED_NAME), directory / MERGED_NAME
+    size = merged.stat().st_size if merged.is_file() else recorded
+    if recorded is not None and size is not None and size != recorded:
+        detail = Note.of(DropReason.COPY_DIFFERS, size=size, recorded=recorded)
+        yield Drop(DropKind.DAMAGED_COPY, MERGED_NAME, abs(recorded - size), "bytes", detail)
+
+
+def load_trace(path: Path) -> Run:
+    """Load a single Perfetto trace of any producer; slices that are no call are commands."""
+    trace = trace_frames(read_trace(path))
+    info = RunInfo(producer="profile-sd3" if trace.calls or trace.spans else "foreign")
+    calls = {call.index: call for call in reversed(trace.calls)}
+    drops = list(trace.drops)
+    if len(calls) < len(trace.calls):
+        detail = Note.of(DropReason.CALLS_TWICE)
+        twice = len(trace.calls) - len(calls)
+        drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
+    return _assemble(path.name, [trace], info, list(calls.values()), drops)
+
+
+def _calls(manifest: Manifest, traces: Sequence[TraceFrames]) -> list[Call]:
+    """Calls as their files have them; those whose file is lost as the manifest has them."""
+    found = {call.index: call for trace in traces for call in trace.calls}
+    return [found.get(entry.call.index, entry.call) for entry in manifest.calls]
+
+
+def _assemble(
+    run_id: str,
+    traces: list[TraceFrames],
+    info: RunInfo,
+    calls: Sequence[Call],
+    drops: Sequence[Drop],
+) -> Run:
+    """The run of these traces, which are given up: their commands become those of the run a column
+    at a time. `alone` is the rank of all, where the run is of one rank of a job."""
+    alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
+    calls_frame = _calls_frame(calls, alone)
+    offsets = np.cumsum([0, *(trace.rows for trace in traces)]).tolist()
+    starts = list(zip(traces, offsets[:-1], strict=True))
+    offset = (trace.flows.select(pl.all() + first) for trace, first in starts if len(trace.flows))
+    args = [
+        trace.args.with_columns(pl.col("command") + first)
+        for trace, first in starts
+        if trace.args is not None
+    ]
+    counters = _join_frames((trace.counters for trace in traces), COUNTERS)
+    flows = _join_frames(offset, FLOWS)
+    spans = _spans_frame([span for trace in traces for span in trace.spans])
+    commands = [trace.commands for trace in traces]
+    for parts in commands:
+        if alone != NO_RANK:
+            parts["rank"] = Part(same(np.int32(alone), len(parts["rank"].values)))
+        with_calls(parts, calls_frame)
+    starts.clear()
+    traces.clear()
+    return Run(
+        run_id=run_id,
+        calls=calls_frame,
+        commands=commands_of(commands),
+        counters=counters,
+        flows=flows,
+        spans=spans,
+        args=pl.concat(args) if args else empty(ARGS).lazy(),
+        info=info,
+        drops=tuple(drops),
+    )
+
+
+def _join_frames(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
+    """The rows of all frames, in their pieces."""
+    nothing = empty(columns)
+    filled = [frame[nothing.columns] for frame in frames if len(frame)]
+    return pl.concat(filled or [nothing], rechunk=False)
+
+
+def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
+    rows = [
+        (
+            call.index,
+            call.pipeline,
+            call.stage,
+            call.submodule,
+            call.branch or None,
+            call.step,
+            call.iteration,
+            max(rank_of_device(call.device), alone),
+            call.device,
+            call.start_ns,
+            call.duration_ns,
+            *_on_device(call),
+            call.ops_traced,
+            "; ".join(f"{name}: {shape}" for name, shape in call.input_shapes.items()),
+        )
+        for call in calls
+    ]
+    return pl.DataFrame(rows, schema=schema(CALLS), orient="row").sort("call")
+
+
+def _on_device(call: Call) -> tuple[int | None, int | None]:
+    """`device_lag_ns` and `device_duration_ns`; both or none."""
+    noted = (call.device_lag_ns, call.device_duration_ns)
+    sound = all(0 <= each < _LONGEST_NS for each in noted) and abs(call.start_ns) < 1 << 62
+    return noted if sound else (None, None)
+
+
+def _spans_frame(spans: Sequence[Span]) -> pl.DataFrame:
+    rows = [
+        (
+            span.kind,
+            span.pipeline,
+            span.name,
+            span.stage or None,
+            span.step,
+            span.start_ns,
+            span.duration_ns,
+        )
+        for span in spans
+    ]
+    return pl.DataFrame(rows, schema=schema(SPANS), orient="row")

@@ -1,0 +1,175 @@
+"""`Run`: one profiled execution as immutable Polars frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
+
+from profiler.run import annotated, shown_as_html
+from profiler.run.columns import ARGS, TABLES, checked, empty, schema
+from profiler.run.device_timeline import Axes, RunTiles, axes_of, noted_by_rank, tiles_of
+from profiler.run.intervals import CommandTimes
+from profiler.trace.columns import TrackRow
+from profiler.trace.events import Drop
+from profiler.trace.manifest import RunInfo
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# --- Polars frames as pandas has them, to the last nanosecond.
+
+
+def to_pandas(frame: pl.DataFrame) -> pd.DataFrame:
+    """`frame` for pandas, which is imported for it; categorical text stays categorical.
+
+    Where there are nulls, integers are pandas' `Int64`, so that nanoseconds never pass through a
+    float, and truth values `boolean`.
+    """
+    found = frame.to_pandas()
+    for name, dtype in frame.schema.items():
+        nullable = "boolean" if dtype == pl.Boolean else "Int64"
+        if frame[name].null_count() and (dtype.is_integer() or dtype == pl.Boolean):
+            values = frame[name].to_pandas(use_pyarrow_extension_array=True)
+            found[name] = values.astype(nullable)
+    return found
+
+
+# --- `Run`: one profiled execution as immutable Polars frames.
+
+
+class Closeable(Protocol):
+    """What a run needs while it is used, such as a temporary folder."""
+
+    def close(self) -> None:
+        """Give it back; again without effect."""
+
+
+class _Derived:
+    """What is made of a run once it is asked for: no field, so that no copy takes it over."""
+
+    __slots__ = ("_tiles",)
+    _tiles: RunTiles
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run(_Derived):
+    """One run. Frames have the columns of `docs/columns.md`; times are int64 ns.
+
+    `calls` has one row a call, `commands` one row a command in order of call and start, `counters`
+    one row a sample, `flows` one row a dependency between two rows of `commands`, `spans` the
+    pipeline, stage and step spans. `args` has one row an argument (debug annotation) that another
+    producer gave to a command, and is lazy: `run.args.filter(pl.col("key") == …).collect()`.
+    `info` is what the manifest says, `drops` everything that was executed but is not in the
+    frames. `others` names the older runs of the folder that was given; `held` lives as long as the
+    run and its copies do.
+    """
+
+    run_id: str
+    calls: pl.DataFrame
+    commands: pl.DataFrame
+    counters: pl.DataFrame
+    flows: pl.DataFrame
+    spans: pl.DataFrame
+    info: RunInfo
+    drops: tuple[Drop, ...] = ()
+    args: pl.LazyFrame = field(default_factory=lambda: empty(ARGS).lazy())
+    others: tuple[str, ...] = ()
+    held: Closeable | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, columns in TABLES.items():
+            object.__setattr__(self, name, checked(getattr(self, name), columns))
+        found = self.args.collect_schema()
+        if found != schema(ARGS):
+            raise ValueError(f"columns differ from their declaration: {found} != {schema(ARGS)}")
+
+    def __repr__(self) -> str:
+        return (
+            f"Run({self.run_id!r}: {len(self.calls):,} calls, {len(self.commands):,} commands, "
+            f"{len(self.counters):,} counter samples, {len(self.flows):,} flows)"
+        )
+
+    def _repr_html_(self) -> str | None:
+        """The summary that notebooks show: what ran, and its submodules."""
+        return shown_as_html(self)
+
+    @property
+    def tiles(self) -> RunTiles:
+        """Which part of the devices' time each call takes: made when it is first asked for."""
+        if not hasattr(self, "_tiles"):
+            self.axes_of(CommandTimes.of(self.commands, self.calls))
+        return self._tiles
+
+    def axes_of(self, times: CommandTimes) -> Axes:
+        """When each device worked; `times` are those of the commands. They are not kept, for their
+        size, but the tiles are made of them."""
+        axes = axes_of(self.commands, self.flows, times, noted_by_rank(self.calls))
+        if not hasattr(self, "_tiles"):
+            object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
+        return axes
+
+    def with_role(self, role: pl.Series) -> Run:
+        """The run with another column `role` of its commands; tiles are the same."""
+        found = replace(self, commands=self.commands.with_columns(role=role))
+        if hasattr(self, "_tiles"):
+            object.__setattr__(found, "_tiles", self._tiles)
+        return found
+
+    def close(self) -> None:
+        """Remove what was imported for this run; its frames stay. Again without effect."""
+        if self.held is not None:
+            self.held.close()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Commands joined with their call, one row a command, strings as categoricals.
+
+        `role`, `flops`, `bytes_read` and `bytes_written` are those of an analysis where the
+        producer told none; `commands` itself has what was recorded alone.
+
+        Adds to the columns of `commands`: `submodule`, `branch`, `call_device`, `call_start_ns`,
+        `call_duration_ns` and `ops_traced`, null for commands of no call. Where there are nulls,
+        integers are pandas' `Int64`, so that nanoseconds never pass through a float, and truth
+        values `boolean`.
+        """
+        renamed = {name: f"call_{name}" for name in ("device", "start_ns", "duration_ns")}
+        calls = self.calls.drop("pipeline", "stage", "step", "input_shapes").rename(renamed)
+        return to_pandas(annotated(self).join(calls, on="call", how="left", maintain_order="left"))
+
+
+# --- Which device a track of a trace belongs to, and what the track is called.
+
+
+def track_names(tracks: Sequence[TrackRow]) -> tuple[list[str], list[str]]:
+    """For each track the name of its device, "" for none, and its own name.
+
+    The device is the process that the track belongs to, else the root above it; a root that
+    belongs to no process is on no device.
+    """
+    roots = _roots(tracks)
+    devices = [
+        _process(track) or (tracks[root].name if root != own else "")
+        for own, (track, root) in enumerate(zip(tracks, roots, strict=True))
+    ]
+    return devices, [track.name for track in tracks]
+
+
+def _process(track: TrackRow) -> str:
+    return track.process or ("" if track.pid is None else f"process {track.pid}")
+
+
+def _roots(tracks: Sequence[TrackRow]) -> list[int]:
+    """The root above each track; of tracks whose parents go in a circle, one of the circle."""
+    roots = [-1] * len(tracks)
+    for own in range(len(tracks)):
+        path, at = {own: None}, own
+        while roots[at] < 0 and tracks[at].parent >= 0 and tracks[at].parent not in path:
+            at = tracks[at].parent
+            path[at] = None
+        root = roots[at] if roots[at] >= 0 else at
+        for track in path:
+            roots[track] = root
+    return roots

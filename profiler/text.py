@@ -1,0 +1,276 @@
+"""Sentences that a report can give in several languages: English text that knows its template.
+
+    said("{n} of {all} calls", n=3, all=12)     == "3 of 12 calls"
+
+Wherever a `Said` goes it is its English text: it compares, prints and serializes as such. A page
+looks its template up in a catalogue (template → template, as gettext has them) and fills in the
+values again. Text of a trace is a value, never a template: nobody looks it up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias, Union
+
+Catalogue = Mapping[str, str]
+
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Said(str):
+    """English text, made of `template` and `values`; `change` was done to it afterwards."""
+
+    __slots__ = ("change", "template", "values")
+
+    template: str
+    values: Mapping[str, Any]
+    change: Callable[[str], str] | None
+
+    def __new__(
+        cls,
+        text: str,
+        template: str = "",
+        values: Mapping[str, Any] | None = None,
+        change: Callable[[str], str] | None = None,
+    ) -> Said:
+        made = super().__new__(cls, text)
+        made.template, made.values, made.change = template or text, values or {}, change
+        return made
+
+    def changed(self, change: Callable[[str], str]) -> Said:
+        """This text after `change`, which each language undergoes by itself, as escaping does."""
+        before = self.change
+        both = change if before is None else lambda text: change(before(text))
+        return Said(change(str(self)), self.template, self.values, both)
+
+    def given_in(self, catalogue: Catalogue) -> str:
+        """The text with templates of `catalogue`; English where that has none."""
+        template = catalogue.get(self.template, self.template)
+        values = {name: in_language(value, catalogue) for name, value in self.values.items()}
+        text = _filled(template, values)
+        return text if self.change is None else self.change(text)
+
+
+def said(template: str, /, **values: object) -> Said:
+    """`template` with each `{name}` replaced by the value of that name, as `str` gives it; braces
+    around other words stay. A value may be `Said` itself."""
+    return Said(_filled(template, values), template, values)
+
+
+def joined(separator: str, parts: Iterable[str]) -> Said:
+    """`separator.join(parts)` that keeps the languages of its parts."""
+    values = {f"part{number}": part for number, part in enumerate(parts)}
+    template = separator.join(f"{{{name}}}" for name in values)
+    return Said(_filled(template, values), template, values)
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital at its beginning, which other languages may not have or put a name
+    there, and a full stop at its end."""
+    english = f"{text[:1].upper()}{text[1:]}."
+    if not isinstance(text, Said):
+        return english
+    ended = text.changed(_ended)
+    return Said(english, ended.template, ended.values, ended.change)
+
+
+def in_language(text: Any, catalogue: Catalogue) -> str:
+    """`text` in the language of `catalogue`; what is not `Said` as it is."""
+    return text.given_in(catalogue) if isinstance(text, Said) else str(text)
+
+
+def _filled(template: str, values: Mapping[str, Any]) -> str:
+    def value(place: re.Match[str]) -> str:
+        name = place[1]
+        return str(values[name]) if name in values else place[0]
+
+    return _PLACE.sub(value, template)
+
+
+def _ended(text: str) -> str:
+    return f"{text}."
+
+
+# --- What analyses and manifests say beside numbers: a code, and the values that belong to it.
+#
+#     Note.of(Evidence.PATH, name="to_k_ip").as_json() == {"code": "path", "name": "to_k_ip"}
+#
+# `report.sentences` makes sentences of notes.
+
+
+Value: TypeAlias = Union[int, float, str, "Note", tuple["Value", ...]]
+"""A number, a name from the trace, a code (`StrEnum`), a note, or several of these."""
+
+
+class NoteCode(StrEnum):
+    """What a note says; each question has a subclass with its codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A code, and what it is about: `values` by name, whose unit ends the name (`_ns`, `_bytes`,
+    `_share`: 1.0 is all; none: a count, a ratio or a name)."""
+
+    code: NoteCode
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, code: NoteCode, /, **values: Value) -> Note:
+        """A note with these values."""
+        return cls(code, values)
+
+    def __hash__(self) -> int:
+        return hash((self.code, frozenset(self.values.items())))
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: the `code`, then the others."""
+        return {"code": self.code.value} | {
+            name: plain_value(value) for name, value in self.values.items()
+        }
+
+
+def plain_value(value: Value) -> Any:
+    """`value` as JSON has it."""
+    if isinstance(value, Note):
+        return value.as_json()
+    if isinstance(value, tuple):
+        return [plain_value(part) for part in value]
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def notes_from(text: str, codes: type[NoteCode]) -> tuple[Note, ...]:
+    """The notes in a table's cell; notes in their values have codes of the same enum."""
+    return tuple(_note(entry, codes) for entry in json.loads(text))
+
+
+def _note(entry: Mapping[str, Any], codes: type[NoteCode]) -> Note:
+    values = {name: _value(value, codes) for name, value in entry.items() if name != "code"}
+    return Note(codes(entry["code"]), values)
+
+
+def _value(plain: Any, codes: type[NoteCode]) -> Value:
+    if isinstance(plain, list):
+        return tuple(_value(part, codes) for part in plain)
+    found: Value = _note(plain, codes) if isinstance(plain, dict) else plain
+    return found
+
+
+def notes_text(notes: Iterable[Note]) -> str:
+    """Notes as the text of a table's cell: a JSON list."""
+    return json.dumps([note.as_json() for note in notes], ensure_ascii=False)
+
+
+# --- What the commands of a run are called: their producer's word.
+
+
+class Noun(StrEnum):
+    """Of GPUs kernels, of ONNX Runtime nodes, of torch on a CPU operators, else commands."""
+
+    KERNELS = "kernels"
+    NODES = "nodes"
+    OPERATORS = "operators"
+    COMMANDS = "commands"
+
+
+_EVIDENCE: Mapping[Noun, Mapping[str, Said]] = {
+    Noun.KERNELS: {
+        "commands": said("kernels + copies"),
+        "mean command": said("mean kernel or copy"),
+    },
+    Noun.NODES: {"commands": said("nodes"), "mean command": said("mean node")},
+    Noun.OPERATORS: {"commands": said("operators"), "mean command": said("mean operator")},
+    Noun.COMMANDS: {},
+}
+
+
+def evidence_name(name: str, noun: Noun) -> str:
+    """The name of a value of a finding's evidence, where it is about commands."""
+    return _EVIDENCE[noun].get(name, name)
+
+
+# --- Numbers as people read them: three significant digits and a unit. Only reports use these.
+#
+# `templates/format.js` does the same in the page; `tests/browser/test_report.py` holds the two
+# together.
+
+
+RateUnits = Sequence[tuple[float, str]]
+"""Units, the largest first, and what one of each is in the unit of the values."""
+FLOP_RATES: RateUnits = ((1.0, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"))
+RATES: dict[str, RateUnits] = {
+    "flop_rate": FLOP_RATES,
+    "byte_rate": ((1.0, "GB/s"), (1e-3, "MB/s")),
+}
+"""By the kind of a column."""
+
+_SPACE = "\N{NO-BREAK SPACE}"
+_MINUS = "\N{MINUS SIGN}"
+
+
+def duration(ns: float) -> str:
+    """`"2.31 s"`, `"68.4 ms"`, `"740 ns"`."""
+    return _scaled(ns, 1000, ("ns", "µs", "ms", "s"))
+
+
+def size(number: float) -> str:
+    """Bytes, in powers of 1024: `"1.50 MiB"`."""
+    return _scaled(number, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def number(value: float) -> str:
+    """`"7.41"`, `"12.3"`, `"8,158"`: what differs by orders."""
+    magnitude = abs(value)
+    whole = magnitude >= 99.95 or magnitude == 0
+    digits = 0 if whole else 1 if magnitude >= 9.995 else 2 if magnitude >= 0.0995 else 3
+    return f"{value:z,.{digits}f}"
+
+
+def percent(ratio: float) -> str:
+    """`"92 %"`, `"4.0 %"`, `"0.31 %"`: two digits, and never 100 % for less than all."""
+    value = abs(ratio) * 100
+    sign = _MINUS if ratio < 0 else ""
+    if value == 0:
+        return f"0{_SPACE}%"
+    if value < 0.01:
+        return f"{sign}<0.01{_SPACE}%"
+    digits = 0 if value >= 9.95 else 1 if value >= 0.995 else 2
+    if 99.5 <= value < 100:
+        digits, value = (1, min(value, 99.9))
+    return f"{sign}{value:.{digits}f}{_SPACE}%"
+
+
+def rate_unit(largest: float, units: RateUnits) -> tuple[float, str]:
+    """The unit in which the largest of several rates is at least 1, else the smallest."""
+    return next((pair for pair in units if largest >= pair[0]), units[-1])
+
+
+def count(number: int) -> str:
+    """`"47,504"`."""
+    return f"{number:,}"
+
+
+def counted(number: int, noun: str) -> Said:
+    """`"1 call"`, `"35 calls"`."""
+    return said(f"{{number}} {noun}" + ("" if number == 1 else "s"), number=count(number))
+
+
+def of_all(shown: int, total: int) -> Said:
+    """`"3 of 12"` or `"all 12"`."""
+    if shown == total:
+        return said("all {total}", total=count(total))
+    return said("{shown} of {total}", shown=count(shown), total=count(total))
+
+
+def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
+    sign, value = (_MINUS, -value) if value < 0 else ("", value)
+    unit = 0
+    while value >= step - 0.5 * (step == 1000) and unit < len(units) - 1:
+        value /= step
+        unit += 1
+    whole = float(value).is_integer() and unit == 0
+    digits = 0 if whole or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{sign}{value:.{digits}f}{_SPACE}{units[unit]}"

@@ -70,11 +70,10 @@ def measured(place: Path, warm: Path) -> tuple[Measured, int]:
 
 def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     """Do one part after the other; its name and the number of commands when it is done."""
-    from profiler.analysis.inputs import Inputs
-    from profiler.analysis.registry import tables
-    from profiler.analysis.selection import Selection
-    from profiler.analysis.waiting.tables import device_works
-    from profiler.sources.load import load
+    from profiler.analysis.context import Inputs, Selection
+    from profiler.analysis.idle import device_works
+    from profiler.analysis.question import tables
+    from profiler.sources import load
 
     run = load(place)
     commands = len(run.commands)
@@ -98,14 +97,13 @@ def reports(run: Any, folder: Path) -> Iterator[str]:
     from rich.console import Console
 
     from profiler.analysis.analyze import analyze
-    from profiler.analysis.roles.of_commands import with_roles
+    from profiler.analysis.overview import extent
+    from profiler.analysis.result import ReportInput
+    from profiler.analysis.roles import with_roles
     from profiler.report.build import build_report
-    from profiler.report.document import to_json
-    from profiler.report.extent import extent
+    from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
     from profiler.report.html.page import write_html
-    from profiler.report.model import ReportInput
-    from profiler.report.tables import write_csv_tables, write_parquet_tables
-    from profiler.report.terminal.report import print_report
+    from profiler.report.terminal import print_report
 
     analysis = analyze(run)
     yield "analyze, all of these"

@@ -18,9 +18,9 @@ from typing import Any
 
 from load import write_run
 
-from profiler.analysis.comparison.compare import compare
-from profiler.analysis.comparison.measure import measure
-from profiler.sources.load import load
+from profiler.compare.compare import compare
+from profiler.compare.measure import measure
+from profiler.sources import load
 
 
 def measured(bundle: Path, rounds: int) -> tuple[dict[str, list[float]], int, int]:

@@ -18,9 +18,9 @@ import msgspec
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
 from profiler.errors import InputError
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import Scenario
 from tests.evidence.recorded import FOLDER, PREDICTED, SIZES, TIMED, by_events, predicted_size
 
 RATES = {  # by what was timed alone: the trace and the label of its shape

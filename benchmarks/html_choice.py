@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, CDPSession, Page
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roles.of_commands import with_roles
+from profiler.analysis.roles import with_roles
 from profiler.report.html.page import write_html
 from tests.report.generated import write_generated_bundle
 

@@ -28,7 +28,12 @@ import checkout  # noqa: F401 - finds the project
 import numpy as np
 
 from profiler.trace.bundle import BundleWriter, call_files
-from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns, read_trace
+from profiler.trace.columns import (
+    CommandBuilder,
+    CommandColumns,
+    TraceColumns,
+    read_trace,
+)
 from profiler.trace.events import NO_STEP, ROOT_DEVICE, Call, Span, Track
 from profiler.trace.manifest import RunInfo
 
@@ -112,7 +117,7 @@ def write_run(parent: Path, commands: int) -> tuple[Path, int]:
 def write_parquet(bundle: Path, folder: Path) -> None:
     """The frames of a run as the peers read them."""
     from profiler.run.load import write_parquet as write
-    from profiler.sources.load import load
+    from profiler.sources import load
 
     write(load(bundle), folder)
 
@@ -152,14 +157,13 @@ def _own(bundle: Path, folder: Path, timed: Callable[..., Any], way: str) -> Non
     from rich.console import Console
 
     from profiler.analysis.analyze import analyze
+    from profiler.analysis.overview import extent
+    from profiler.analysis.result import ReportInput
     from profiler.report.build import build_report
-    from profiler.report.document import to_json
-    from profiler.report.extent import extent
+    from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
     from profiler.report.html.page import write_html
-    from profiler.report.model import ReportInput
-    from profiler.report.tables import write_csv_tables, write_parquet_tables
-    from profiler.report.terminal.report import print_report
-    from profiler.sources.load import load
+    from profiler.report.terminal import print_report
+    from profiler.sources import load
 
     run = timed("load", lambda: load(bundle))
     if way != "reports":

@@ -34,11 +34,11 @@ from prediction_requests import Request, Server
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.result import Analysis
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import Scenario
 from profiler.run.run import Run
 
 STEPS, FEW = 28, 4

@@ -38,12 +38,11 @@ from prediction_requests import Request
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.image_sizes import ImageSize
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
 from profiler.bootstrap import PREDICTED_CONFIDENCE
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import ImageSize, Scenario
 from profiler.run.run import Run
 
 EQUAL = "as it was"

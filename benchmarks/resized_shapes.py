@@ -17,9 +17,8 @@ from pathlib import Path
 
 import checkout  # noqa: F401 - finds the project
 
-from profiler.analysis.prediction.image_sizes import ImageSize, parse_size
-from profiler.analysis.prediction.resized import Resizing
-from profiler.analysis.roofline.call_costs import CallCosts, KindCost
+from profiler.analysis.roofline import CallCosts, KindCost
+from profiler.prediction.scenario import ImageSize, Resizing, parse_size
 from tests.analysis.prediction.told_shapes import told
 from tests.sweep.cases import all_cases
 from tests.sweep.resizing import costs

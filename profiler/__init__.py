@@ -42,9 +42,9 @@ _HOME = {
     "ProfilerError": "profiler.errors",
     "Run": "profiler.run.run",
     "__version__": "profiler._version",
-    "analyze": "profiler.sources.analyze",
+    "analyze": "profiler.sources",
     "done": "profiler.capture.startup",
-    "load": "profiler.sources.load",
+    "load": "profiler.sources",
     "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",
     "step": "profiler.capture.calls",
@@ -65,13 +65,13 @@ def __dir__() -> list[str]:
 
 
 def _shown(of: Run | Analysis) -> str:
-    from profiler.report.notebook import as_html
+    from profiler.report.files import as_html
 
     return as_html(of)
 
 
 def _annotated(run: Run) -> pl.DataFrame:
-    from profiler.analysis.annotation import annotated_commands
+    from profiler.analysis.analyze import annotated_commands
 
     return annotated_commands(run)
 

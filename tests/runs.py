@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.report.sentences.worded import worded
+from profiler.analysis.table_text import worded_note
 from profiler.run.columns import (
     CALLS,
     COMMANDS,
@@ -91,7 +91,7 @@ class Command:
 
 def told(drop: Drop) -> str:
     """What reports say happened, with plain blanks."""
-    return worded(drop.detail).replace("\N{NO-BREAK SPACE}", " ")
+    return worded_note(drop.detail).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def why(text: str) -> Note:

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.inputs import Inputs
-from profiler.analysis.registry import markdown, tables
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Inputs, Selection
+from profiler.analysis.question import markdown, tables
 from profiler.trace.events import Drop, DropKind
 from tests.runs import tiny_run, why, write_tiny_bundle
 
@@ -28,7 +27,7 @@ def analysis():
 
 def test_page_is_what_the_declarations_say():
     """docs/tables.md is generated."""
-    assert markdown() == PAGE, "run python -m profiler.analysis.registry > docs/tables.md"
+    assert markdown() == PAGE, "run python -m profiler.analysis.question > docs/tables.md"
 
 
 def test_tables_are_those_of_the_attributes(analysis):

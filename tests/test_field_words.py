@@ -10,10 +10,10 @@ import pytest
 import typer.main
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison import columns as compared
-from profiler.analysis.registry import tables
+from profiler.analysis.question import tables
 from profiler.cli.main import command_line
-from profiler.report.document import document
+from profiler.compare import tables as compared
+from profiler.report.files import document
 from profiler.run import device_timeline as tiles
 from profiler.run.columns import TABLES, Column
 from tests.runs import tiny_run

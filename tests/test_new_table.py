@@ -13,10 +13,12 @@ import pytest
 
 import profiler
 from profiler import analysis as package
-from profiler.analysis import registry
-from profiler.analysis.inputs import Inputs
-from profiler.analysis.registry import (
+from profiler.analysis import question
+from profiler.analysis.context import Inputs
+from profiler.analysis.question import (
     TAKEN,
+    FigureSpec,
+    Table,
     markdown,
     register,
     registered,
@@ -24,12 +26,10 @@ from profiler.analysis.registry import (
     tables,
 )
 from profiler.analysis.result import Analysis
-from profiler.analysis.table import FigureSpec, Table
 from profiler.cli.commands.analyze import analyze
 from profiler.errors import InputError
-from profiler.report.document import document as to_document
-from profiler.report.query.database import Database
-from profiler.report.query.listing import table_lines
+from profiler.query import Database, table_lines
+from profiler.report.files import document as to_document
 from profiler.run.columns import Column
 from tests.report.rendered import page_of, part_lines, printed
 from tests.runs import tiny_run, write_tiny_bundle
@@ -185,13 +185,13 @@ def test_a_folder_with_one_file_is_enough(tmp_path: Path, monkeypatch: pytest.Mo
     )
     before = [table.name for table in tables()]
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    registry.forget()
+    question.forget()
     try:
         assert sorted(table.name for table in tables()) == sorted([*before, "longest_calls"])
         assert profiler.analyze(tiny_run()).longest_calls.rows() == ROWS
     finally:
         monkeypatch.undo()
-        registry.forget()
+        question.forget()
         for module in [name for name in sys.modules if "a_new_question" in name]:
             del sys.modules[module]
     assert [table.name for table in tables()] == before
@@ -215,7 +215,7 @@ class _Recording(Inputs):
     """Inputs that note which table asks for which."""
 
     def __init__(self) -> None:
-        from profiler.analysis.selection import Selection
+        from profiler.analysis.context import Selection
 
         super().__init__(tiny_run(), Selection(), (), {})
         self.asking: list[str] = []

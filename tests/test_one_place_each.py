@@ -38,7 +38,7 @@ _FILES = {
     "profiler/analysis/toy_question/tables.py": """
 import polars as pl
 
-from profiler.analysis.table import Table
+from profiler.analysis.question import Table
 from profiler.run.columns import Column
 
 
@@ -62,7 +62,7 @@ TABLES = (
 """,
     "profiler/report/sections/toy_section.py": """
 from profiler.text import said
-from profiler.report.model import Part, SectionKind
+from profiler.analysis.document import Part, SectionKind
 
 SECTION = SectionKind(
     "toy_section",

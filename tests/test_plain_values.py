@@ -14,7 +14,13 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.files import json_text, plain
-from profiler.options import check_run_name, name_list, parse_size, run_name_of, step_range
+from profiler.options import (
+    check_run_name,
+    name_list,
+    parse_size,
+    run_name_of,
+    step_range,
+)
 
 
 @pytest.mark.parametrize(

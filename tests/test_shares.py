@@ -16,12 +16,12 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.columns import TABLES as COMPARED
-from profiler.analysis.registry import tables
+from profiler.analysis.end_to_end import headline
+from profiler.analysis.question import tables
+from profiler.compare.tables import TABLES as COMPARED
 from profiler.errors import InputError
 from profiler.importers.registry import built_in, recognised
-from profiler.report.sections.headline import headline
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.corpus import CORPUS, PERFETTO_TESTS, needs_corpus
 from tests.importers.rbln.generator import write_sd3
 from tests.importers.samples import options_of, samples

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.analysis.registry import tables
+from profiler.analysis.question import tables
 from profiler.report.build import section_kinds
 
 _PACKAGE = Path(__file__).parents[1] / "profiler"

@@ -19,9 +19,7 @@ from types import ModuleType
 
 import pytest
 
-from profiler.trace import (
-    manifest_fields as manifest_clocks,
-)
+from profiler.trace import manifest_fields as manifest_clocks
 
 _PACKAGE = Path(__file__).parents[1] / "profiler"
 _FOLDERS = ("analysis", "capture", "importers", "trace")

@@ -1,22 +1,213 @@
-"""`analyze`: one run → everything its reports show."""
+"""`analyze`: turn one run into every table that its reports show.
+
+Each command is annotated with its role, FLOPs and bytes once. All tables read the result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
 
-from profiler.analysis.assembly import assembled
-from profiler.analysis.findings.tables import found
-from profiler.analysis.inputs import Inputs
-from profiler.analysis.registry import tables
-from profiler.analysis.replay.shared_gains import replay_gains
-from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.selection import Selection
-from profiler.analysis.waiting.tables import device_works, timeline_of
+import polars as pl
+
+from profiler.analysis.commands import Kinds, kinds_of
+from profiler.analysis.context import Inputs, Selection, shared
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.end_to_end import accounting
+from profiler.analysis.findings import find, findings_table
+from profiler.analysis.flops import kind_work
+from profiler.analysis.idle import device_works, timeline_of
+from profiler.analysis.question import Partials, Table, table_named, tables
+from profiler.analysis.replay import replay_gains
+from profiler.analysis.result import FINDINGS, Analysis, Finding, RunSummary
+from profiler.analysis.role_rules import roles_of
+from profiler.analysis.roles import kind_roles, roles_of_commands
+from profiler.analysis.roofline import profiles
+from profiler.analysis.settings import run_settings
+from profiler.analysis.steps import summary
+from profiler.run.intervals import positions
 from profiler.run.run import Run
 
-__all__ = ["analyze"]
+# --- What an analysis knows of every command: its role, FLOPs and bytes.
+
+
+_WORK = ("flops", "bytes_read", "bytes_written")
+
+
+@dataclass(slots=True, eq=False)
+class AnnotatedCommands:
+    """Commands as recorded, their kinds, a role a kind; `frame` is made when first asked for."""
+
+    commands: pl.DataFrame
+    kinds: Kinds
+    roles: pl.DataFrame
+    _made: pl.DataFrame | None = field(default=None, init=False, repr=False)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The commands, same rows and columns, with `role`, `flops`, `bytes_read`, `bytes_written`
+        (int64, bytes) of those whose producer told none: what a formula of `profiler.analysis.flops`
+        gives for one command, a share of its operator's where that launched several kernels. Null
+        where none fits."""
+        if self._made is None:
+            role = roles_of_commands(self.commands["role"], self.kinds, self.roles)
+            works = _works(self.kinds, self.commands)
+            self._made = self.commands.with_columns(role=role).with_columns(works)
+        return self._made
+
+
+def _works(kinds: Kinds, commands: pl.DataFrame) -> list[pl.Series]:
+    """FLOPs and bytes of each command, as recorded, else by formula."""
+    works = kind_work(kinds, commands).works
+    found = []
+    for name in _WORK:
+        values = [getattr(work, name) if work else None for work in works]
+        each = [
+            None if value is None or work is None else min(value // work.parts, (1 << 63) - 1)
+            for value, work in zip(values, works, strict=True)
+        ]
+        derived = kinds.spread(pl.Series(each, dtype=pl.Int64))
+        recorded = commands[name]
+        found.append(recorded.zip_with(recorded.is_not_null(), derived).alias(name))
+    return found
+
+
+def annotated_commands(run: Run) -> pl.DataFrame:
+    """`run.commands` with what an analysis knows of them (`AnnotatedCommands.frame`)."""
+    calls = run.calls.sort("call")
+    rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
+    kinds = kinds_of(calls, run.commands, rows)
+    roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
+    return AnnotatedCommands(run.commands, kinds, roles).frame
+
+
+# --- From `Inputs` to an `Analysis` of some of its tables.
+
+
+_TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01: clocks that count from boot stay below
+
+
+def assembled(of: Inputs, names: Iterable[str], findings: tuple[Finding, ...] = ()) -> Analysis:
+    """The analysis with the tables of these `names`, and no others."""
+    frames = {name: of.table(name) for name in names}
+    return Analysis(
+        run=_summary(of),
+        accounting=accounting(of),
+        step_summary=summary(of),
+        device_profiles=profiles(of),
+        kinds=of.kinds,
+        kind_roles=kind_roles(of),
+        drops=of.run.drops,
+        findings=findings,
+        annotated=AnnotatedCommands(of.frame, of.kinds, kind_roles(of)),
+        inputs=of,
+        frames=frames,
+    )
+
+
+def partials_of(analysis: Analysis) -> dict[str, tuple[Partials, ...]]:
+    """What the tables of `analysis` are combined from, by table; tables that a selection does not
+    combine are left out."""
+    known = [table_named(name) for name in analysis.frames]
+    of = analysis.inputs
+    return {table.name: table.partials(of) for table in known if table.partials is not None}
+
+
+def _summary(inputs: Inputs) -> RunSummary:
+    run, info = inputs.run, inputs.run.info
+    return RunSummary(
+        run_id=run.run_id,
+        model=info.model,
+        pipeline=info.pipeline,
+        producer=info.producer,
+        started=_started(run),
+        command_line=info.command_line,
+        versions=info.versions,
+        hardware=info.hardware,
+        devices=info.devices,
+        submodules=info.submodules,
+        settings=run_settings(info.settings, info.pipeline_settings),
+        submodule_settings=info.submodule_settings,
+        generations=info.generations,
+        recording=info.recording,
+        overhead=info.overhead,
+        coverage=info.coverage,
+        warmup=info.warmup,
+        attribution=info.attribution,
+        calls=len(run.calls),
+        traced_calls=int(run.calls["ops_traced"].sum()),
+        commands=len(run.commands),
+        selection=inputs.selection,
+        selected_calls=len(inputs.calls),
+        selected_commands=len(inputs.frame),
+    )
+
+
+def _started(run: Run) -> str:
+    frames = (run.spans, run.calls, run.commands)
+    firsts = [frame["start_ns"].min() for frame in frames if len(frame)]
+    first = min((int(ns) for ns in firsts if isinstance(ns, int)), default=0)
+    if first < _TIME_OF_DAY:
+        return ""
+    moment = datetime.fromtimestamp(first // 1_000_000_000, UTC)
+    return moment.isoformat(timespec="seconds")
+
+
+# --- The table of findings.
+
+
+_READS = (
+    "device_transitions",
+    "cache_use",
+    "calls",
+    "compilations",
+    "devices",
+    "fusions",
+    "gaps",
+    "partitioning",
+    "ranks",
+    "guidance",
+    "idle",
+    "redundant_work",
+    "memory",
+    "memory_devices",
+    "operators",
+    "roofline",
+    "roofline_roles",
+    "step_operators",
+    "step_outliers",
+    "steps",
+    "cpu_fallback",
+    "submodules",
+)
+
+
+@shared
+def found(of: Inputs) -> tuple[Finding, ...]:
+    """What the rules find in the tables that they read, worst first."""
+    return find(assembled(of, _READS), lambda: replay_gains(of))
+
+
+TABLES = (
+    Table(
+        name="findings",
+        row="one finding: what stands out, and what to do",
+        section="findings",
+        columns=FINDINGS,
+        make=lambda of: findings_table(found(of)),
+        title="Findings",
+        about="The worst come first; the table is empty where no rule found evidence. "
+        "`analysis.findings` has the same findings as objects, and so does JSON: see "
+        "[findings](json.md#findings). CSV, Parquet and SQL also have the sentences of reports: "
+        "`title`, `caveat` and `recommendation`. [findings.md](findings.md) describes the rules.",
+        reads=_READS,
+    ),
+)
+
+
+# --- `analyze`: one run → everything its reports show.
 
 
 def analyze(

@@ -1,27 +1,30 @@
-"""What an analysis finds: tables and small frozen values, the input of every report.
+"""`Analysis`: the tables and values that an analysis returns and every report reads.
 
-Times are int64 nanoseconds; shares and utilizations are ratios (1.0 is all of it).
-Each table is declared in the folder of its question; `profiler.analysis.registry` has them all.
+    Finding("unfused_attention", {"saved_ns": 160_000_000}, Where("transformer"))
+
+Times are int64 nanoseconds. Shares and utilizations are ratios (1.0 is 100 %). Each table is
+declared in the folder of its question.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
+from msgspec import Struct
 
-from profiler.analysis.distinct_commands import Kinds
-from profiler.analysis.findings.finding import Finding
-from profiler.analysis.inputs import Inputs
-from profiler.analysis.registry import table_named
-from profiler.analysis.selection import Selection
+from profiler.analysis.commands import Kinds
+from profiler.analysis.context import Inputs, Selection
+from profiler.analysis.question import table_named
 from profiler.errors import InputError
 from profiler.run import drawn, shown_as_html
-from profiler.run.columns import COMMANDS
+from profiler.run.columns import COMMANDS, FLOAT64, INT32, INT64, STRING, Column
 from profiler.run.run import to_pandas
-from profiler.text import Note
+from profiler.text import Note, NoteCode, Value
 from profiler.trace.events import Drop
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -40,12 +43,125 @@ from profiler.trace.manifest_fields import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profiler.analysis.accounting.identity import Accounting
-    from profiler.analysis.annotation import AnnotatedCommands
-    from profiler.analysis.roofline.device_profile import DeviceProfile
-    from profiler.analysis.steps.summary import StepSummary
+    from profiler.analysis.analyze import AnnotatedCommands
+    from profiler.analysis.device_profiles import DeviceProfile
+    from profiler.analysis.end_to_end import Accounting
+    from profiler.analysis.steps import StepSummary
+    from profiler.compare.compare import Comparison
 
-__all__ = ["Analysis", "RunSummary"]
+
+# --- Words that several questions share: closed sets.
+
+
+class SettingNote(NoteCode):
+    """How a setting differs between the pipeline calls of a run."""
+
+    RANGE = "range"
+    DIFFERS = "differs"
+    IN_SOME_CALLS = "in_some_calls"
+
+
+# --- Words of the evidence of findings: closed sets.
+
+
+class Recorded(StrEnum):
+    """What was recorded that slows the host most."""
+
+    PYTHON_STACKS = "python_stacks"
+    OPERATORS = "operators"
+
+
+# --- The columns of findings as a frame.
+
+
+FINDINGS: tuple[Column, ...] = (
+    Column("rule", STRING, "", "name of the rule, which is its heading in findings.md"),
+    Column("severity", STRING, "", "high, medium or low"),
+    Column(
+        "cost_ns",
+        INT64,
+        "ns",
+        "most time that the recommendation can save; costs do not add up",
+        True,
+    ),
+    Column("cost_share", FLOAT64, "ratio", "cost_ns / end-to-end time", True),
+    Column("evidence", STRING, "", "the evidence as a JSON object"),
+    Column("submodule", STRING, "", "submodule that the finding is about", True),
+    Column("layer", STRING, "", "layer, where the finding is about one", True),
+    Column("device", STRING, "", "device that the finding is about", True),
+    Column("pipeline", INT32, "", "number of the pipeline call", True),
+    Column("step", INT32, "", "denoising step", True),
+    Column("calls", STRING, "", "numbers of a few of its calls, joined with commas"),
+)
+
+
+# --- What a rule found, as data.
+#
+# Finding("unfused_attention", {"saved_ns": 160_000_000}, Where("transformer"))
+
+
+Severity = Literal["high", "medium", "low"]
+SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low")
+
+Evidence = Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What a finding is about; None and empty for what does not apply.
+
+    `calls` are numbers of calls (a few of them), in order of time.
+    """
+
+    submodule: str | None = None
+    layer: str | None = None
+    device: str | None = None
+    pipeline: int | None = None
+    step: int | None = None
+    calls: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What following a finding takes off the device of submodules: `less_ns` of work, and
+    `launches` with the host's time for them, a mean one, or `launches_of` operators, by op type,
+    with the host's time for theirs; or all calls of a branch, while the others have `grown` times
+    the work."""
+
+    submodules: tuple[str, ...]
+    less_ns: float = 0.0
+    launches: float = 0.0
+    launches_of: Mapping[str, float] = field(default_factory=dict)
+    without_branch: str | None = None
+    grown: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of one rule, in codes and numbers; `report.sentences.findings` has its words.
+
+    `evidence` maps names to numbers, whose unit ends the name (`_ns`, `_bytes`, `_share`: 1.0 is
+    all; none: a count or ratio), and to names, codes and notes. `cost_ns` is what following it
+    saves at most of the run's end-to-end time, None where nobody can tell, and `cost_share` its
+    share of that time; costs of several findings may be the same time, they do not add up.
+    `severity` follows from `cost_ns` where that is known. Where launches were recorded `effect` is
+    replayed: `cost_ns` is what is gained with the host as it was recorded.
+    """
+
+    rule: str
+    evidence: Evidence
+    where: Where = field(default_factory=Where)
+    cost_ns: int | None = None
+    cost_share: float | None = None
+    severity: Severity = "low"
+    effect: Effect | None = None
+
+
+# --- What an analysis finds: tables and small frozen values, the input of every report.
+#
+# Times are int64 nanoseconds; shares and utilizations are ratios (1.0 is all of it).
+# Each table is declared in the folder of its question; `profiler.analysis.question` has them all.
+
 
 _COMMANDS = "commands"
 
@@ -172,3 +288,37 @@ class Analysis:
         rows = [(c.name, str(c.dtype), c.unit, c.nullable, c.meaning) for c in columns]
         names = ("column", "dtype", "unit", "null", "meaning")
         return pl.DataFrame(rows, schema=names, orient="row")
+
+
+# --- What a report consists of, whoever renders it: a report of sections, a section of parts.
+#
+# Terminal, page and notebook render these values and decide nothing about them: headings, the
+# order
+# of parts, the columns of a table and the rows that are shown at first are the same everywhere. A
+# renderer may leave out what its place has no room for: columns by their importance, and figures.
+# Every text is plain; whoever renders it escapes it for where it goes.
+
+
+class ReportInput(Struct, frozen=True, eq=False):
+    """What sections are made of. `begin_ns` to `end_ns` is the extent of the run on its clock,
+    `source` its bundle or file, `against` how it compares with a baseline. `top` is how many rows
+    each table shows, 0 leaves out those that rank something; None: as many as each declares."""
+
+    analysis: Analysis
+    begin_ns: int
+    end_ns: int
+    against: Comparison | None = None
+    source: Path | None = None
+    top: int | None = None
+
+    @property
+    def span_ns(self) -> int:
+        return self.end_ns - self.begin_ns
+
+    def rows(self, shown: int) -> int:
+        """How many rows are shown of a table that shows so many where nobody asks for others."""
+        return shown if self.top is None else self.top
+
+    def most(self, shown: int) -> int:
+        """The same where there is room for `shown` rows and no more."""
+        return shown if self.top is None else min(self.top, shown)

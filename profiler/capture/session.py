@@ -26,9 +26,20 @@ from typing import Any
 
 from msgspec import structs
 
-from profiler.capture.calls import Clock, Invocation, RunClock, abandon_in_children, named
+from profiler.capture.calls import (
+    Clock,
+    Invocation,
+    RunClock,
+    abandon_in_children,
+    named,
+)
 from profiler.capture.host_work import take_host_commands
-from profiler.capture.operator_source import OperatorSource, OperatorTrace, SizeLimit, SourceSummary
+from profiler.capture.operator_source import (
+    OperatorSource,
+    OperatorTrace,
+    SizeLimit,
+    SourceSummary,
+)
 from profiler.capture.patching import is_wrapped
 from profiler.capture.pipelines.discovery import Together, is_executed, title
 from profiler.capture.pipelines.pipeline_hooks import Attachment, check_devices

@@ -12,7 +12,7 @@ __all__ = ["gate_limit"]
 def gate_limit(fail_over: str | None, metrics: Sequence[str] | None) -> float | None:
     """What `--fail-over` allows, as a share; None without a gate. Raises InputError for what is no
     limit, and for `--metric` without one."""
-    from profiler.analysis.comparison.gate import parse_limit
+    from profiler.compare.compare import parse_limit
 
     if metrics and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")

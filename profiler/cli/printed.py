@@ -20,7 +20,7 @@ from profiler.options import name_list
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from profiler.report.model import Report
+    from profiler.analysis.document import Report
 
 __all__ = ["Printed", "Titles", "comparison_sections", "listing", "run_sections"]
 
@@ -37,7 +37,7 @@ def run_sections() -> Mapping[str, str]:
 
 def comparison_sections() -> Mapping[str, str]:
     """Those of a comparison."""
-    from profiler.report.comparing import TITLES
+    from profiler.compare.report import TITLES
 
     return TITLES
 
@@ -73,7 +73,7 @@ class Printed(Struct, frozen=True):
         such. `notes` say how the run was chosen, `written` are files that are named at the end;
         sections stand below the report's first lines where these are wanted `above`."""
         from profiler.cli.terminal import tell, terminal
-        from profiler.report.terminal.report import print_report, print_sections
+        from profiler.report.terminal import print_report, print_sections
 
         console = terminal()
         apart = True

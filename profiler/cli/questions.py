@@ -46,7 +46,7 @@ class Questions:
     def summary(self, run: str) -> dict[str, Any]:
         """What a run is and where its time went: stages, submodules, steps, tracing cost."""
         from profiler.files import plain
-        from profiler.report.document import document
+        from profiler.report.files import document
 
         with self._analysis(run) as found:
             told = document(found)
@@ -58,7 +58,7 @@ class Questions:
     def findings(self, run: str) -> list[dict[str, Any]]:
         """What stands out in a run, most severe first, with evidence."""
         from profiler.files import plain
-        from profiler.report.document import document
+        from profiler.report.files import document
 
         with self._analysis(run) as found:
             told = document(found)
@@ -66,7 +66,7 @@ class Questions:
 
     def tables(self) -> list[str]:
         """Tables and columns that SQL knows, with their meaning."""
-        from profiler.report.query.listing import table_lines
+        from profiler.query import table_lines
 
         return [*table_lines(160)]
 
@@ -74,7 +74,7 @@ class Questions:
         """The answer of one query in SQL (DuckDB's) on a run: it only reads, reaches no file, and
         may take a minute and 4 GiB."""
         from profiler.files import plain
-        from profiler.report.query.database import Database
+        from profiler.query import Database
 
         wanted = max(1, min(rows, MOST_ROWS))
         with self._run(run) as loaded, Database({loaded.run_id: loaded}, _SECONDS) as database:
@@ -85,9 +85,9 @@ class Questions:
     def diff(self, base: str, new: str) -> str:
         """How run `new` differs from run `base`: by stage, submodule, module and shape, in
         Markdown."""
-        from profiler.analysis.comparison.compare import compare_runs
-        from profiler.report.brief_comparison import brief_report
-        from profiler.report.markdown import markdown
+        from profiler.compare.compare import compare_runs
+        from profiler.compare.side_by_side import brief_report
+        from profiler.report.files import markdown
 
         with self._run(base) as one, self._run(new) as other:
             return markdown(brief_report(compare_runs([one], [other]), hints=False))
@@ -104,7 +104,7 @@ class Questions:
 
     @contextmanager
     def _run(self, name: str) -> Iterator[Run]:
-        from profiler.sources.load import load
+        from profiler.sources import load
 
         bundle = self._bundles().get(name)
         if bundle is None:

@@ -11,11 +11,11 @@ from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
+    from profiler.analysis.document import Report
     from profiler.analysis.result import Analysis
-    from profiler.report.html.packing import Packing
-    from profiler.report.model import Report
+    from profiler.report.html.page import Packing
     from profiler.run.run import Run
-    from profiler.sources.resolve import Source
+    from profiler.sources import Source
 
 __all__ = ["ReportFiles"]
 
@@ -47,15 +47,14 @@ class ReportFiles(Struct, frozen=True):
 
     def packing(self, source: Source) -> Packing | None:
         """What packs the trace into the page, begun before the run is read; None without a page."""
-        from profiler.report.html.packing import Packing
+        from profiler.report.html.page import Packing
 
         return None if self.no_html else Packing(source.path)
 
     def write_tables(self, run: Run, analysis: Analysis) -> list[Path]:
         """Write JSON, CSV and Parquet as asked for; returns what was written to disk."""
-        from profiler.analysis.roles.of_commands import with_roles
-        from profiler.report.document import to_json
-        from profiler.report.tables import write_csv_tables, write_parquet_tables
+        from profiler.analysis.roles import with_roles
+        from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
 
         written: list[Path] = []
         if self.json is not None:
@@ -74,9 +73,9 @@ class ReportFiles(Struct, frozen=True):
         self, run: Run, source: Source, analysis: Analysis, report: Report, packing: Packing
     ) -> Path:
         """Write the HTML page where it was asked for, or beside the trace; returns its path."""
-        from profiler.analysis.roles.of_commands import with_roles
+        from profiler.analysis.roles import with_roles
         from profiler.report.html.page import write_html
-        from profiler.sources.page import page_path
+        from profiler.sources import page_path
 
         path = self.html or page_path(source, filtered=bool(analysis.run.selection))
         try:

@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from profiler.analysis.comparison.compare import Comparison
+    from profiler.analysis.context import Selection
+    from profiler.analysis.document import Report
     from profiler.analysis.result import Analysis
-    from profiler.analysis.selection import Selection
     from profiler.cli.report_files import ReportFiles
-    from profiler.report.model import Report
+    from profiler.compare.compare import Comparison
     from profiler.run.run import Run
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import Found, Source
+    from profiler.sources import Found, Imports, Source
 
 __all__ = ["Request", "report_run"]
 
@@ -91,7 +90,7 @@ def _print(printed: Printed, done: _Reported, written: Sequence[Path]) -> None:
     opening = report.opening
 
     def brief(console: Console) -> None:
-        from profiler.report.terminal.opening import print_opening
+        from profiler.report.terminal import print_opening
 
         print_opening(console, opening, place, notes=notes, below=len(written))
 
@@ -104,9 +103,9 @@ def _reported(
     """Read and analyze the newest run of the first of `found`, and write its page: before anything
     is printed, since `… | head` ends the program."""
     from profiler.analysis.analyze import analyze
-    from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
-    from profiler.fleet.summary import summarize_analysis
-    from profiler.report.recorders import beside
+    from profiler.analysis.device_profiles import find_profiles, read_profiles
+    from profiler.analysis.profiling_overhead import beside
+    from profiler.metrics import summarize_analysis
 
     source = imports.ready(found[0].newest)
     packing = request.files.packing(source)
@@ -139,8 +138,8 @@ def _compared(
     run have been damaged. What the baseline lacks is added to `notes`."""
     if not against:
         return None
-    from profiler.analysis.comparison.compare import compare
-    from profiler.analysis.comparison.measure import measure
+    from profiler.compare.compare import compare
+    from profiler.compare.measure import measure
 
     own = place.resolve()
     sources = [base for found in against for base in reversed(found.sources)]
@@ -160,9 +159,9 @@ def _report(
     run: Run, source: Source, analysis: Analysis, against: Comparison | None, top: int | None
 ) -> Report:
     """The report that is printed and that the page shows."""
+    from profiler.analysis.overview import extent
+    from profiler.analysis.result import ReportInput
     from profiler.report.build import build_report
-    from profiler.report.extent import extent
-    from profiler.report.model import ReportInput
 
     begin_ns, end_ns = extent(run)
     return build_report(ReportInput(analysis, begin_ns, end_ns, against, source.path, top))

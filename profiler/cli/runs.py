@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profiler.run.run import Run
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import Found, Source
+    from profiler.sources import Found, Imports, Source
     from profiler.trace.events import Drop
 
 __all__ = [
@@ -49,8 +48,7 @@ def opened(
 
     Raises InputError for what cannot be read, and for an `out` without anything to keep.
     """
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import check_kept, resolve
+    from profiler.sources import Imports, check_kept, resolve
 
     found = resolve([[path] for path in paths], key_values(importing, "--import", "pipeline=sd3"))
     check_kept(found, out)
@@ -91,8 +89,8 @@ def load_as_recorded(
     """Load a run, of which `notes` gets what its manifest says to be missing, as of one that was
     killed and merged. Raises InputError where it has no call, or files have been damaged since;
     where it is to be `whole`, also for files that were missing then."""
-    from profiler.report.sentences.drops import what_happened
-    from profiler.sources.load import load_source
+    from profiler.analysis.dropped_data import what_happened
+    from profiler.sources import load_source
 
     run = load_source(imports.ready(source))
     damaged = damaged_files(run) if whole else unexpected_damage(run)
@@ -112,7 +110,7 @@ def load_as_recorded(
 
 def missing(run: Run, source: Source) -> Iterator[str]:
     """A line for each thing that the run's manifest says to be missing of it."""
-    from profiler.report.sentences.worded import worded
+    from profiler.analysis.table_text import worded_note as worded
 
     for drop in run.info.drops:
         if drop.kind in _DAMAGE or drop.kind == DropKind.ABORTED_RUN:
@@ -121,7 +119,7 @@ def missing(run: Run, source: Source) -> Iterator[str]:
 
 def load_calls(source: Source) -> Run:
     """Load a run, which may be damaged. Raises InputError where it has no call."""
-    from profiler.sources.load import load_source
+    from profiler.sources import load_source
 
     run = load_source(source)
     if run.calls.is_empty():
@@ -151,8 +149,8 @@ def check_whole(run: Run, source: Source) -> None:
 
 
 def _damage(source: Source, drop: Drop) -> str:
-    from profiler.report.sentences.drops import what_happened
-    from profiler.sources.resolve import Kind
+    from profiler.analysis.dropped_data import what_happened
+    from profiler.sources import Kind
 
     path = source.place if source.kind is Kind.TRACE else source.place / drop.where
     if drop.kind == DropKind.MISSING_FILE:
@@ -161,7 +159,7 @@ def _damage(source: Source, drop: Drop) -> str:
 
 
 def _without_calls(source: Source) -> str:
-    from profiler.sources.resolve import Kind
+    from profiler.sources import Kind
     from profiler.trace.manifest import MANIFEST_NAME
 
     place = source.place

@@ -14,7 +14,7 @@ from profiler.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from profiler.report.live import LiveRun
+    from profiler.report.build import LiveRun
 
 __all__ = ["watch"]
 
@@ -60,7 +60,7 @@ def _view(run: LiveRun, now_ns: int, width: int) -> RenderableType:
     """The run as it is known at `now_ns`."""
     from rich.console import Group
 
-    from profiler.report.terminal.report import report_texts
+    from profiler.report.terminal import report_texts
 
     return Group(*report_texts(run.report(now_ns), width))
 
@@ -107,7 +107,7 @@ def _follow(
     directory: Path, look: Callable[[LiveRun], None], wait: Callable[[float], None]
 ) -> LiveRun:
     """Give the run to `look` until nobody writes it any longer; what was seen of it."""
-    from profiler.report.live import LiveRun
+    from profiler.report.build import LiveRun
     from profiler.trace.bundle import JournalReader, is_running
 
     run, journal = LiveRun(directory.name), JournalReader(directory)

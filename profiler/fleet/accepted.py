@@ -19,8 +19,8 @@ import polars as pl
 
 from profiler.errors import InputError
 from profiler.files import decoded
-from profiler.fleet.metric_names import metric_name
 from profiler.fleet.storage import Storage
+from profiler.metrics import metric_name
 
 __all__ = ["ACCEPTED", "Accepted", "accept", "accepted_changes", "change_name", "named_run"]
 

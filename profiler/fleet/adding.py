@@ -16,15 +16,13 @@ from pathlib import Path
 import polars as pl
 
 from profiler.errors import InputError, ProfilerError
-from profiler.fleet.content import key_of
 from profiler.fleet.dataset import counted_runs, scan
 from profiler.fleet.layout import make_dataset, snapshot
 from profiler.fleet.rows import Addition, commit_batch
 from profiler.fleet.storage import Storage
-from profiler.fleet.summary import Summary, read_summary, summarized, write_summary
 from profiler.fleet.workers import Lost, Workers, mapped
-from profiler.sources.imports import Imports
-from profiler.sources.resolve import Kind, resolve
+from profiler.metrics import Summary, key_of, read_summary, summarized, write_summary
+from profiler.sources import Imports, Kind, resolve
 
 __all__ = ["Outcome", "State", "Wishes", "add", "found_runs", "known_runs", "outcome_of"]
 

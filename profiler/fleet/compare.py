@@ -19,8 +19,8 @@ from msgspec import Struct
 from profiler.fleet.apart import Apart, comparable_with_none
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.identity import FIELDS, IDENTIFYING, groups
-from profiler.fleet.measures import median_interval
 from profiler.fleet.noise import ratio_interval, runs_needed
+from profiler.metrics import median_interval
 
 __all__ = ["DEFAULT_METRICS", "Compared", "Verdict", "compare"]
 

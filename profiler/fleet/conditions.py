@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from profiler.errors import InputError
-from profiler.fleet.columns import RUNS
+from profiler.metrics import RUNS
 
 __all__ = ["Condition", "condition", "conditions", "label_of", "period"]
 

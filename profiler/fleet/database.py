@@ -17,9 +17,9 @@ from profiler.errors import InputError
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.removal import selected
 from profiler.fleet.storage import is_url
-from profiler.report.query.database import Database
+from profiler.query import Database
 from profiler.run.run import Run
-from profiler.sources.load import load
+from profiler.sources import load
 
 __all__ = ["bundles_of", "open_database"]
 

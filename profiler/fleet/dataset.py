@@ -17,11 +17,18 @@ from typing import Any, TypeVar
 import polars as pl
 
 from profiler.errors import InputError
-from profiler.fleet.columns import DISTINGUISHING, METRICS, RUNS, schema_of
 from profiler.fleet.conditions import Condition, conditions
 from profiler.fleet.layout import Snapshot, check_dataset, partition, snapshot
-from profiler.fleet.metric_names import MetricName, full_name, metric_name
 from profiler.fleet.storage import Storage, open_storage
+from profiler.metrics import (
+    DISTINGUISHING,
+    METRICS,
+    RUNS,
+    MetricName,
+    full_name,
+    metric_name,
+    schema_of,
+)
 
 __all__ = ["Dataset", "Where", "counted_runs", "scan"]
 

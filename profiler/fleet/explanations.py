@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profiler.analysis.comparison.compare import Comparison, compare
-from profiler.analysis.comparison.measure import measure
+from profiler.compare.compare import Comparison, compare
+from profiler.compare.measure import measure
 from profiler.errors import ProfilerError
 from profiler.fleet.storage import is_url
-from profiler.sources.load import load
+from profiler.sources import load
 
 __all__ = ["explanation"]
 

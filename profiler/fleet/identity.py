@@ -18,7 +18,7 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.fleet.columns import IDENTITY
+from profiler.metrics import IDENTITY
 
 __all__ = ["FIELDS", "IDENTIFYING", "Difference", "Why", "checked_fields", "differences", "groups"]
 

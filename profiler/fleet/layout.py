@@ -23,8 +23,8 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError
 from profiler.files import decoded
-from profiler.fleet.columns import SCHEMA_VERSION
 from profiler.fleet.storage import Storage
+from profiler.metrics import SCHEMA_VERSION
 
 __all__ = [
     "DATASET",

@@ -11,12 +11,9 @@ from msgspec import Struct
 from profiler.analysis.analyze import analyze
 from profiler.errors import ProfilerError
 from profiler.files import scratch_folder
-from profiler.fleet.summary import summarize_analysis
 from profiler.fleet.workers import Lost, Workers, mapped
-from profiler.sources.imports import Imports
-from profiler.sources.load import load_source
-from profiler.sources.page import page_path
-from profiler.sources.resolve import resolve
+from profiler.metrics import summarize_analysis
+from profiler.sources import Imports, load_source, page_path, resolve
 from profiler.trace.bundle import place_bundle
 
 __all__ = ["Done", "analyze_many", "analyzed", "import_many", "imported"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from profiler.fleet.measures import median_interval
+from profiler.metrics import median_interval
 
 __all__ = ["FEWEST_RUNS", "TOLD_APART", "ratio_interval", "relative_noise", "runs_needed"]
 

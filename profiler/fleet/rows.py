@@ -11,16 +11,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from profiler.errors import OutputError
-from profiler.fleet.columns import (
-    METRICS,
-    RUNS,
-    SCHEMA_VERSION,
-    VALUE_COLUMNS,
-    schema_of,
-)
 from profiler.fleet.layout import batch_name, file_name, partition
 from profiler.fleet.storage import Storage
-from profiler.fleet.summary import Summary
+from profiler.metrics import METRICS, RUNS, SCHEMA_VERSION, VALUE_COLUMNS, Summary, schema_of
 
 __all__ = ["ORDER", "Addition", "commit_batch", "metrics_frame", "parquet_bytes", "runs_frame"]
 

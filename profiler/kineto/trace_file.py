@@ -25,7 +25,15 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.kineto import KEYS, Packed, PackedError, opened, packed_as
-from profiler.kineto.events import LATEST_NS, Event, EventColumns, Events, Ranges, Text, in_parts
+from profiler.kineto.events import (
+    LATEST_NS,
+    Event,
+    EventColumns,
+    Events,
+    Ranges,
+    Text,
+    in_parts,
+)
 from profiler.kineto.operators import CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small

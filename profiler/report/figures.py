@@ -18,14 +18,23 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
-from profiler.analysis.comparison.compare import Comparison
-from profiler.analysis.prediction.result import Prediction
-from profiler.analysis.registry import tables
+from profiler.analysis.document import (
+    CATEGORY_COLOURS,
+    ROLE_COLOURS,
+    Colour,
+    Figure,
+    Theme,
+    submodule_colours,
+)
+from profiler.analysis.overview import extent
+from profiler.analysis.question import tables
 from profiler.analysis.result import Analysis
+from profiler.compare.compare import Comparison
 from profiler.errors import InputError
+from profiler.prediction.predict import Prediction
 from profiler.report.build import figure_of, section_figures
 from profiler.report.charts import comparison as comparison_chart
-from profiler.report.charts import prediction as prediction_chart
+from profiler.report.charts.comparison import before_and_after
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -35,19 +44,11 @@ from profiler.report.charts.style import (
     shortened,
     unit_for,
 )
-from profiler.report.extent import extent
-from profiler.report.model import Figure
-from profiler.report.palette import (
-    CATEGORY_COLOURS,
-    ROLE_COLOURS,
-    Colour,
-    Theme,
-    submodule_colours,
-)
 from profiler.run.run import Run
 from profiler.text import count, duration
 
 __all__ = ["TIMELINE_LIMIT", "comparison", "figure", "prediction", "timeline"]
+
 
 TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the longest are kept
 
@@ -98,7 +99,7 @@ def comparison(found: Comparison, theme: Theme = "light") -> go.Figure:
 
 def prediction(found: Prediction, theme: Theme = "light") -> go.Figure:
     """A request as measured and as predicted, by submodule, with the prediction's interval."""
-    return _figure(prediction_chart.before_and_after(found, theme))
+    return _figure(before_and_after(found, theme))
 
 
 def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Figure:

@@ -12,18 +12,6 @@ from typing import Any
 
 from profiler.text import Catalogue, Said, said
 
-__all__ = [
-    "LANGUAGES",
-    "OTHERS",
-    "catalogue",
-    "page_messages",
-    "spoken",
-    "spoken_template",
-    "template_messages",
-    "titled",
-    "translations",
-]
-
 LANGUAGES = ("en", "ko")
 OTHERS = LANGUAGES[1:]
 

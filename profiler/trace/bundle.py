@@ -42,8 +42,20 @@ from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, read_trace
 from profiler.trace.compression import Compression
 from profiler.trace.events import Call, Drop, DropKind, DropReason, Span
-from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
-from profiler.trace.writer import begin_file, call_chunks, finish_file, host_chunks, text_table
+from profiler.trace.manifest import (
+    MANIFEST_NAME,
+    CallEntry,
+    Manifest,
+    RunInfo,
+    read_manifest,
+)
+from profiler.trace.writer import (
+    begin_file,
+    call_chunks,
+    finish_file,
+    host_chunks,
+    text_table,
+)
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"

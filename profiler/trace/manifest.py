@@ -18,7 +18,12 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError
 from profiler.files import converted, decoded
-from profiler.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
+from profiler.redaction import (
+    own_homes,
+    redacted_arguments,
+    redacted_settings,
+    redacted_text,
+)
 from profiler.trace.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
 from profiler.trace.manifest_fields import (
     Attribution,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiler.analysis.operators.positions import command_positions
-from profiler.analysis.roles.of_commands import with_roles
+from profiler.analysis.operators import command_positions
+from profiler.analysis.roles import with_roles
 from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.errors import InputError
 from profiler.graph.annotate import MeasuredCommand
@@ -26,7 +26,7 @@ from profiler.graph.annotate_files import (
 from profiler.graph.executed import optimized_graph
 from profiler.graph.model_file import model_files
 from profiler.run.run import Run
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Annotated", "AnnotatedModel", "annotate"]

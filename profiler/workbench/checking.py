@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.comparison.nodes import converted_name, nodes_of
+from profiler.compare.operations import converted_name, nodes_of
 from profiler.graph.check import CheckResult
 from profiler.graph.checks.finding import GraphFinding
 from profiler.run.run import Run

@@ -12,25 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.analysis.comparison.graph_nodes import (
-    GraphPair,
-    GraphSide,
-    PlainNode,
-    node_table,
-)
 from profiler.capture.onnxruntime.sessions import (
     ModelPair,
     profile_in_turn,
     submodule_name,
 )
+from profiler.compare.operations import GraphPair, GraphSide, PlainNode, node_table
 from profiler.errors import InputError
 from profiler.graph.inventory import inventory
 from profiler.graph.model_file import model_files, read_model
 from profiler.graph.random_inputs import random_inputs, refuse_unknown_sizes
-from profiler.sources.load import load
+from profiler.sources import load
 
 if TYPE_CHECKING:
-    from profiler.analysis.comparison.compare import Comparison
+    from profiler.compare.compare import Comparison
 
 __all__ = ["GraphComparison", "TimeComparison", "compare_graphs", "compare_times"]
 
@@ -98,8 +93,8 @@ def compare_times(
     after each. Bundles are written below `out`. Raises InputError where ONNX Runtime does not take
     a model or its inputs; then no bundle is left.
     """
-    from profiler.analysis.comparison.compare import compare
-    from profiler.analysis.comparison.measure import measure
+    from profiler.compare.compare import compare
+    from profiler.compare.measure import measure
 
     asked = [
         ModelPair(

@@ -6,7 +6,7 @@ import dataclasses
 
 import polars as pl
 
-from profiler.analysis.waiting.run_timeline import RunTimeline
+from profiler.analysis.idle_causes import RunTimeline
 from profiler.run.columns import FLOWS, schema
 from profiler.run.run import Run
 from tests.runs import Command

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.distinct_commands import kinds_of
-from profiler.analysis.roofline.bounds import (
-    kind_roofline,
-    operator_roofline,
-    role_roofline,
-)
-from profiler.analysis.roofline.fusion import fusion_table
-from profiler.analysis.work.of_kinds import kind_work
+from profiler.analysis.commands import CommandArrays, kinds_of
+from profiler.analysis.flops import kind_work
+from profiler.analysis.fusion import fusion_table
+from profiler.analysis.roofline import kind_roofline, operator_roofline, role_roofline
 from tests.runs import Command, make_call, make_run
 
 __all__ = ["Row", "Shaped", "in_order"]

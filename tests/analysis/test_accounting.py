@@ -3,9 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.accounting.account import account
-from profiler.analysis.accounting.identity import StageAccount
-from profiler.report.sentences.worded import why_not
+from profiler.analysis.end_to_end import StageAccount, account
+from profiler.analysis.table_text import why_not
 from profiler.trace.events import Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked, wait
 from tests.examples import examples

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.analysis.roofline.attained import with_attained
-from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.roofline import with_attained
 
 MEASURED = DeviceProfile("GPU", {"bfloat16": 790e12}, 4e12, None, "random", measured=True)
 PUBLISHED = DeviceProfile("GPU", {"bfloat16": 989e12}, 4.8e12, None, "https://", measured=False)

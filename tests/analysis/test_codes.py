@@ -12,13 +12,13 @@ import pytest
 
 import profiler.analysis
 from profiler.analysis.analyze import analyze
-from profiler.analysis.registry import tables
-from profiler.report.sentences.worded import (
+from profiler.analysis.question import tables
+from profiler.analysis.table_text import (
     all_factors,
     all_sentences,
     label,
     value_text,
-    worded,
+    worded_note,
 )
 from profiler.text import Note, NoteCode, notes_from, notes_text
 from profiler.trace.events import DropKind, DropReason
@@ -117,7 +117,7 @@ class _Told(NoteCode):
 def test_a_code_without_a_label_reads_as_its_words():
     """A new analysis works before anybody has written its sentences."""
     assert label(_Told.NOBODY_WROTE_THIS) == "nobody wrote this"
-    assert worded(Note.of(_Told.NOBODY_WROTE_THIS, seconds=3)) == "nobody wrote this"
+    assert worded_note(Note.of(_Told.NOBODY_WROTE_THIS, seconds=3)) == "nobody wrote this"
 
 
 def test_values_have_the_unit_that_their_name_ends_with():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.analysis.waiting.coverage import (
+from profiler.analysis.idle_causes import (
     Cover,
     InOrder,
     covered_before,

@@ -5,9 +5,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.waiting.critical_path import critical_path_table
-from profiler.analysis.waiting.device_queues import Queues
-from profiler.analysis.waiting.longest_chain import longest_chain
+from profiler.analysis.critical_path import critical_path_table, longest_chain
+from profiler.analysis.idle_causes import Queues
 from profiler.trace.events import CATEGORIES
 from tests.analysis.linked_runs import gpu, host, linked, timeline, wait
 from tests.examples import examples

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.roofline.device_profiles import (
+from profiler.analysis.device_profiles import (
+    DeviceProfile,
     profiles_of,
     profiles_text,
+    published,
     read_profiles,
 )
-from profiler.analysis.roofline.published_profiles import published
 from profiler.errors import InputError
 from profiler.trace.manifest_fields import Device
 

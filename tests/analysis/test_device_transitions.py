@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.waiting.device_transitions import transition_tables
+from profiler.analysis.commands import CommandArrays
+from profiler.analysis.transfers import transition_tables
 from tests.runs import Command, make_call, make_run
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import distinct_commands
-from profiler.analysis.distinct_commands import KIND, kinds_of
+from profiler.analysis import commands as distinct_commands
+from profiler.analysis.commands import KIND, kinds_of
 from profiler.run import intervals
 from tests.analysis.identities import of_the_host
 from tests.examples import examples

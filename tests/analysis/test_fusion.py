@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.roofline.fusible_chains import find_chains
-from profiler.analysis.work.formulas import work_of
-from profiler.analysis.work.shapes import parse_shapes
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.flop_shapes import parse_shapes
+from profiler.analysis.flops import work_of
+from profiler.analysis.fusion import find_chains
 from tests.analysis.shaped_runs import Shaped, in_order
 
 UNIT = DeviceProfile("unit", {"float32": 1e9}, 1e9, 5.0, "", measured=True)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.report.document import to_json
-from profiler.report.terminal.report import print_report
+from profiler.report.files import to_json
+from profiler.report.terminal import print_report
 from profiler.run import intervals
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.events import STAGES
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.axis import Axis
-from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.trace.events import CATEGORIES, Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked, wait
 from tests.examples import examples

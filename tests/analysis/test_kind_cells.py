@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.analysis import kind_cells as module
-from profiler.analysis.inputs import Inputs
-from profiler.analysis.kind_cells import kind_cells, sums_of
-from profiler.analysis.selection import Selection
+from profiler.analysis import roles as module
+from profiler.analysis.context import Inputs, Selection
+from profiler.analysis.roles import kind_cells, sums_of
 from profiler.run.intervals import chosen
 from tests.runs import tiny_run
 

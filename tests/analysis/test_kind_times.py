@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.distinct_commands import kinds_of
-from profiler.analysis.kind_times import kind_times
+from profiler.analysis.commands import CommandArrays, kind_times, kinds_of
 from profiler.run import intervals
 from tests.runs import Command, make_call, make_run
 

@@ -6,9 +6,8 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.module_tree.folding import ranges
-from profiler.analysis.module_tree.paths import parts_of
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
+from profiler.analysis.module_paths import parts_of, ranges
 from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
 
 _GPU, _STREAM = "cuda:0", "stream 7"

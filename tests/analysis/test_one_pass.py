@@ -7,12 +7,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from profiler.analysis.device_spans import extent
-from profiler.analysis.inputs import Inputs
-from profiler.analysis.selection import Selection
-from profiler.analysis.submodules.device_time import work_extents
-from profiler.analysis.waiting.device_gaps import PARTS
-from profiler.analysis.waiting.tables import busy_of, gaps_of, kernels_of
+from profiler.analysis.context import Inputs, Selection
+from profiler.analysis.idle import busy_of, gaps_of, kernels_of
+from profiler.analysis.idle_causes import PARTS
+from profiler.analysis.submodules import work_extents
+from profiler.analysis.timeline import extent
 from profiler.run import intervals
 from tests.analysis.random_runs import runs
 from tests.async_runs import TICK_NS, machines

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
 from profiler.run import intervals
 from profiler.trace.events import HOST_TRACK
 from tests.analysis.linked_runs import linked

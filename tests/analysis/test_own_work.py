@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.first_calls import first_calls
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.commands import first_calls
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import Scenario
 from tests.runs import Command, make_call, make_run, make_span
 
 MS = 1_000_000

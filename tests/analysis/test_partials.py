@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import partials as module
-from profiler.analysis.analyze import analyze
-from profiler.analysis.assembly import partials_of
-from profiler.analysis.partials import Partials, partials
-from profiler.analysis.registry import table_named, tables
-from profiler.analysis.roles.of_commands import with_roles
+from profiler.analysis import question as module
+from profiler.analysis.analyze import analyze, partials_of
+from profiler.analysis.question import Partials, partials, table_named, tables
+from profiler.analysis.roles import with_roles
 from profiler.run.columns import Column
 from profiler.run.run import Run
 from tests.async_runs import Machine, machines

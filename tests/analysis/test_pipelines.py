@@ -22,10 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.accounting.account import account
-from profiler.analysis.accounting.identity import StageAccount
 from profiler.analysis.analyze import analyze
-from profiler.analysis.pipelines import PipelineCalls, step_keys
+from profiler.analysis.end_to_end import StageAccount, account
+from profiler.analysis.timeline import PipelineCalls, step_keys
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span
 

@@ -10,9 +10,9 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.measure import measure
-from profiler.analysis.operators.positions import command_positions
-from profiler.report.html.timeline_modules import module_stretches
+from profiler.analysis.operators import command_positions
+from profiler.compare.measure import measure
+from profiler.report.html.timeline import module_stretches
 
 RECORDED = Path(__file__).parent / "roles" / "recorded"
 """One step of tiny denoisers, recorded when their layers were paths of modules."""

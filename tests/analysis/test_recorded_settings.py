@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from profiler.analysis.comparison.codes import ComparisonNote
-from profiler.analysis.comparison.compare import compare_runs
-from profiler.analysis.recorded_settings import generation_pairs, setting_pairs
+from profiler.analysis.settings import generation_pairs, setting_pairs
+from profiler.compare.compare import compare_runs
+from profiler.compare.tables import ComparisonNote
 from profiler.trace.manifest_fields import (
     Adapter,
     Attention,

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profiler
-from profiler.analysis.replay.engine import Replayed, replay
-from profiler.analysis.replay.recording import Recording, Script, recording_of
+from profiler.analysis.replay import Recording, Replayed, Script, recording_of, replay
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, Wait
 from tests.corpus import SD35, needs_corpus
 from tests.runs import EPOCH

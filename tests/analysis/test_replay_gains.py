@@ -11,10 +11,10 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.finding import Effect, Finding
-from profiler.analysis.findings.gains import replayed
-from profiler.analysis.replay.gains import gains_of
-from profiler.report.sentences.findings.words import words
+from profiler.analysis.finding_text import words
+from profiler.analysis.findings import replayed
+from profiler.analysis.replay import gains_of
+from profiler.analysis.result import Effect, Finding
 from tests.corpus import SD35, needs_corpus
 from tests.queued_runs import QueuedCall, QueuedPipeline
 

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roles.of_commands import with_roles
-from profiler.analysis.roles.times import block_roles
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
+from profiler.analysis.roles import block_roles, with_roles
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
 

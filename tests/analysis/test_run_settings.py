@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.analysis.codes import SettingNote
-from profiler.analysis.run_settings import run_settings
+from profiler.analysis.result import SettingNote
+from profiler.analysis.settings import run_settings
 from profiler.text import Note
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
 from profiler.errors import InputError
 from tests.runs import TINY_CALLS, Command, make_run, tiny_run
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.shapes.labels import label_of
-from profiler.analysis.work.formulas import work_of
-from profiler.analysis.work.shapes import parse_shapes
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.flop_shapes import parse_shapes
+from profiler.analysis.flops import work_of
+from profiler.analysis.shapes import label_of
 from tests.analysis.shaped_runs import Row, Shaped
 from tests.examples import examples
 from tests.shape_runs import shape_runs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.work.shapes import parse_shapes
+from profiler.analysis.flop_shapes import parse_shapes
 from profiler.importers.importing import import_trace
-from profiler.sources.load import load
+from profiler.sources import load
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.torch

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.steps.summary import outliers
-from profiler.report.step_kinds import by_cache
+from profiler.analysis.steps import by_cache, outliers
 from tests.runs import make_call, make_info, make_run
 
 DURATIONS = (90, 40, 12, 44, 10)  # the first call is no steady one

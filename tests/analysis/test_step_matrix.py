@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import step_matrix
 from profiler.analysis.analyze import analyze
-from profiler.analysis.denoise import step_matrix
-from profiler.analysis.selection import Selection
-from profiler.report.document import document
+from profiler.analysis.context import Selection
+from profiler.report.files import document
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
@@ -152,7 +152,7 @@ def test_steps_that_were_not_traced_are_no_zeros():
 
 def test_blocks_and_roles_where_operators_are_too_many(monkeypatch):
     """Two operators of one block and role are one part; then roles alone."""
-    monkeypatch.setattr(step_matrix, "_ROWS", 1)
+    monkeypatch.setattr(step_matrix, "_MAX_PARTS", 1)
     found = analyze(_steps([200] * 12)).step_operators
     assert set(found["level"]) == {"step", "submodule", "role"}
     assert found.filter(pl.col("level") == "role")["role"].null_count() == 0

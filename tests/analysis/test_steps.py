@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.steps.summary import outliers
+from profiler.analysis.steps import outliers
 from tests.runs import EPOCH, TINY_CALLS, Command, make_call, make_run, make_span, tiny_run
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 

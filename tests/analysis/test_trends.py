@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from profiler.analysis.denoise.trends import medians, outlying, slopes, spreads, warm_up
+from profiler.analysis.step_matrix import medians, outlying, slopes, spreads, warm_up
 
 NAN = np.nan
 

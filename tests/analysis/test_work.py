@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.work.formulas import work_of
-from profiler.analysis.work.registry import _FORMULAS, _PREFIXES, formula
-from profiler.analysis.work.shapes import parse_shapes
+from profiler.analysis.flop_shapes import _FORMULAS, _PREFIXES, formula, parse_shapes
+from profiler.analysis.flops import work_of
 
 UNKNOWN = None
 

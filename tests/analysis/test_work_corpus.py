@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.distinct_commands import kinds_of
-from profiler.analysis.work.of_kinds import kind_work
+from profiler.analysis.commands import kinds_of
+from profiler.analysis.flops import kind_work
 from profiler.importers.importing import import_trace
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.corpus import SD35, needs_corpus
 
 pytestmark = needs_corpus

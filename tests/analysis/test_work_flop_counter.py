@@ -5,9 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.distinct_commands import kinds_of
-from profiler.analysis.work.of_kinds import kind_work
+from profiler.analysis.commands import CommandArrays, kinds_of
+from profiler.analysis.flops import kind_work
 from profiler.run.load import load_bundle
 
 pytestmark = pytest.mark.torch

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.work.shapes import Shapes, Tensor, parse_shapes
+from profiler.analysis.flop_shapes import Shapes, Tensor, parse_shapes
 
 X = Tensor("float32", (2, 77, 64))
 

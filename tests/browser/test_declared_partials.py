@@ -9,12 +9,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.inputs import Inputs
-from profiler.analysis.partials import Partials, partials
-from profiler.analysis.registry import registered
-from profiler.analysis.table import Table
+from profiler.analysis.context import Inputs
+from profiler.analysis.question import Partials, Table, partials, registered
+from profiler.analysis.table_text import by_pattern
 from profiler.report.html.page import write_html
-from profiler.report.patterns import by_pattern
 from profiler.run.columns import Column, Key, Sum
 from tests.browser.report_page import become, opened, scope, values
 from tests.report.selections import analysis_of, split_run
@@ -80,7 +78,7 @@ def test_keys_that_are_left_out_are_not_told(
     """Where there are too many parts for single calls and steps, operators of a branch are exact
     still, and those of a step stay those of the whole run, which the page says."""
     run = split_run()
-    monkeypatch.setattr("profiler.analysis.partials.MOST_PARTS", 150)
+    monkeypatch.setattr("profiler.analysis.question.MOST_PARTS", 150)
     write_html(run, analyze(run), tmp_path / "report.html")
     with opened(chromium, tmp_path / "report.html") as report:
         pick = {"branch": ["cond"]}

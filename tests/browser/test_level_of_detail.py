@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from profiler.report.palette import CATEGORY_COLOURS
+from profiler.analysis.document import CATEGORY_COLOURS
 from tests.browser.report_page import opened, page_of
 from tests.runs import Command, make_run
 

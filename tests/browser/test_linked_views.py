@@ -9,13 +9,13 @@ import pytest
 
 from profiler import text
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.roles.of_commands import with_roles
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
+from profiler.analysis.document import ROLE_COLOURS, submodule_colours
+from profiler.analysis.result import Finding, Where
+from profiler.analysis.roles import with_roles
+from profiler.analysis.table_text import by_pattern
 from profiler.report.html.page import write_html
-from profiler.report.palette import ROLE_COLOURS, submodule_colours
-from profiler.report.patterns import by_pattern
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.browser.report_page import (
     chips,
     choose,

@@ -12,7 +12,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.report.html.page import write_html
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.browser.report_page import opened
 
 pytestmark = pytest.mark.browser
@@ -126,7 +126,7 @@ def test_a_window_that_is_kept_shut_is_said_so(report):
 
 def test_a_large_trace_lies_beside(chromium, bundle, tmp_path, monkeypatch):
     """The button then opens no window: a line names the file, its size, both ways to open it."""
-    monkeypatch.setattr("profiler.report.provenance._EMBEDDED", 100)
+    monkeypatch.setattr("profiler.analysis.provenance._EMBEDDED", 100)
     run = load(bundle)
     path = tmp_path / "report.html"
     write_html(run, analyze(run), path, source=bundle)

@@ -9,11 +9,11 @@ import pytest
 
 from profiler import text
 from profiler.analysis.analyze import analyze
-from profiler.report.extent import extent
+from profiler.analysis.document import SURFACE, TEXT, submodule_colours
+from profiler.analysis.overview import extent
+from profiler.analysis.table_text import pattern
 from profiler.report.html.page import html_page, write_html
 from profiler.report.html.timeline import timeline_of
-from profiler.report.palette import SURFACE, TEXT, submodule_colours
-from profiler.report.patterns import pattern
 from profiler.trace.events import Drop, DropKind
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run

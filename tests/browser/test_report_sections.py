@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 from profiler import text as units
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.compare import compare_runs
-from profiler.analysis.findings.finding import Finding, Where
+from profiler.analysis.overview import extent
+from profiler.analysis.result import Finding, Where
 from profiler.cli.main import command_line
-from profiler.report.extent import extent
+from profiler.compare.compare import compare_runs
 from profiler.report.html.page import write_html
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.browser.report_page import choose, opened, page_of, with_figures
 from tests.importers.kineto.traces import flux
 from tests.report.hostile import HOSTILE

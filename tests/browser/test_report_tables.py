@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roles.of_commands import with_roles
-from profiler.analysis.selection import Selection
-from profiler.report.patterns import by_pattern
+from profiler.analysis.context import Selection
+from profiler.analysis.roles import with_roles
+from profiler.analysis.table_text import by_pattern
 from tests.browser.report_page import (
     chips,
     choose,

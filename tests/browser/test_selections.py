@@ -11,16 +11,15 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.host_side import has_accelerators, is_accelerator
-from profiler.analysis.operators.partials import OFFSETS
-from profiler.analysis.registry import table_named
-from profiler.analysis.roles.of_commands import with_roles
+from profiler.analysis.commands import has_accelerators, is_accelerator
+from profiler.analysis.operators import OFFSETS
+from profiler.analysis.question import table_named
+from profiler.analysis.roles import with_roles
+from profiler.analysis.table_text import by_pattern, worded_column
 from profiler.report.html.page import write_html
-from profiler.report.patterns import by_pattern
-from profiler.report.views import worded
 from profiler.run.columns import Column, Ratio, Rule, Sum, Union
 from profiler.run.run import Run
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.browser.report_page import (
     ReportPage,
     become,
@@ -218,7 +217,7 @@ def compare(
     at = {key: i for i, key in enumerate(zip(*(shown[name] for name in kept), strict=True))}
     words = [declared[name] for name in names if name in declared and declared[name].codes]
     frame = frame.with_columns(
-        pl.Series(one.name, worded(one, frame[one.name]), dtype=pl.String) for one in words
+        pl.Series(one.name, worded_column(one, frame[one.name]), dtype=pl.String) for one in words
     )
     rows = {tuple(row[name] for name in kept): row for row in frame.iter_rows(named=True)}
     if table in ("branches", "roofline", "roofline_roles"):

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from profiler.report.flat import for_spreadsheets
+from profiler.report.files import for_spreadsheets
 from tests.browser.report_page import choose, combined, opened, page_of, values, with_figures
 from tests.runs import tiny_run
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from profiler.report.palette import ROLE_COLOURS
+from profiler.analysis.document import ROLE_COLOURS
 from tests.browser.report_page import opened, page_of
 from tests.runs import TINY_COMMANDS, tiny_run
 

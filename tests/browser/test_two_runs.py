@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from profiler.analysis.comparison.compare import compare
-from profiler.analysis.comparison.measure import measure
+from profiler.compare.compare import compare
+from profiler.compare.measure import measure
 from profiler.report.html.two_runs import write_two_runs
 from profiler.run.run import Run
 from tests.browser.report_page import USABLE, ReportPage, opened

@@ -13,10 +13,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.report.perfetto.queries import MARK, QUERIES
-from profiler.report.perfetto.server import TraceServer
-from profiler.report.perfetto.source import served_bundle
-from profiler.report.perfetto.web_files import find_ui
+from profiler.perfetto_ui import MARK, QUERIES, TraceServer, find_ui, served_bundle
 from profiler.run.run import Run
 
 pytestmark = pytest.mark.browser

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from profiler.analysis.profiling_overhead import how_known, method
 from profiler.capture import overhead
 from profiler.capture.calls import Invocation
 from profiler.capture.operator_source import Gaps, NewSessions, SourceSummary, TimedCall
@@ -20,7 +21,6 @@ from profiler.capture.overhead import (
     whole_of,
 )
 from profiler.capture.recorder import Recorder
-from profiler.report.tracing_cost import how_known, method
 from profiler.testing import FakeClock
 from profiler.trace.manifest_fields import CallCounts, stated
 from tests.runs import make_info

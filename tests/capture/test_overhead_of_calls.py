@@ -9,9 +9,9 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
+from profiler.analysis.overview import key_facts
 from profiler.capture.session import Session
 from profiler.capture.settings import Options
-from profiler.report.facts import key_facts
 from profiler.testing import FakeClock
 from profiler.trace.bundle import JOURNAL_NAME, merge_bundle
 from profiler.trace.manifest_fields import Overhead

@@ -6,7 +6,13 @@ import pytest
 
 from profiler.capture.calls import Invocation, PipelineCall
 from profiler.capture.operator_source import SelectedCalls, SourceSummary
-from profiler.capture.settings import Options, Position, check_names, parse_config, parse_ops
+from profiler.capture.settings import (
+    Options,
+    Position,
+    check_names,
+    parse_config,
+    parse_ops,
+)
 from profiler.errors import InputError
 
 

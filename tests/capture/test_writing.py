@@ -17,7 +17,13 @@ from profiler.capture.settings import Options
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
 from profiler.testing import FakeClock
-from profiler.trace.bundle import JOURNAL_NAME, BundleWriter, Journal, call_files, read_journal
+from profiler.trace.bundle import (
+    JOURNAL_NAME,
+    BundleWriter,
+    Journal,
+    call_files,
+    read_journal,
+)
 from profiler.trace.columns import CommandBuilder, read_trace
 from profiler.trace.events import Track
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest

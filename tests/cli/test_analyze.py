@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 import profiler
-from profiler.analysis.registry import tables
+from profiler.analysis.question import tables
 from profiler.cli.commands.analyze import analyze
 from profiler.cli.main import command_line
 from profiler.errors import InputError, OutputError
 from profiler.report.build import section_kinds
 from profiler.run.load import write_parquet
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace import schema
 from profiler.trace.bundle import merge_bundle
 from profiler.trace.events import Drop, DropKind

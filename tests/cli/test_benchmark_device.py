@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.roofline.device_profiles import FILE_NAME, read_profiles
+from profiler.analysis.device_profiles import FILE_NAME, DeviceProfile, read_profiles
 from profiler.cli.commands.benchmark_device import doubts
 from profiler.pipelines import device_rates
 from tests.command_line import refused

@@ -19,8 +19,8 @@ from profiler.cli.completion import (
     complete_submodules,
 )
 from profiler.cli.main import command_line
+from profiler.compare.report import TITLES
 from profiler.report.build import section_kinds
-from profiler.report.comparing import TITLES
 from tests.runs import write_tiny_bundle
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import profiler
-from profiler.analysis.memory.sizes import sizes_by_device
+from profiler.analysis.memory import sizes_by_device
 from profiler.cli.device_memory import device_sizes
 from profiler.errors import InputError
 from tests.command_line import refused

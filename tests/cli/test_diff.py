@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from profiler.analysis.comparison.measure import measure
-from profiler.analysis.comparison.side_by_side import Compared, compare_each
-from profiler.report.side_by_side import columns_report
-from profiler.report.terminal.report import print_report
+from profiler.compare.compare import Compared, compare_each
+from profiler.compare.measure import measure
+from profiler.compare.side_by_side import columns_report
+from profiler.report.terminal import print_report
 from profiler.run.load import write_parquet
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused
 from tests.corpus import CORPUS, needs_corpus

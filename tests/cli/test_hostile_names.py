@@ -18,7 +18,7 @@ import typer.main
 import profiler
 from profiler.cli.main import command_line
 from profiler.plugins import plain_text
-from profiler.report.notebook import as_html
+from profiler.report.files import as_html
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import ROOT_DEVICE, Call, Drop, DropKind, Span, Track

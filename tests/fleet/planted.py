@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec.structs import replace
 
-from profiler.fleet.measures import Measure
 from profiler.fleet.rows import Addition
+from profiler.metrics import Measure
 from tests.fleet.histories import drift, flat, two_modes
 from tests.fleet.simulated import addition, key
 

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from profiler.fleet.columns import SCHEMA_VERSION
 from profiler.fleet.layout import make_dataset
-from profiler.fleet.measures import Measure
 from profiler.fleet.rows import Addition, commit_batch
 from profiler.fleet.storage import Storage
-from profiler.fleet.summary import Summary
+from profiler.metrics import SCHEMA_VERSION, Measure, Summary
 
 EPOCH = 1_795_000_000_000_000_000
 DAY = 86_400_000_000_000

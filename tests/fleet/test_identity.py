@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError
-from profiler.fleet.columns import RUNS, schema_of
 from profiler.fleet.identity import FIELDS, Why, checked_fields, differences, groups
 from profiler.fleet.noise import ratio_interval, relative_noise, runs_needed
+from profiler.metrics import RUNS, schema_of
 from tests.fleet.simulated import IDENTITY, noisy
 
 _SCHEMA = {name: dtype for name, dtype in schema_of(RUNS).items() if name in FIELDS}

@@ -10,8 +10,8 @@ import pytest
 from profiler.errors import InputError
 from profiler.fleet.conditions import conditions, period
 from profiler.fleet.dataset import Dataset
-from profiler.fleet.metric_names import full_name, metric_name
 from profiler.fleet.storage import LocalStorage
+from profiler.metrics import full_name, metric_name
 from tests.fleet.simulated import addition, filled
 
 

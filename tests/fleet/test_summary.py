@@ -9,10 +9,12 @@ import stat
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.fleet.content import bundle_digest, key_of, key_of_run
-from profiler.fleet.measures import median_interval
-from profiler.fleet.summary import (
+from profiler.metrics import (
     SUMMARY_NAME,
+    bundle_digest,
+    key_of,
+    key_of_run,
+    median_interval,
     read_summary,
     summarize_analysis,
     summarize_recorded,
@@ -20,8 +22,7 @@ from profiler.fleet.summary import (
     summary_of,
     write_summary,
 )
-from profiler.sources.load import load_source
-from profiler.sources.resolve import Kind, Source
+from profiler.sources import Kind, Source, load_source
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundle
 

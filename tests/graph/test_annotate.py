@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from profiler.analysis.operators.positions import command_positions
+from profiler.analysis.operators import command_positions
 from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.errors import InputError, OutputError
 from profiler.graph.annotate import MeasuredCommand, annotate_model

@@ -107,7 +107,7 @@ def measured(path: Path) -> dict:
     from profiler.errors import InputError
     from profiler.importers.importing import import_trace
     from profiler.importers.registry import recognised
-    from profiler.sources.load import load
+    from profiler.sources import load
 
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from profiler.analysis.dropped_data import told
 from profiler.errors import InputError
 from profiler.importers.importer import head_of
 from profiler.importers.registry import REFUSALS, built_in, choose, likeness
-from profiler.report.sentences.capabilities import told
-from profiler.sources.resolve import resolve
+from profiler.sources import resolve
 from tests.corpus import CORPUS, needs_corpus
 
 _Write = Callable[[Path], object]

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.partials import SEVERAL, Partials
+from profiler.analysis.question import SEVERAL, Partials
 from profiler.run.columns import (
     Column,
     Distinct,

@@ -7,9 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from profiler.report.excerpts import with_rates
-from profiler.report.extent import extent
-from profiler.report.patterns import by_pattern, pattern
+from profiler.analysis.overview import extent
+from profiler.analysis.table_text import by_pattern, pattern, with_rates
 from profiler.run.run import Run
 from tests.report.selections import Pick, analysis_of, cut_operators, matching
 

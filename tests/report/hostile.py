@@ -8,11 +8,10 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.findings.table import findings_table
-from profiler.analysis.registry import tables
-from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.findings import findings_table
+from profiler.analysis.question import tables
+from profiler.analysis.result import Analysis, Finding, Where
 from profiler.run.columns import Column
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, notes_text

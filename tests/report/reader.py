@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
-from profiler.analysis.findings import trust
+from profiler.analysis import profiling_overhead
+from profiler.analysis.flop_shapes import Family
+from profiler.analysis.overview import change
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.work.registry import Family
-from profiler.report.sentences.findings.changes import change
+from profiler.analysis.roofline import Bound
 from profiler.text import count, duration, percent
 
 __all__ = ["QUESTIONS", "answers", "plain", "words"]
@@ -85,7 +85,7 @@ def _trust(analysis: Analysis) -> Iterator[str]:
     number = len(analysis.drops)
     yield f"{count(number)} record" if number else "dropped nothing"
     fired = {finding.rule for finding in analysis.findings}
-    if trust.unaccounted_time.__name__ not in fired and analysis.accounting.possible:
+    if profiling_overhead.unaccounted_time.__name__ not in fired and analysis.accounting.possible:
         yield f"unaccounted {percent(analysis.accounting.residual_share)}"
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 from rich.console import Console
 
-from profiler.analysis.comparison.compare import Comparison
-from profiler.analysis.result import Analysis
+from profiler.analysis.document import Report
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.compare.compare import Comparison
 from profiler.report.build import build_report
-from profiler.report.html.body import Body, body_of
-from profiler.report.model import Report, ReportInput
-from profiler.report.terminal.opening import print_opening
-from profiler.report.terminal.report import print_report
+from profiler.report.html.page import Body, body_of
+from profiler.report.terminal import print_opening, print_report
 from tests.runs import EPOCH
 
 __all__ = ["opened", "page_of", "part_lines", "printed", "report_of", "section_lines"]

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import profiler
-from profiler.analysis.registry import tables
+from profiler.analysis.question import tables
+from profiler.analysis.table_text import columns_of
 from profiler.report.build import section_kinds
 from profiler.report.language import template_messages
-from profiler.report.views import columns_of
 from profiler.run.columns import DATA_ONLY, Column
 
 PACKAGE = Path(profiler.__file__).parent

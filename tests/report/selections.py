@@ -8,13 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.analyze import analyze
-from profiler.analysis.assembly import assembled
-from profiler.analysis.inputs import Inputs
+from profiler.analysis.analyze import analyze, assembled
+from profiler.analysis.context import Inputs, Selection
 from profiler.analysis.result import Analysis
-from profiler.analysis.roles.of_commands import with_roles
-from profiler.analysis.selection import Selection
-from profiler.report.patterns import pattern
+from profiler.analysis.roles import with_roles
+from profiler.analysis.table_text import pattern
 from profiler.run.run import Run
 from profiler.trace.events import NO_CALL
 from tests.runs import Command, make_call, make_run, make_span

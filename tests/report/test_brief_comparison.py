@@ -9,13 +9,12 @@ from functools import cache, partial
 import pytest
 from rich.console import Console
 
-from profiler.analysis.comparison.compare import compare
-from profiler.analysis.comparison.gate import check_gate
-from profiler.analysis.comparison.measure import measure
-from profiler.report.brief_comparison import ROOMS, brief_report
-from profiler.report.changed_operations import rates, why
-from profiler.report.terminal.brief import LINES, print_brief
-from profiler.sources.load import load
+from profiler.compare.compare import check_gate, compare
+from profiler.compare.measure import measure
+from profiler.compare.side_by_side import ROOMS, brief_report
+from profiler.compare.text import rates, why
+from profiler.report.terminal import LINES, print_brief
+from profiler.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
 

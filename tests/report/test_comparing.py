@@ -7,17 +7,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from profiler.analysis.comparison.columns import TABLES
-from profiler.analysis.comparison.gate import Gate, check_gate
-from profiler.analysis.comparison.side_by_side import Compared
-from profiler.report.brief_comparison import brief_report
-from profiler.report.comparing import comparison_report
-from profiler.report.diff_document import diff_to_json
-from profiler.report.markdown import markdown
-from profiler.report.sentences.changes import gate_text, headline
-from profiler.report.side_by_side import columns_report
-from profiler.report.terminal.report import print_report
-from profiler.report.two_runs import two_runs_report
+from profiler.compare.compare import Compared, Gate, check_gate
+from profiler.compare.report import comparison_report, two_runs_report
+from profiler.compare.side_by_side import brief_report, columns_report
+from profiler.compare.tables import TABLES
+from profiler.compare.text import diff_to_json, gate_text, headline
+from profiler.report.files import markdown
+from profiler.report.terminal import print_report
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.runs import make_info
 

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.compare import compare_runs
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
+from profiler.compare.compare import compare_runs
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import Scenario
 from profiler.report import figures
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.report.generated import write_generated_bundle
 
 

@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.registry import tables
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.report.document import DOCUMENT_VERSION, document, to_json
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.question import tables
+from profiler.report.files import DOCUMENT_VERSION, document, to_json
 from profiler.text import Note, NoteCode
 from profiler.trace.events import Drop, DropKind, DropReason
 from tests.runs import TINY_INFO, make_run, tiny_run

@@ -9,13 +9,12 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.waiting.codes import WaitCause
+from profiler.analysis.finding_text import words
+from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.overview import change, extent
+from profiler.analysis.result import ReportInput
 from profiler.report.build import build_report
-from profiler.report.extent import extent
-from profiler.report.model import ReportInput
-from profiler.report.sentences.findings.changes import change
-from profiler.report.sentences.findings.words import words
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
 _RECOMMENDER = CORPUS / "torch_multirank" / "trace_filter"

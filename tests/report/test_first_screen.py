@@ -9,12 +9,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.html.devices_strip import strip_json
-from profiler.report.html.first_screen import shapes_json
-from profiler.report.html.header import header_html
-from profiler.report.html.icicle import icicle_json
+from profiler.report.html.page import header_html, shapes_json
+from profiler.report.html.tables import icicle_json, strip_json
 from profiler.report.html.timeline import timeline_of
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.events import Drop, DropKind
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
@@ -172,7 +170,7 @@ def test_the_icicle_has_the_nodes_of_the_tree(generated):
 
 def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
     """Of many nodes the largest are kept, with all that they are in."""
-    monkeypatch.setattr("profiler.report.html.icicle._MOST", 10)
+    monkeypatch.setattr("profiler.report.html.tables._MAX_NODES", 10)
     analysis = analyze(generated)
     found, tree = icicle_json(analysis), analysis.module_tree
     kept = found["values"]["elapsed_ns"]

@@ -16,10 +16,9 @@ from html.parser import HTMLParser
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
 from profiler.errors import OutputError
-from profiler.report.html.assets import embedded
-from profiler.report.html.page import html_page, page_scripts, write_html
+from profiler.report.html.page import embedded, html_page, page_scripts, write_html
 from profiler.trace.events import Drop, DropKind
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run, why

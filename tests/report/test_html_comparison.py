@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.compare import compare_runs
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
+from profiler.compare.compare import compare_runs
 from profiler.report.charts.comparison import changes
 from profiler.report.html.page import html_page
 from tests.report.hostile import HOSTILE, hostile_run

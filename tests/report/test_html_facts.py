@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.selection import Selection
-from profiler.report.facts import key_facts
-from profiler.report.patterns import by_pattern, pattern
-from profiler.report.sections.headline import asynchronous, headline
+from profiler.analysis.context import Selection
+from profiler.analysis.end_to_end import asynchronous, headline
+from profiler.analysis.overview import key_facts
+from profiler.analysis.table_text import by_pattern, pattern
 from profiler.text import Note, count, counted, duration, percent, size
 from profiler.trace.events import Drop, DropKind, DropReason
 from tests.async_runs import Invocation, Launch, Machine, Piece, Place

@@ -9,16 +9,15 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.registry import registered, table_named
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.table import FigureSpec
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.question import FigureSpec, registered, table_named
+from profiler.analysis.result import ReportInput
+from profiler.analysis.roles import blocks_figure
+from profiler.analysis.steps import steps_figure
 from profiler.errors import InputError
 from profiler.report import figures
 from profiler.report.build import build_report
 from profiler.report.charts.style import draw, escaped, shortened, unit_for
-from profiler.report.model import ReportInput
-from profiler.report.sections.roles import blocks_figure
-from profiler.report.sections.steps import steps_figure
 from profiler.run.columns import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run

@@ -10,11 +10,9 @@ import zlib
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.html.body import body_of
-from profiler.report.html.header import header_html
-from profiler.report.html.page import html_page
-from profiler.report.provenance import TraceFile, embedded_trace, trace_files
-from profiler.sources.load import load
+from profiler.analysis.provenance import TraceFile, embedded_trace, trace_files
+from profiler.report.html.page import body_of, header_html, html_page
+from profiler.sources import load
 from profiler.trace.events import Drop, DropKind
 from tests.report.rendered import report_of
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, why, write_tiny_bundle
@@ -115,7 +113,7 @@ def test_a_small_trace_is_in_the_page(bundle):
 
 def test_a_large_trace_is_not(bundle, monkeypatch):
     """It is known by name and size, and lies beside."""
-    monkeypatch.setattr("profiler.report.provenance._EMBEDDED", 100)
+    monkeypatch.setattr("profiler.analysis.provenance._EMBEDDED", 100)
     found = embedded_trace(bundle)
     assert (found.name, found.packed) == ("merged.pb", "")
     assert found.size == (bundle / "merged.pb").stat().st_size

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.report.pack import pack
+from profiler.analysis.provenance import pack
 
 NUMBERS = st.integers(-(2**53), 2**53)
 REALS = st.floats(allow_nan=False) | st.integers(-1000, 1000).map(float)

@@ -7,7 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from profiler.report.palette import MUTED, PAGE, SERIES, SURFACE, TEXT, submodule_colours
+from profiler.analysis.document import (
+    MUTED,
+    PAGE,
+    SERIES,
+    SURFACE,
+    TEXT,
+    submodule_colours,
+)
 
 # Machado, Oliveira, Fernandes 2009, severity 1.0, on linear RGB.
 VIEWERS = {

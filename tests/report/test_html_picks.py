@@ -8,21 +8,20 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.charts.step_matrix import matrix_chart
+from profiler.analysis.devices import devices_figure
+from profiler.analysis.idle_section import critical_path_figure, idle_figure
+from profiler.analysis.operators_section import operators_figure
+from profiler.analysis.roles import roles_figure
+from profiler.analysis.roofline_section import roofline_figure
+from profiler.analysis.stages import stages_figure
+from profiler.analysis.steps import step_matrix, steps_figure
+from profiler.analysis.table_text import pattern, table
+from profiler.report.charts.steps import matrix_chart
 from profiler.report.charts.style import draw, picking
 from profiler.report.html.page import page_scripts
-from profiler.report.html.table_json import table_json
-from profiler.report.patterns import pattern
-from profiler.report.sections.devices import devices_figure
-from profiler.report.sections.idle import critical_path_figure, idle_figure
-from profiler.report.sections.operators import operators_figure
-from profiler.report.sections.roles import roles_figure
-from profiler.report.sections.roofline import roofline_figure
-from profiler.report.sections.steps import step_matrix, steps_figure
-from profiler.report.sections.time import stages_figure
-from profiler.report.views import table
+from profiler.report.html.tables import table_json
 from profiler.run.columns import Column
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.report.generated import write_generated_bundle
 
 DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}

@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import finding_text
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.report.html.findings import finding_html
-from profiler.report.html.header import header_html
-from profiler.report.html.markup import sections_html
-from profiler.report.html.table_json import table_json
-from profiler.report.model import Part, Section
-from profiler.report.sentences.findings import words
-from profiler.report.sentences.findings.words import Words
-from profiler.report.views import table
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.document import Part, Section
+from profiler.analysis.finding_text import Words
+from profiler.analysis.result import Finding, Where
+from profiler.analysis.table_text import table
+from profiler.report.html.page import finding_html, header_html, sections_html
+from profiler.report.html.tables import table_json
 from profiler.run.columns import Column
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.analysis.shaped_runs import Shaped, in_order
@@ -182,7 +180,7 @@ def test_a_finding_has_its_numbers_and_links(monkeypatch):
     where = Where("vae", "decoder.<conv>", None, None, 3, tuple(range(8)))
     evidence = {"total_ns": 1_500_000, "busy_share": 0.25, "kind": "a <b>", "gaps": 1414}
     said = Words("Title & more", "caveat", "recommendation")
-    monkeypatch.setattr(words, "all_words", lambda: {"r": lambda _: said})
+    monkeypatch.setattr(finding_text, "all_words", lambda: {"r": lambda _: said})
     finding = Finding("r", evidence, where, 2_000_000, severity="high")
     text = english(finding_html(finding)).replace("\N{NO-BREAK SPACE}", " ")
     assert '<article class="finding high" data-rule="r"' in text

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.extent import extent
+from profiler.analysis.overview import extent
 from profiler.report.html.timeline import timeline_of
 from profiler.run.columns import COUNTERS, FLOWS, schema
 from profiler.run.run import Run

@@ -10,8 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.denoise.codes import OutlierCause, RedundancyEvidence
-from profiler.analysis.roofline.codes import Bound
+from profiler.analysis.end_to_end import headline
+from profiler.analysis.redundant_work import RedundancyEvidence
+from profiler.analysis.roofline import Bound
+from profiler.analysis.step_outliers import OutlierCause
+from profiler.analysis.table_text import label, labels, worded_cell
 from profiler.cli.main import command_line
 from profiler.cli.options import Language
 from profiler.report.html.page import html_page
@@ -24,8 +27,6 @@ from profiler.report.language import (
     spoken_template,
     translations,
 )
-from profiler.report.sections.headline import headline
-from profiler.report.sentences.worded import label, labels, worded_cell
 from profiler.text import Note, in_language, joined, notes_text, said, sentence
 from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.report.rendered import page_of

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from profiler.report.live import LiveRun
-from profiler.report.terminal.report import report_texts
+from profiler.report.build import LiveRun
+from profiler.report.terminal import report_texts
 from tests.runs import EPOCH, make_call
 
 MS = 1_000_000

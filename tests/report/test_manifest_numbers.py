@@ -12,15 +12,15 @@ import pytest
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.measure import measure
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.roles.of_commands import with_roles
+from profiler.analysis.roles import with_roles
+from profiler.compare.measure import measure
 from profiler.errors import InputError
-from profiler.report.document import to_json
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import Scenario
+from profiler.report.files import to_json
 from profiler.report.html.page import write_html
-from profiler.report.terminal.report import print_report
-from profiler.sources.load import load
+from profiler.report.terminal import print_report
+from profiler.sources import load
 from profiler.trace.manifest import read_manifest
 from tests.report.rendered import report_of
 from tests.runs import write_tiny_bundle

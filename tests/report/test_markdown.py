@@ -12,15 +12,14 @@ from rich.console import Console
 
 import profiler.report
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.gate import check_gate
-from profiler.analysis.comparison.graph_nodes import NODE, GraphPair, GraphSide
-from profiler.analysis.comparison.side_by_side import Compared
-from profiler.report.comparing import comparison_report
-from profiler.report.graphs import graphs_report
-from profiler.report.markdown import escaped, markdown
-from profiler.report.model import Report
-from profiler.report.side_by_side import columns_report
-from profiler.report.terminal.report import print_report
+from profiler.analysis.document import Report
+from profiler.compare.compare import Compared, check_gate
+from profiler.compare.operations import NODE, GraphPair, GraphSide
+from profiler.compare.report import comparison_report
+from profiler.compare.side_by_side import columns_report
+from profiler.report.files import escaped, markdown
+from profiler.report.html.two_runs import graphs_report
+from profiler.report.terminal import print_report
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.report.rendered import report_of
 from tests.runs import tiny_run

@@ -8,15 +8,14 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.analysis import module_tree
 from profiler.analysis.analyze import analyze
+from profiler.analysis.module_tree import nodes_of
+from profiler.analysis.overview import extent
+from profiler.analysis.result import ReportInput
 from profiler.errors import InputError
 from profiler.report.build import build_report
-from profiler.report.extent import extent
-from profiler.report.html.icicle import icicle_json
-from profiler.report.html.table_json import table_json
-from profiler.report.model import ReportInput
-from profiler.report.sections import modules
-from profiler.report.sections.modules import nodes_of
+from profiler.report.html.tables import icicle_json, table_json
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.report.rendered import printed
 from tests.runs import tiny_run
@@ -92,7 +91,7 @@ def test_the_longest_nodes_are_held_with_what_they_are_in():
     """A page that holds fewer nodes holds no node without its parent."""
     tree = analyze(tiny_run()).module_tree
     for held in range(1, len(tree) + 1):
-        kept = modules.longest(tree, held)
+        kept = module_tree.longest(tree, held)
         assert len(kept) == held
         assert {*kept["parent"]} - {-1} <= {*kept["node"]}
         assert (

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import profiler
-from profiler.report.notebook import as_html
-from profiler.report.sentences.findings.words import words
-from profiler.sources.load import load
+from profiler.analysis.finding_text import words
+from profiler.report.files import as_html
+from profiler.sources import load
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.events import Drop, DropKind
 from profiler.trace.manifest import RunInfo

@@ -6,12 +6,11 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.finding import Finding
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
+from profiler.analysis.document import Part, TableView
+from profiler.analysis.finding_text import evidence_pairs, noun_of, with_nouns
+from profiler.analysis.result import Finding, ReportInput
 from profiler.report.build import build_report
-from profiler.report.model import Part, ReportInput, TableView
-from profiler.report.nouns import noun_of, with_nouns
-from profiler.report.sentences.findings.words import evidence_pairs
 from profiler.run.columns import Column
 from profiler.text import Noun
 from tests.runs import Command, make_call, make_info, make_run

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.result import Analysis
+from profiler.analysis.document import Report
+from profiler.analysis.overview import extent
+from profiler.analysis.result import Analysis, ReportInput
 from profiler.report.build import build_report, section_kinds
-from profiler.report.extent import extent
-from profiler.report.html.body import Body, body_of
-from profiler.report.model import Report, ReportInput
-from profiler.report.terminal.report import print_report
+from profiler.report.html.page import Body, body_of
+from profiler.report.terminal import print_report
 from profiler.run.run import Run
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.cli.test_terminal import Recording
 from tests.report.generated import write_generated_bundle
 from tests.runs import tiny_run

@@ -6,18 +6,12 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.codes import MostlyBetween
-from profiler.analysis.findings.finding import Finding
-from profiler.analysis.findings.rules import RULES
-from profiler.analysis.waiting.codes import WaitCause
-from profiler.report.facts import noted_times_facts
-from profiler.report.sentences.findings.changes import (
-    BY_CAUSE,
-    CHANGES,
-    OTHERWISE,
-    change,
-)
-from profiler.sources.load import load
+from profiler.analysis.findings import RULES
+from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.launch_bound import MostlyBetween
+from profiler.analysis.overview import BY_CAUSE, CHANGES, OTHERWISE, change, noted_times_facts
+from profiler.analysis.result import Finding
+from profiler.sources import load
 from profiler.text import Note, duration, percent
 from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Overhead, Recording, UnknownCost, WhyUnknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from profiler.report.peaks import with_of_peak
+from profiler.analysis.roofline_section import with_of_peak
 
 
 @pytest.mark.parametrize(

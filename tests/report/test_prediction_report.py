@@ -11,14 +11,17 @@ import pytest
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import Assumption
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.table_text import worded_note
+from profiler.prediction.predict import predict
+from profiler.prediction.report import (
+    headline,
+    prediction_document,
+    prediction_report,
+    prediction_to_json,
+)
+from profiler.prediction.scenario import Assumption, Scenario
 from profiler.report.language import catalogue
-from profiler.report.predict_document import prediction_document, prediction_to_json
-from profiler.report.prediction import headline, prediction_report
-from profiler.report.sentences.worded import worded
-from profiler.report.terminal.report import print_report
+from profiler.report.terminal import print_report
 from profiler.text import Note, in_language
 from tests.analysis.prediction.requested import guided_run, stepped_run
 from tests.runs import make_info, tiny_run
@@ -100,7 +103,7 @@ def test_the_cost_of_tracing_that_the_run_knows_is_in_what_is_assumed():
 def test_from_twice_as_much_on_a_share_is_a_factor(shares, english, korean):
     """Three significant digits, its bounds too, whatever these are; in both languages."""
     bounds = dict(zip(("share", "low_share", "high_share"), shares, strict=True))
-    text = worded(Note.of(Assumption.TIMES_BATCH, submodule="vae", **bounds))
+    text = worded_note(Note.of(Assumption.TIMES_BATCH, submodule="vae", **bounds))
     assert f"vae takes {english} with the larger batch" in text.replace(_SPACE, " ")
     assert korean in in_language(text, catalogue("ko")).replace(_SPACE, " ")
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.extent import extent
-from profiler.sources.load import load
+from profiler.analysis.overview import extent
+from profiler.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.report.rendered import printed
 

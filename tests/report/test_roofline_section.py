@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.report.excerpts import with_rates
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.table_text import with_rates
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.rendered import printed, section_lines
 from tests.runs import tiny_run

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from profiler.analysis import step_matrix
 from profiler.analysis.analyze import analyze
-from profiler.report.charts.step_matrix import matrix_chart
-from profiler.report.sections import matrix as step_matrix
-from profiler.report.sections.steps import step_matrix as shown_matrix
+from profiler.analysis.steps import step_matrix as shown_matrix
+from profiler.report.charts.steps import matrix_chart
 from tests.runs import Command, make_call, make_run
 
 
@@ -51,7 +51,7 @@ def test_equal_blocks_are_one_row_unless_told_otherwise():
 
 def test_what_has_no_row_shares_the_last(monkeypatch):
     """No time is lost, and the sentence says how many share."""
-    monkeypatch.setattr(step_matrix, "_ROWS", 1)
+    monkeypatch.setattr(step_matrix, "_SHOWN_PARTS", 1)
     matrix = shown_matrix(analyze(run_of([[10, 20, 30], [10, 20, 60]])))
     assert matrix.names[2:] == ["layer_c", "2 others"]
     assert matrix.time[2:].tolist() == [[30, 60], [30, 30]]
@@ -60,7 +60,7 @@ def test_what_has_no_row_shares_the_last(monkeypatch):
 
 def test_of_many_steps_a_column_is_the_longest_of_several(monkeypatch):
     """Outliers stay visible; the last column may stand for fewer."""
-    monkeypatch.setattr(step_matrix, "_COLUMNS", 2)
+    monkeypatch.setattr(step_matrix, "_SHOWN_COLUMNS", 2)
     matrix = shown_matrix(analyze(run_of([[10], [90], [10], [20], [10]])))
     assert matrix.columns == ["0-2", "3-4"]
     assert matrix.time[-1].tolist() == [90, 20]

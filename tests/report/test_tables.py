@@ -5,9 +5,9 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.registry import tables
+from profiler.analysis.question import tables
 from profiler.errors import OutputError
-from profiler.report.tables import worded_tables, write_csv_tables, write_parquet_tables
+from profiler.report.files import worded_tables, write_csv_tables, write_parquet_tables
 from profiler.trace.events import Drop, DropKind
 from tests.runs import tiny_run, why
 

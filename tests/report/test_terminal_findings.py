@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from profiler.analysis import finding_text
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.findings.rules import RULES
-from profiler.report.sentences.findings import words
-from profiler.report.sentences.findings.words import Words
-from profiler.report.terminal.findings import evidence_text, finding_texts
+from profiler.analysis.finding_text import Words
+from profiler.analysis.findings import RULES
+from profiler.analysis.result import Finding, Where
+from profiler.report.terminal import evidence_text, finding_texts
 from profiler.trace.events import Drop, DropKind
 from tests.report.rendered import part_lines, printed, section_lines
 from tests.runs import tiny_run, why
@@ -40,8 +40,8 @@ def _words(monkeypatch):
         long = title.replace("vae", "vae and all") if finding.where.step else title
         return Words(long, "It may be right.", "Do something else.")
 
-    ours = words.all_words()
-    monkeypatch.setattr(words, "all_words", lambda: {**ours, "rule": said})
+    ours = finding_text.all_words()
+    monkeypatch.setattr(finding_text, "all_words", lambda: {**ours, "rule": said})
 
 
 def _printed(parts, width=200):

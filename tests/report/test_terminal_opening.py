@@ -14,12 +14,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
+from profiler.analysis.document import Bars, Fact, Opening
+from profiler.analysis.overview import extent
 from profiler.cli.terminal import plain_characters
-from profiler.report.extent import extent
-from profiler.report.model import Bars, Fact, Opening
-from profiler.report.terminal.opening import LINES, opening_texts, print_opening
-from profiler.sources.load import load
+from profiler.report.terminal import LINES, opening_texts, print_opening
+from profiler.sources import load
 from profiler.trace.events import Drop, DropKind
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, SD35, needs_corpus

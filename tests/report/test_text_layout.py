@@ -5,15 +5,18 @@ import io
 import pytest
 from rich.console import Console
 
-from profiler.report.terminal.columns import (
+from profiler.report.terminal_layout import (
+    clean,
     lists,
     numbers,
     percents,
     ratios,
+    shorten,
+    sparkline,
+    table,
     texts,
     times,
 )
-from profiler.report.terminal.layout import clean, shorten, sparkline, table
 
 
 def _lines(columns, width):

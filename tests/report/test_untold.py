@@ -6,8 +6,7 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.report.sentences.capabilities import CONSEQUENCES, FINDINGS
-from profiler.report.untold import untold_parts
+from profiler.analysis.dropped_data import CONSEQUENCES, FINDINGS, untold_parts
 from tests.runs import TINY_INFO, Command, make_call, make_run, tiny_run
 
 

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.finding_text import noun_of
+from profiler.analysis.overview import extent
+from profiler.analysis.result import ReportInput
 from profiler.report.build import build_report
-from profiler.report.extent import extent
-from profiler.report.model import ReportInput
-from profiler.report.nouns import noun_of
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.text import Noun
 from tests.corpus import CORPUS, needs_corpus
 

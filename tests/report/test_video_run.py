@@ -6,11 +6,10 @@ import pytest
 from rich.cells import cell_len
 
 from profiler.analysis.analyze import analyze
-from profiler.report.extent import extent
-from profiler.report.html.first_screen import shapes_json
-from profiler.report.html.header import header_html
-from profiler.report.terminal.opening import LINES
-from profiler.sources.load import load
+from profiler.analysis.overview import extent
+from profiler.report.html.page import header_html, shapes_json
+from profiler.report.terminal import LINES
+from profiler.sources import load
 from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import opened, report_of
 

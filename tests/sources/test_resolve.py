@@ -9,8 +9,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.run.load import write_parquet
-from profiler.sources.load import load
-from profiler.sources.resolve import Kind, resolve
+from profiler.sources import Kind, load, resolve
 from profiler.trace.bundle import Journal, State, call_files
 from tests.importers.kineto.traces import flux
 from tests.importers.rbln.generator import write_sd3

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.image_sizes import ImageSize
-from profiler.analysis.roofline.call_costs import CallCosts, call_costs
+from profiler.analysis.roofline import CallCosts, call_costs
+from profiler.prediction.scenario import ImageSize
 from tests.sweep import cases
 
 __all__ = ["DECODERS", "DENOISERS", "costs"]

@@ -17,9 +17,15 @@ from profiler.errors import InputError, MissingPackageError
 from profiler.run.columns import TABLES
 from profiler.run.load import load_bundle
 from profiler.run.run import Run
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace import compression, schema
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME, BundleWriter, call_files, merge_bundle
+from profiler.trace.bundle import (
+    HOST_NAME,
+    MERGED_NAME,
+    BundleWriter,
+    call_files,
+    merge_bundle,
+)
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo
 from profiler.trace.writer import encode_call
 from tests.corpus import PERFETTO_TESTS, needs_corpus

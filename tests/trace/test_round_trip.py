@@ -10,7 +10,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, TraceColumns, read_bytes
+from profiler.trace.columns import (
+    CommandBuilder,
+    CommandColumns,
+    Counter,
+    TraceColumns,
+    read_bytes,
+)
 from profiler.trace.events import HOST_TRACK, NO_PIPELINE, Call, Span, Track
 from profiler.trace.writer import encode_call, encode_host, text_table
 from tests.trace.samples import awkward_trace, small_calls

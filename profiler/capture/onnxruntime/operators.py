@@ -46,8 +46,17 @@ from profiler.capture.onnxruntime.sessions import (
     open_profiled,
     opened_session,
 )
-from profiler.capture.onnxruntime.weights import length_field, model_files_bytes, number_field
-from profiler.capture.operator_source import Gaps, OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.onnxruntime.weights import (
+    length_field,
+    model_files_bytes,
+    number_field,
+)
+from profiler.capture.operator_source import (
+    Gaps,
+    OperatorTrace,
+    SourceRequest,
+    SourceSummary,
+)
 from profiler.capture.overhead import EventCost
 from profiler.capture.patching import weakly
 from profiler.capture.recorder import Recorder
@@ -67,7 +76,15 @@ from profiler.ort_profiles import (
 from profiler.plugins import let_pass
 from profiler.text import Note
 from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Category, Drop, DropKind, DropReason, Track
+from profiler.trace.events import (
+    ROOT_DEVICE,
+    UNKNOWN,
+    Category,
+    Drop,
+    DropKind,
+    DropReason,
+    Track,
+)
 from profiler.trace.manifest_fields import Submodule
 
 # --- From the nodes of a call to its commands and counters: layers, tracks of providers, memory.

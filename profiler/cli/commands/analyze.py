@@ -185,7 +185,7 @@ def _report(
 ) -> None:
     """Report on one run."""
     keep_to_the_end()
-    from profiler.analysis.selection import Selection
+    from profiler.analysis.context import Selection
     from profiler.cli.run_report import Request, report_run
 
     files.check()

@@ -14,7 +14,7 @@ from profiler.cli.terminal import tell
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from profiler.analysis.roofline.device_profile import DeviceProfile
+    from profiler.analysis.device_profiles import DeviceProfile
     from profiler.pipelines.device_rates import DeviceRates
 
 __all__ = ["SUBCOMMAND", "benchmark_device", "doubts"]
@@ -54,11 +54,7 @@ def benchmark_device(
 
     `analyze` holds runs against them. Measure while nothing else runs.
     """
-    from profiler.analysis.roofline.device_profiles import (
-        FILE_NAME,
-        profiles_text,
-        read_profiles,
-    )
+    from profiler.analysis.device_profiles import FILE_NAME, profiles_text, read_profiles
     from profiler.files import write_atomically
 
     path = out or Path("traces") / FILE_NAME
@@ -133,7 +129,7 @@ def _measure_cpu(seconds: float) -> list[DeviceProfile]:
 
 
 def _profile(device: str, cores: int | None, rates: DeviceRates) -> DeviceProfile:
-    from profiler.analysis.roofline.device_profile import DeviceProfile
+    from profiler.analysis.device_profiles import DeviceProfile
 
     return DeviceProfile(
         hardware=rates.hardware,

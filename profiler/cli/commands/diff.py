@@ -26,12 +26,11 @@ from profiler.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from profiler.analysis.comparison.compare import Comparison
-    from profiler.analysis.comparison.measure import Measurement
-    from profiler.analysis.comparison.side_by_side import Compared
-    from profiler.report.model import Report
+    from profiler.analysis.document import Report
+    from profiler.compare.compare import Compared, Comparison
+    from profiler.compare.measure import Measurement
     from profiler.run.run import Run
-    from profiler.sources.resolve import Found, Source
+    from profiler.sources import Found, Source
 
 __all__ = ["SUBCOMMAND", "By", "diff"]
 
@@ -183,8 +182,8 @@ def diff(
 
 def _report(base: str, columns: Sequence[Compared], top: int) -> Report:
     """All of it, with the `top` rows of tables that rank."""
-    from profiler.report.comparing import comparison_report
-    from profiler.report.side_by_side import columns_report
+    from profiler.compare.report import comparison_report
+    from profiler.compare.side_by_side import columns_report
 
     if len(columns) == 1:
         return comparison_report(columns[0].comparison, columns[0].gates, top=top)
@@ -202,8 +201,8 @@ def _print(
 
 def _print_brief(column: Compared, console: Console) -> None:
     """What matters most, in 40 lines; the gates always."""
-    from profiler.report.brief_comparison import brief_report
-    from profiler.report.terminal.brief import print_brief
+    from profiler.compare.side_by_side import brief_report
+    from profiler.report.terminal import print_brief
 
     print_brief(console, partial(brief_report, column.comparison, column.gates))
 
@@ -239,7 +238,7 @@ def _compared(
     """Each further side against the first, and lines about what runs lack and runs that were left
     out. A gate takes whole runs alone: one that was killed looks fast. Timelines are read where
     they are `drawn`."""
-    from profiler.analysis.comparison.side_by_side import compare_each
+    from profiler.compare.compare import compare_each
 
     paths = [path for side in sides for path in side]
     with progress("reading runs") as say, opened(paths, importing, out) as (found, imports):
@@ -256,8 +255,7 @@ def _columns(
     names: list[str], compared: Sequence[Comparison], metrics: list[str], limit: float | None
 ) -> list[Compared]:
     """Each comparison under its name, with the gates of `metrics` where there is a `limit`."""
-    from profiler.analysis.comparison.gate import check_gate
-    from profiler.analysis.comparison.side_by_side import Compared
+    from profiler.compare.compare import Compared, check_gate
 
     looked_at = [] if limit is None else metrics
     gates = [[check_gate(each, name, limit or 0.0) for name in looked_at] for each in compared]
@@ -272,7 +270,7 @@ def _measured(
     drawn: bool,
 ) -> list[Measurement]:
     """What is compared of each run, oldest first; one is in memory at a time."""
-    from profiler.analysis.comparison.measure import measure
+    from profiler.compare.measure import measure
 
     measured = []
     for source in (source for found in side for source in reversed(found.sources)):
@@ -303,8 +301,8 @@ class _Files:
 
     def write(self, base: str, columns: list[Compared], whole: Callable[[], Report]) -> None:
         """Write them."""
-        from profiler.report import diff_document
-        from profiler.report.markdown import markdown
+        from profiler.compare import text as diff_document
+        from profiler.report.files import markdown
 
         first = columns[0]
         if self.json is not None:

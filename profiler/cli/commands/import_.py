@@ -123,7 +123,7 @@ def import_(
 
 def _tell_beside(bundle: Path) -> None:
     """Say which files of a folder the bundle that was made of it does not have, and why."""
-    from profiler.report.recorders import beside
+    from profiler.analysis.profiling_overhead import beside
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 
     for line in beside(read_manifest(bundle / MANIFEST_NAME).info):
@@ -153,9 +153,9 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 
 def _formats() -> Iterator[str]:
     """A paragraph for each importer, those of other packages too, and what of several is."""
+    from profiler.analysis.dropped_data import told, untold
     from profiler.importers.mixed import ACCEPTS, NAME
     from profiler.importers.registry import importers
-    from profiler.report.sentences.capabilities import told, untold
 
     for importer in importers():
         yield f"{importer.name}: {importer.accepts}"

@@ -33,7 +33,7 @@ def merge(
 
     Rebuilds the manifest as well where it is missing, and says on stderr what the run lacks.
     """
-    from profiler.report.sentences.worded import worded
+    from profiler.analysis.table_text import worded_note as worded
     from profiler.trace.bundle import merge_bundle
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 

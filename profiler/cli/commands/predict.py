@@ -24,11 +24,10 @@ from profiler.errors import InputError
 from profiler.options import name_list
 
 if TYPE_CHECKING:
-    from profiler.analysis.prediction.request_graph import Order
-    from profiler.analysis.prediction.result import Prediction
-    from profiler.analysis.prediction.scenario import Scenario
+    from profiler.prediction.predict import Prediction
+    from profiler.prediction.scenario import Order, Scenario
     from profiler.run.run import Run
-    from profiler.sources.resolve import Source
+    from profiler.sources import Source
 
 __all__ = ["SUBCOMMAND", "predict"]
 
@@ -186,8 +185,7 @@ def _scenario(
     how: tuple[bool, int | None, int | None],
     size: str | None,
 ) -> Scenario:
-    from profiler.analysis.prediction.image_sizes import parse_size
-    from profiler.analysis.prediction.scenario import Scenario, parse_places
+    from profiler.prediction.scenario import Scenario, parse_places, parse_size
 
     places, devices, memory = where
     pixels = None if size is None else parse_size(size)
@@ -199,8 +197,8 @@ def _of(
 ) -> Prediction:
     """What the scenario makes of the run, with the profiles in the file `measured`."""
     from profiler.analysis.analyze import analyze
-    from profiler.analysis.prediction.predict import predict as answer
-    from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
+    from profiler.analysis.device_profiles import find_profiles, read_profiles
+    from profiler.prediction.predict import predict as answer
 
     profiles = read_profiles(measured) if measured else find_profiles(source.path)
     return answer(run, analyze(run, measured=profiles), scenario, pipeline)
@@ -241,13 +239,13 @@ def _names(option: str, texts: list[str] | None) -> tuple[str, ...]:
 
 def _write(prediction: Prediction, json_file: Path | None, notes: Iterable[str]) -> None:
     if json_file is not None:
-        from profiler.report.predict_document import prediction_to_json
+        from profiler.prediction.report import prediction_to_json
 
         write_json(json_file, prediction_to_json(prediction))
     if json_file != STDOUT:
         from profiler.cli.terminal import terminal
-        from profiler.report.prediction import prediction_report
-        from profiler.report.terminal.report import print_report
+        from profiler.prediction.report import prediction_report
+        from profiler.report.terminal import print_report
 
         print_report(terminal(), prediction_report(prediction))
     for line in notes:

@@ -32,10 +32,9 @@ from profiler.errors import InputError, OutputError
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from profiler.report.query.database import Database
+    from profiler.query import Database
     from profiler.run.run import Run
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import Found, Source
+    from profiler.sources import Found, Imports, Source
 
 __all__ = ["SUBCOMMAND", "answer", "check_files", "query"]
 
@@ -101,14 +100,14 @@ def query(
 
 
 def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:
-    from profiler.report.query.database import Database
+    from profiler.query import Database
 
     return Database(runs, timeout_s)
 
 
 def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
     """Write the answer to the files, or print it."""
-    from profiler.report.query.ctrl_c import at_ctrl_c
+    from profiler.query import at_ctrl_c
 
     with at_ctrl_c(database.interrupt):
         # No share of it: query_progress() may wait for the query, and Ctrl-C with it.
@@ -154,8 +153,8 @@ def check_files(files: dict[str, Path]) -> None:
 def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
     """The runs by name; of runs with one name, all but the first are called by their path. What
     is to be said of them is added to `notes`."""
-    from profiler.report.sentences.worded import worded
-    from profiler.sources.load import load_source
+    from profiler.analysis.table_text import worded_note as worded
+    from profiler.sources import load_source
 
     taken: set[str | Path] = set()
     for source in sources:
@@ -181,7 +180,7 @@ def _sources(found: list[Found], notes: list[str], *, every: bool) -> list[Sourc
 
 
 def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
-    from profiler.report.query.files import write_answer
+    from profiler.query import write_answer
 
     with nullcontext() if STDOUT in files.values() else progress("writing"):
         written = write_answer(batches, files, sys.stdout.buffer)
@@ -192,7 +191,7 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
 
 
 def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
-    from profiler.report.query.listing import answer_lines
+    from profiler.query import answer_lines
 
     terminal = sys.stdout.isatty()
     limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
@@ -201,7 +200,7 @@ def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
 
 
 def _list_tables() -> None:
-    from profiler.report.query.listing import table_lines
+    from profiler.query import table_lines
 
     for line in table_lines(_width() if sys.stdout.isatty() else 100):
         sys.stdout.write(f"{line}\n")

@@ -213,7 +213,7 @@ def _summarize(bundles: list[Path]) -> None:
 
     if not bundles:
         return
-    from profiler.fleet.summary import summarize_recorded
+    from profiler.metrics import summarize_recorded
 
     with progress("summarizing the run"):
         for bundle in bundles:

@@ -225,7 +225,7 @@ def _write_image(image: Any, path: Path | None) -> None:
 
 def _report(bundle: Path) -> None:
     from profiler.cli.commands.analyze import analyze
-    from profiler.fleet.summary import summarize_recorded
+    from profiler.metrics import summarize_recorded
 
     analyze(bundle)
     summarize_recorded(bundle, Path.cwd())

@@ -16,7 +16,7 @@ from profiler.cli.terminal import tell
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from profiler.sources.sharing import Shared
+    from profiler.share import Shared
 
 __all__ = ["SUBCOMMAND", "share"]
 
@@ -37,9 +37,9 @@ def share(bundle: _Bundle, out: _Out, remove: _Remove = None) -> None:
     Removes the command line, prompts, paths, and the names of host and user, and lists what it
     removed. Before the file gets its name, its tables are compared with those of the bundle.
     """
-    from profiler.sources.removal import Removal
-    from profiler.sources.resolve import Kind, resolve
-    from profiler.sources.sharing import share as shared_run
+    from profiler.share import Removal
+    from profiler.share import share as shared_run
+    from profiler.sources import Kind, resolve
 
     if out == STDOUT or out.suffix.lower() != ".zip":
         raise OutputError(f"--out {out} does not end in .zip: the run is written as a ZIP file")

@@ -17,9 +17,8 @@ from profiler.cli.terminal import tell
 from profiler.errors import InputError, MissingPackageError, install_command
 
 if TYPE_CHECKING:
-    from profiler.report.perfetto.server import TraceServer
-    from profiler.report.perfetto.source import ServedTrace
-    from profiler.sources.resolve import Source
+    from profiler.perfetto_ui import ServedTrace, TraceServer
+    from profiler.sources import Source
 
 __all__ = ["SUBCOMMAND", "view"]
 
@@ -52,8 +51,7 @@ def view(
 
     Served by this machine to itself: needs the perfetto extra and no network. Ends with Ctrl-C.
     """
-    from profiler.report.perfetto.server import TraceServer
-    from profiler.report.perfetto.web_files import find_ui
+    from profiler.perfetto_ui import TraceServer, find_ui
 
     with (
         opened([path], importing, out) as ((found,), imports),
@@ -83,8 +81,8 @@ def view(
 
 
 def _served(source: Source) -> AbstractContextManager[ServedTrace]:
-    from profiler.report.perfetto.source import served_bundle, served_file
-    from profiler.sources.resolve import Kind
+    from profiler.perfetto_ui import served_bundle, served_file
+    from profiler.sources import Kind
 
     if source.kind is Kind.PARQUET:
         raise InputError(

@@ -12,8 +12,8 @@ import polars as pl
 from profiler.fleet.gate import Gate, GateVerdict, Outcome
 from profiler.fleet.metric_history import HistoryChange, MetricHistory
 from profiler.fleet.newest import LEAST_RUNS, history_needed
-from profiler.report.markdown import escaped
-from profiler.report.terminal.layout import clean
+from profiler.report.files import escaped
+from profiler.report.terminal_layout import clean
 from profiler.text import Said, counted, duration, percent, said, size
 
 __all__ = [

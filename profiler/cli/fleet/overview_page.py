@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from profiler.analysis.document import TableView
 from profiler.cli.fleet.curves import SMALL, curve
 from profiler.cli.fleet.history_words import history_lines
 from profiler.cli.fleet.page_document import Block, page_document
@@ -27,7 +28,6 @@ from profiler.fleet.overview import Overview, Workload
 from profiler.fleet.states import State, state_of
 from profiler.plugins import plain_text
 from profiler.report.language import spoken
-from profiler.report.model import TableView
 from profiler.text import Said, count, counted, joined, said, sentence
 
 __all__ = ["CURVES", "overview_headline", "overview_page"]

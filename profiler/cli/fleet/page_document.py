@@ -10,13 +10,19 @@ from typing import Any
 from msgspec import Struct
 
 from profiler._version import __version__
+from profiler.analysis.document import TableView
 from profiler.cli.fleet.page_words import spoken_words
-from profiler.report.html.assets import Top, document, embedded, style_sheet, template
-from profiler.report.html.markup import contents
-from profiler.report.html.packing import script_hash
-from profiler.report.html.table_json import table_json
+from profiler.report.html.page import (
+    Top,
+    contents,
+    document,
+    embedded,
+    script_hash,
+    style_sheet,
+    template,
+)
+from profiler.report.html.tables import table_json
 from profiler.report.language import page_messages, spoken, spoken_template, titled
-from profiler.report.model import TableView
 from profiler.text import Said, said
 
 __all__ = ["Block", "page_document"]

@@ -10,6 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis.document import TableView
+from profiler.analysis.table_text import table
 from profiler.cli.fleet.history_words import value_text, when
 from profiler.cli.fleet.page_words import CHANGE_STATES, STATES, VERDICTS, quality_word
 from profiler.fleet.metric_history import HistoryChange, MetricHistory
@@ -18,8 +20,6 @@ from profiler.fleet.overview import Overview
 from profiler.fleet.states import change_state, levels, run_verdicts, state_of
 from profiler.fleet.storage import is_url
 from profiler.plugins import plain_text
-from profiler.report.model import TableView
-from profiler.report.views import table
 from profiler.run.columns import FLOAT64, INT64, MINOR, STRING, Column
 
 __all__ = [

@@ -16,7 +16,7 @@ _ON_A_TERMINAL = 40  # rows
 
 def print_table(frame: pl.DataFrame, *, rows: int | None = None) -> None:
     """Print a table: what fits on a terminal, all of it where it is piped."""
-    from profiler.report.query.listing import answer_lines
+    from profiler.query import answer_lines
 
     terminal = sys.stdout.isatty()
     limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.fleet.compare import Verdict
 from profiler.fleet.identity import Why
-from profiler.report.terminal.layout import clean
+from profiler.report.terminal_layout import clean
 from profiler.text import Said, counted, duration, joined, percent, said, size
 
 if TYPE_CHECKING:

@@ -20,7 +20,13 @@ import numpy.typing as npt
 from msgspec import structs
 
 from profiler.errors import InputError
-from profiler.importers.importer import ForeignRun, Importer, Landmarked, head_of, recognised_by
+from profiler.importers.importer import (
+    ForeignRun,
+    Importer,
+    Landmarked,
+    head_of,
+    recognised_by,
+)
 from profiler.importers.registry import likeness, refusal_of
 from profiler.plugins import plain_text
 from profiler.trace.bundle import BundleWriter

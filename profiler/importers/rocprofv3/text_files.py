@@ -26,7 +26,14 @@ from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.importers.gpu_calls import NO_TIME
 from profiler.importers.importer import head_of
-from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times, plain_bytes
+from profiler.importers.rocprofv3.rows import (
+    NO_ID,
+    Agent,
+    Agents,
+    Rows,
+    Times,
+    plain_bytes,
+)
 from profiler.text import Note
 from profiler.trace.columns import Int64s
 from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason

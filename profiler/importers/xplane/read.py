@@ -24,7 +24,13 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import PlacedCall, PlacedRun, component, spans, stages
+from profiler.importers.foreign_run import (
+    PlacedCall,
+    PlacedRun,
+    component,
+    spans,
+    stages,
+)
 from profiler.importers.importer import content_of, only_path
 from profiler.importers.xplane import IMPORTER
 from profiler.kineto.operators import queue

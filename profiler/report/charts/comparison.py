@@ -1,4 +1,4 @@
-"""The chart of how much each part changed against a baseline, as plain plotly JSON."""
+"""Charts of changes: against a baseline, or by a prediction, as plain plotly JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,37 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from profiler.analysis.comparison.codes import Verdict
+from profiler.analysis.document import (
+    HOST,
+    LINE,
+    PAGE,
+    ROLE_COLOURS,
+    TEXT,
+    Theme,
+    submodule_colours,
+)
+from profiler.analysis.table_text import label
+from profiler.compare.tables import Verdict
+from profiler.prediction.predict import Prediction
 from profiler.report.charts.style import (
     HOVER,
     Chart,
+    bars,
     bars_layout,
     draws,
+    end_labels,
     escaped,
     shortened,
+    unit_for,
 )
-from profiler.report.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
-from profiler.report.sentences.worded import label
 from profiler.text import duration, said
 
 if TYPE_CHECKING:
-    from profiler.analysis.comparison.compare import Comparison
+    from profiler.compare.compare import Comparison
 
-__all__ = ["changes"]
+
+# --- The chart of how much each part changed against a baseline, as plain plotly JSON.
+
 
 _WHOLE = ("end_to_end", "stage", "step", "submodule")
 _ROLES = 8  # with the largest differences
@@ -59,7 +73,7 @@ def changes(comparison: Comparison, theme: Theme = "light") -> Chart:
                 "x": [_percent(row["change"]) for _, row in own],
                 "error_x": _interval([row for _, row in own], colour.on(theme)),
                 "marker": {"color": colour.on(theme), "symbol": symbol, "size": 11},
-                "customdata": [escaped(_text(row)) for _, row in own],
+                "customdata": [escaped(_change_text(row)) for _, row in own],
                 "hovertemplate": HOVER,
             }
         )
@@ -96,7 +110,7 @@ def _percent(ratio: object) -> float:
     return round(100 * float(str(ratio)), 4)
 
 
-def _text(row: dict[str, object]) -> str:
+def _change_text(row: dict[str, object]) -> str:
     return said(
         "{metric}: {change} %, {base} → {new}, {verdict}",
         metric=row["metric"],
@@ -167,3 +181,53 @@ def _label(row: dict[str, object]) -> str:
     if row["level"] != "role":
         return str(row["metric"])
     return " ".join(str(row[name]) for name in ("submodule", "role") if row[name])
+
+
+# --- The chart of what a prediction changes, as plain plotly JSON.
+
+
+_HOST = "host"
+_MEASURED, _PREDICTED = "measured", "predicted"
+
+
+@draws("prediction")
+def before_and_after(prediction: Prediction, theme: Theme = "light") -> Chart:
+    """One request as it was measured and as it is predicted: a bar each of its submodules' and the
+    host's times, and the interval of the prediction where it has one."""
+    request = prediction.request
+    totals = {_MEASURED: round(prediction.measured.ns), _PREDICTED: round(request.ns)}
+    ends = [*totals.values(), round(request.high or 0)]
+    unit = unit_for(max(ends))
+    parts = sorted(prediction.submodules, key=lambda part: part.name == _HOST)
+    colours = submodule_colours(part.name for part in parts if part.name != _HOST)
+    data = []
+    for part in parts:
+        values = {_MEASURED: round(part.before_ns), _PREDICTED: round(part.after_ns)}
+        texts = [f"{part.name}, {side}: {duration(ns)}" for side, ns in values.items()]
+        colour = colours.get(part.name, HOST).on(theme)
+        data.append(bars(part.name, values, unit, colour, texts, theme))
+    if request.low is not None and request.high is not None:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "90 % interval",
+                "x": [request.ns * unit.per_ns],
+                "y": [_PREDICTED],
+                "error_x": {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [(request.high - request.ns) * unit.per_ns],
+                    "arrayminus": [(request.ns - request.low) * unit.per_ns],
+                    "color": TEXT.on(theme),
+                    "thickness": 1.6,
+                },
+                "marker": {"color": TEXT.on(theme), "size": 7},
+                "hoverinfo": "skip",
+            }
+        )
+    made = bars_layout(theme, [*totals], max(ends))
+    places = {_MEASURED: totals[_MEASURED], _PREDICTED: max(totals[_PREDICTED], ends[-1])}
+    notes = {side: duration(ns) for side, ns in totals.items()}
+    made["annotations"] = end_labels(places, unit, notes)
+    return {"data": data, "layout": made}

@@ -8,15 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.document import MUTED, ROLE_COLOURS, SURFACE, Theme
+from profiler.analysis.roofline import Bound
+from profiler.analysis.table_text import labels, with_rates
 from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking
-from profiler.report.excerpts import with_rates
-from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
-from profiler.report.sentences.worded import labels
 from profiler.text import FLOP_RATES, duration, joined, rate_unit, said
-
-__all__ = ["roofline"]
 
 _TYPES = ("float32", "float16", "bfloat16")  # whose peak rates are drawn
 _LARGEST = 34.0  # pixels
@@ -80,12 +77,12 @@ def _points(
                 for row in rows
             ],
         },
-        "customdata": [escaped(_text(row)) for row in rows],
+        "customdata": [escaped(_point_text(row)) for row in rows],
         "hovertemplate": HOVER,
     }
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def _point_text(row: Mapping[str, Any]) -> str:
     title = said(
         "{submodule}, {role} on {device}",
         submodule=row["submodule"] or said("no call"),

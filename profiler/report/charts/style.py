@@ -1,8 +1,4 @@
-"""The house style of charts: fonts, units, axes, and bars with labels at their ends.
-
-Names come from traces and manifests, and plotly reads a subset of HTML in every text: `escaped`
-turns them into text wherever they enter a chart.
-"""
+"""Charts that tables declare as data: bars, curves and icicles."""
 
 from __future__ import annotations
 
@@ -14,29 +10,29 @@ from pkgutil import walk_packages
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import polars as pl
 from msgspec import Struct
 
-from profiler.report.model import Figure, Pick
-from profiler.report.palette import LINE, MUTED, SURFACE, TEXT, Theme
-from profiler.text import Said
+from profiler.analysis.document import (
+    IDLE,
+    LINE,
+    MUTED,
+    ROLE_COLOURS,
+    SERIES,
+    SURFACE,
+    TEXT,
+    Figure,
+    Pick,
+    Theme,
+    submodule_colours,
+)
+from profiler.analysis.table_text import Node, labelled
+from profiler.text import Said, duration, percent, said
 
-__all__ = [
-    "FONT",
-    "HOVER",
-    "Chart",
-    "Unit",
-    "bars",
-    "bars_layout",
-    "draw",
-    "drawings",
-    "draws",
-    "end_labels",
-    "escaped",
-    "layout",
-    "picking",
-    "shortened",
-    "unit_for",
-]
+# --- The house style of charts: fonts, units, axes, and bars with labels at their ends.
+#
+# Names come from traces and manifests, and plotly reads a subset of HTML in every text: `escaped`
+# turns them into text wherever they enter a chart.
 
 
 FONT = (
@@ -214,3 +210,126 @@ def end_labels(
         }
         for key, ns in values.items()
     ]
+
+
+# --- Horizontal bars of a table that declares them: a bar a row, divided by its columns of values.
+
+
+_ROWS = 15
+
+
+@draws("bars")
+def draw_bars(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
+    """The first rows of `frame`, named by the columns `label`, as long as the times in the columns
+    `values` together."""
+    rows = frame.head(_ROWS).rows(named=True)
+    labels = [", ".join(str(row[name]) for name in columns["label"]) for row in rows]
+    totals = [sum(row[name] or 0 for name in columns["values"]) for row in rows]
+    longest = max(totals, default=0)
+    unit, keys = unit_for(longest), [str(number) for number in range(len(rows))]
+    data = []
+    for number, name in enumerate(columns["values"]):
+        times = {key: row[name] or 0 for key, row in zip(keys, rows, strict=True)}
+        texts = (
+            said("{name}: {time}", name=label, time=duration(ns))
+            for label, ns in zip(labels, times.values(), strict=True)
+        )
+        title = name.removesuffix("_ns").replace("_", " ")
+        fill = SERIES[number % len(SERIES)].on(theme)
+        data.append(bars(title, times, unit, fill, texts, theme))
+    made = bars_layout(theme, keys, longest, row=25)
+    made["yaxis"] |= {"tickvals": keys, "ticktext": [escaped(shortened(one)) for one in labels]}
+    return {"data": data, "layout": made | {"showlegend": len(data) > 1}}
+
+
+# --- Shares over time of a table that declares them: a curve for each of its series.
+
+
+@draws("curves")
+def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
+    """The column `share` over the column `time`, a curve for each value of the column `series`;
+    times count from the first."""
+    (series,), (time,), (share,) = (columns[name] for name in ("series", "time", "share"))
+    times = frame[time].to_list()
+    begin = min(times, default=0)
+    unit = unit_for(max(times, default=0) - begin)
+    data = []
+    for number, (name, rows) in enumerate(frame.group_by(series, maintain_order=True)):
+        colour = SERIES[number % len(SERIES)].on(theme)
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": escaped(name[0]),
+                "x": ((rows[time] - begin) * unit.per_ns).round(3).to_list(),
+                "y": rows[share].round(3).to_list(),
+                "line": {"color": colour, "width": 1.5, "shape": "hv"},
+                "fill": "tozeroy",
+                "fillcolor": colour + "26",
+                "hovertemplate": "%{x} " + unit.name + ": %{y:.1%}<extra></extra>",
+            }
+        )
+    made = layout(theme)
+    made["xaxis"]["title"] = made["xaxis"]["title"] | {
+        "text": said("{unit} from the begin", unit=unit.name)
+    }
+    made["yaxis"] |= {"range": [0, 1], "tickformat": ".0%", "showgrid": True}
+    return {"data": data, "layout": made | {"height": 220, "showlegend": len(data) > 1}}
+
+
+# --- A tree of a table that declares one: each node as wide as its time, below the one it is in.
+
+
+_HEIGHT = 640
+
+
+@draws("icicle")
+def draw_icicle(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, theme: Theme) -> Chart:
+    """The nodes with their `parent`, as wide as `value` together with what is in them, by the
+    colour of their `role`, else of the `submodule` that they are."""
+    (parent,), (value,), (role,) = (columns[name] for name in ("parent", "value", "role"))
+    rows = labelled(frame).rows(named=True)
+    widths = _widths([row[parent] for row in rows], [row[value] for row in rows])
+    whole = max(widths, default=0)
+    submodules = submodule_colours({row["submodule"] for row in rows if row["submodule"]})
+    colours = []
+    for row in rows:
+        colour = ROLE_COLOURS.get(row[role] or "")
+        if colour is None and row["kind"] == Node.SUBMODULE:
+            colour = submodules[row["submodule"]]
+        colours.append((colour or IDLE).on(theme))
+    texts = [
+        said(
+            "{name}: {time}, {share} of the run",
+            name=row["label"],
+            time=duration(row[value]),
+            share=percent(row[value] / whole if whole else 0),
+        )
+        for row in rows
+    ]
+    trace = {
+        "type": "icicle",
+        "ids": [str(number) for number in range(len(rows))],
+        "parents": [str(row[parent]) if row[parent] >= 0 else "" for row in rows],
+        "labels": [escaped(shortened(row["label"])) for row in rows],
+        "values": widths,
+        "branchvalues": "total",
+        "sort": False,
+        "tiling": {"orientation": "v"},
+        "marker": {"colors": colours, "line": {"color": SURFACE.on(theme), "width": 1}},
+        "customdata": [escaped(text) for text in texts],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+    made = layout(theme)
+    return {"data": [trace], "layout": made | {"height": _HEIGHT, "showlegend": False}}
+
+
+def _widths(parents: list[int], values: list[int]) -> list[int]:
+    """The values, those of a node at least as large as of what is in it: plotly draws no others.
+    A residual may be below zero."""
+    found, inner = list(values), [0] * len(values)
+    for at in range(len(found) - 1, -1, -1):
+        found[at] = max(found[at], inner[at])
+        if 0 <= parents[at] < at:
+            inner[parents[at]] += found[at]
+    return found

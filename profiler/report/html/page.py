@@ -1,58 +1,32 @@
-"""One run as one HTML file: self-contained, offline, safe to open whatever the trace says.
+"""The HTML report of one run: a self-contained page that works offline.
 
     write_html(run, analyze(run), Path("report.html"))
 
-Names come from traces and manifests and are never trusted: here they pass through `html.escape`,
-in the page they only ever become text nodes and attributes, and the page's Content-Security-Policy
-runs nothing but the scripts whose hashes it lists and loads nothing from anywhere.
+Names come from traces and manifests and are not trusted. Python passes them through
+`html.escape`, and scripts use them only as text nodes and attributes. The
+Content-Security-Policy runs only the scripts whose hashes it lists and loads nothing.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from html import escape
+from importlib import resources
+from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from profiler._version import __version__
-from profiler.analysis.assembly import partials_of
-from profiler.analysis.result import Analysis
-from profiler.files import ascii_json, write_atomically
-from profiler.report.build import build_report
-from profiler.report.charts.style import FONT, Chart
-from profiler.report.extent import extent
-from profiler.report.html.assets import (
-    Top,
-    document,
-    embedded,
-    pairs,
-    style_sheet,
-    template,
-)
-from profiler.report.html.body import Body, body_of
-from profiler.report.html.card_columns import (
-    call_columns,
-    command_columns,
-    lane_columns,
-    tally_columns,
-)
-from profiler.report.html.devices_strip import strip_json
-from profiler.report.html.first_screen import shapes_json
-from profiler.report.html.header import header_html
-from profiler.report.html.icicle import icicle_json
-from profiler.report.html.packing import Packing, script_hash
-from profiler.report.html.partials import packed_partials
-from profiler.report.html.timeline import Timeline, timeline_of
-from profiler.report.language import (
-    OTHERS,
-    page_messages,
-    spoken,
-    spoken_template,
-    titled,
-    translations,
-)
-from profiler.report.model import Report, ReportInput
-from profiler.report.pack import deflated, pack
-from profiler.report.palette import (
+from profiler.analysis.analyze import partials_of
+from profiler.analysis.document import (
     BOUND_COLOURS,
     CATEGORY_COLOURS,
     HOST,
@@ -61,18 +35,621 @@ from profiler.report.palette import (
     PEAK_COLOURS,
     ROLE_COLOURS,
     SURFACE,
+    Advice,
+    Colour,
+    Fact,
+    Group,
+    Opening,
+    Part,
+    Report,
+    Section,
+    Summary,
+    TableView,
+    Theme,
     submodule_colours,
 )
-from profiler.report.provenance import EmbeddedTrace
-from profiler.report.sections.roofline import bounds
-from profiler.report.sections.time import submodule_names
+from profiler.analysis.finding_text import evidence_pairs, number, words
+from profiler.analysis.overview import extent
+from profiler.analysis.provenance import EmbeddedTrace, deflated, embedded_trace, pack
+from profiler.analysis.result import Analysis, Finding, ReportInput, Severity, Where
+from profiler.analysis.roofline_section import bounds
+from profiler.analysis.stages import submodule_names
+from profiler.files import ascii_json, write_atomically
+from profiler.report.build import build_report
+from profiler.report.charts.style import FONT, Chart, draw
+from profiler.report.html.tables import (
+    call_columns,
+    command_columns,
+    icicle_json,
+    lane_columns,
+    packed_partials,
+    strip_json,
+    table_json,
+    tally_columns,
+)
+from profiler.report.html.timeline import Timeline, timeline_of
+from profiler.report.language import (
+    LANGUAGES,
+    OTHERS,
+    catalogue,
+    page_messages,
+    spoken,
+    spoken_template,
+    titled,
+    translations,
+)
 from profiler.run.run import Run
-from profiler.text import joined, said
+from profiler.text import Noun, Said, count, duration, joined, said
 
 if TYPE_CHECKING:
-    from profiler.analysis.comparison.compare import Comparison
+    from profiler.compare.compare import Comparison
 
-__all__ = ["html_page", "page_scripts", "write_html"]
+
+# --- What pages are made of: scripts and style sheets of ours, data in a script element, the policy
+# under which a browser runs the one and loads nothing.
+
+
+THEMES: tuple[Theme, Theme] = ("light", "dark")
+
+
+def embedded(data: Any) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element."""
+    return ascii_json(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def template(name: str) -> str:
+    """A script, style sheet or page of ours, by the name of its file."""
+    place = resources.files("profiler.report.html") / "templates" / name
+    return place.read_text(encoding="utf-8")
+
+
+class Top(Struct, frozen=True):
+    """The bar above a page: its list of `contents`, as HTML, and where a link before that skips to,
+    `place` being an element's id and `skip` what the link says."""
+
+    contents: str
+    place: str = "summary"
+    skip: str = said("Skip to the summary")
+
+
+def document(top: Top, body: str, title: str, style: str, scripts: Sequence[str]) -> str:
+    """A whole page: `title` is its element, `scripts` are hashes of those that may run."""
+    bar = Template(spoken_template(template("top.html"))).substitute(
+        contents=top.contents, place=top.place, skip=spoken(top.skip)
+    )
+    return Template(template("shell.html")).substitute(
+        policy=_policy(*scripts),
+        version=escape(__version__),
+        title=title,
+        css=style,
+        top=bar,
+        body=body,
+    )
+
+
+def _policy(*hashes: str) -> str:
+    """Only scripts of these hashes run, and nothing is loaded: not an image, not a font, not a
+    byte."""
+    rules = (
+        "default-src 'none'",
+        "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(rules)
+
+
+def style_sheet(*names: str) -> str:
+    """The style sheets of these names, with the colours of both themes."""
+    light, dark = (
+        " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
+        for theme in THEMES
+    )
+    sheet = "".join(map(template, names))
+    return Template(sheet).substitute(light=light, dark=dark, font=FONT)
+
+
+def pairs(colours: Mapping[str, Colour]) -> dict[str, dict[str, str]]:
+    """Colours as the scripts take them: one a theme."""
+    return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}
+
+
+# --- The room that a figure takes of the page, which the page knows before it draws one.
+#
+# A legend of more than two lines makes a figure taller, and how many lines it has goes by the
+# width
+# of the page and by the language: scripts count them (`rooms.js`), from what is said here as
+# later
+# from the figure itself.
+
+
+class Room(Struct, frozen=True):
+    """`height` in pixels, with a legend of at most two lines; of the legend, where there is one,
+    how many `entries` it has and how long the `longest` is in each language (UTF-16 units, in
+    which scripts count)."""
+
+    height: int
+    entries: int = 0
+    longest: Mapping[str, int] = {}
+
+    @property
+    def attributes(self) -> str:
+        """The room as attributes of an element."""
+        height = f'style="height:{self.height}px" data-height="{self.height}"'
+        if not self.entries:
+            return height
+        legend = {"entries": self.entries, "longest": self.longest}
+        return f'{height} data-legend="{escape(ascii_json(legend))}"'
+
+
+def room_of(chart: Chart) -> Room:
+    """What `chart` takes."""
+    data, layout = chart["data"], chart["layout"]
+    if not layout["showlegend"]:
+        return Room(layout["height"])
+    names = [trace.get("name") or "" for trace in data]
+    longest = {
+        language: max((_units(name, language) for name in names), default=0)
+        for language in LANGUAGES
+    }
+    return Room(layout["height"], len(data), longest)
+
+
+def _units(name: str, language: str) -> int:
+    given = name.given_in(catalogue(language)) if isinstance(name, Said) else name
+    return len(given.encode("utf-16-le", "surrogatepass")) // 2
+
+
+# --- Findings as HTML: their evidence, and links to what they are about.
+
+
+_CALLS = 6  # links to calls
+_SEVERITIES: dict[Severity, Said] = {
+    "high": said("high"),
+    "medium": said("medium"),
+    "low": said("low"),
+}
+
+
+def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS, anchor: str = "") -> str:
+    """One finding; what it is about are buttons that `templates/findings.js` brings to life. `noun`
+    is what commands are called, `anchor` what links to it name."""
+    cost, said_of = finding.cost_ns, words(finding)
+    saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
+    if "gain_ns" in finding.evidence:
+        low, high = (duration(number(finding, f"gain_{end}_ns")) for end in ("low", "high"))
+        saves = said("saves {time}, {low} to {high}", time=duration(cost or 0), low=low, high=high)
+        if low == high:
+            saves = said("saves {time}", time=low)
+    head = (
+        f'<p class="headline"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
+        f"<strong>{spoken(said_of.title)}</strong>"
+        + (f'<span class="saves">{spoken(saves)}</span>' if saves else "")
+        + "</p>"
+    )
+    evidence = "".join(
+        f"<div><dt>{spoken(said(name))}</dt><dd>{spoken(value)}</dd></div>"
+        for name, value in evidence_pairs(finding, noun)
+    )
+    links = "".join(_links(finding.where))
+    named = f' id="{anchor}"' if anchor else ""
+    return (
+        f"<article{named} "
+        f'class="finding {escape(finding.severity)}" data-rule="{escape(finding.rule)}"'
+        f"{_about(finding.where)}>"
+        f'{head}<dl class="evidence">{evidence}</dl>'
+        f'<p class="recommendation">{spoken(said_of.recommendation)}</p>'
+        f'<p class="help"><b>{spoken(said("Caveat:"))}</b> {spoken(said_of.caveat)}</p>'
+        + (f'<p class="where">{links}</p>' if links else "")
+        + "</article>"
+    )
+
+
+def _about(where: Where) -> str:
+    """What the page can choose of what a finding is about, for `templates/findings.js`."""
+    named = (
+        ("submodule", where.submodule),
+        ("operator", where.layer),
+        ("device", where.device),
+        ("step", where.step),
+    )
+    return "".join(
+        f' data-about-{name}="{escape(str(value))}"' for name, value in named if value is not None
+    )
+
+
+def _links(where: Where) -> Iterator[str]:
+    """Buttons that look for an operator or zoom into a call; the rest as text."""
+    if where.layer:
+        yield _button("layer", where.layer, said("Operator {layer}", layer=where.layer))
+    elif where.submodule:
+        yield _button(
+            "submodule",
+            where.submodule,
+            said("Operators of {submodule}", submodule=where.submodule),
+        )
+    for call in where.calls[:_CALLS]:
+        yield _button("call", str(call), said("Call {call}", call=call))
+    if len(where.calls) > _CALLS:
+        more = said("and {number} more calls", number=len(where.calls) - _CALLS)
+        yield f"<span>{spoken(more)}</span>"
+    if where.device is not None:
+        yield f"<span>{spoken(said('device {value}', value=where.device))}</span>"
+    if where.pipeline is not None:
+        yield f"<span>{spoken(said('pipeline call {value}', value=where.pipeline))}</span>"
+    if where.step is not None:
+        yield f"<span>{spoken(said('step {value}', value=where.step))}</span>"
+
+
+def _button(kind: str, value: str, text: str) -> str:
+    return (
+        f'<button type="button" class="link" data-find-{kind}="{escape(value)}">'
+        f"{spoken(text)}</button>"
+    )
+
+
+# --- Sections as HTML: headings, sentences, and places that scripts fill with figures and tables.
+
+
+def contents(names: Iterable[tuple[str, str]]) -> str:
+    """Links to the sections with these keys and names."""
+    return "".join(f'<a href="#{key}">{spoken(name)}</a>' for key, name in names)
+
+
+def sections_html(sections: Sequence[Section], rooms: Mapping[str, Room]) -> str:
+    """The sections one after another; figures get their `rooms` (by key) at once, so that nothing
+    moves when they are drawn."""
+    return "\n".join(_section(section, rooms) for section in sections)
+
+
+def _section(section: Section, rooms: Mapping[str, Room]) -> str:
+    key = section.key
+    body = "".join(_rows(section.parts, rooms))
+    return (
+        f'<section id="{key}" aria-labelledby="{key}-title">'
+        f'<h2 id="{key}-title">{spoken(section.title)}</h2>{body}</section>'
+    )
+
+
+def _rows(parts: Sequence[Part], rooms: Mapping[str, Room]) -> Iterator[str]:
+    """Parts below each other, those that stand beside another in one row with it."""
+    starts = [i for i, part in enumerate(parts) if not part.beside or i == 0]
+    row_of = {i: max(start for start in starts if start <= i) for i in range(len(parts))}
+    for _, numbers in groupby(range(len(parts)), key=row_of.__getitem__):
+        row = [_part(parts[i], rooms) for i in numbers]
+        yield f'<div class="pair">{"".join(row)}</div>' if len(row) > 1 else row[0]
+
+
+def _part(part: Part, rooms: Mapping[str, Room]) -> str:
+    heading = f"<h3>{spoken(part.title)}</h3>" if part.title else ""
+    pieces = [
+        f'<p class="lead">{spoken(part.lead)}</p>{of_whole()}' if part.lead else "",
+        "".join(
+            finding_html(finding, part.noun, finding_id(number))
+            for number, finding in enumerate(part.findings)
+        ),
+        _figure(part, rooms),
+        _table(part.table),
+        _groups(part.groups),
+        *(f'<p class="help">{spoken(note)}</p>' for note in part.notes),
+    ]
+    body = "".join(pieces)
+    anchor = f' id="{part.anchor}"' if part.anchor else ""
+    if part.folded:
+        return f'<details class="part"{anchor}><summary>{heading}</summary>{body}</details>'
+    return f'<div class="part"{anchor}>{heading}{body}</div>'
+
+
+def finding_id(number: int) -> str:
+    """What a link to the finding names."""
+    return f"finding-{number + 1}"
+
+
+def of_whole() -> str:
+    """What stands below sentences and values that do not follow what a reader selects; it is seen
+    while something is selected."""
+    return f'<p class="scope of-whole">{spoken(said("Of the whole run."))}</p>'
+
+
+def _figure(part: Part, rooms: Mapping[str, Room]) -> str:
+    if part.figure is None:
+        return ""
+    key = part.figure.key
+    place = f'<div class="figure" data-figure="{key}" {rooms[key].attributes}></div>'
+    return f'{place}<p class="saves-figure"></p>'  # the page's button to save it comes into that
+
+
+def _table(view: TableView | None) -> str:
+    """The place of a table, and of how many rows the page holds only the first."""
+    if view is None:
+        return ""
+    place = f'<div data-table="{view.key}"></div>'
+    held, total = len(view.rows), len(view.frame)
+    if held == total:
+        return place
+    note = said(
+        "This page holds the first {held} of {total} rows.", held=count(held), total=count(total)
+    )
+    return f'{place}<p class="help">{spoken(note)}</p>'
+
+
+def _groups(groups: Sequence[Group]) -> str:
+    """Pairs of name and value, a list a title."""
+    lists = "".join(
+        f"<div><h3>{spoken(group.title)}</h3><dl>{_definitions(group)}</dl></div>"
+        for group in groups
+    )
+    return f'<div class="groups">{lists}</div>{of_whole()}' if lists else ""
+
+
+def _definitions(group: Group) -> str:
+    return "".join(
+        f"<div><dt>{spoken(name)}</dt><dd>{spoken(value)}</dd></div>" for name, value in group.rows
+    )
+
+
+# --- The report as the page takes it: HTML of its sections, and as JSON its tables and figures.
+
+
+class Body(Struct, frozen=True):
+    """The page below its header: HTML of the list of contents and of the `sections`; as JSON the
+    `tables` by key and the `figures` by theme and key."""
+
+    contents: str
+    sections: str
+    tables: dict[str, Any]
+    figures: dict[str, dict[str, dict[str, Any]]]
+
+
+def body_of(report: Report) -> Body:
+    """The sections of `report`, without figures that draw nothing and what they leave empty."""
+    figures: dict[str, dict[str, dict[str, Any]]] = {
+        theme: {
+            part.figure.key: draw(part.figure, theme)
+            for section in report.sections
+            for part in section.parts
+            if part.figure is not None
+        }
+        for theme in THEMES
+    }
+    drawn = {key for key, chart in figures["light"].items() if _draws_something(chart)}
+    sections = list(_with_drawn(report.sections, drawn))
+    rooms = {key: room_of(figures["light"][key]) for key in drawn}
+    names = [(section.key, section.title) for section in sections]
+    return Body(
+        contents=contents([("timeline", said("Timeline")), *names]),
+        sections=sections_html(sections, rooms),
+        tables={
+            part.table.key: table_json(part.table)
+            for section in sections
+            for part in section.parts
+            if part.table is not None
+        },
+        figures={
+            theme: {key: of_theme[key] for key in of_theme if key in drawn}
+            for theme, of_theme in figures.items()
+        },
+    )
+
+
+def _draws_something(chart: dict[str, Any]) -> bool:
+    return any(len(trace["x"]) for trace in chart["data"])
+
+
+def _with_drawn(sections: Iterable[Section], drawn: set[str]) -> Iterable[Section]:
+    for section in sections:
+        parts = [_without_empty(part, drawn) for part in section.parts]
+        kept = tuple(part for part in parts if part.shows_something)
+        if kept:
+            yield replace(section, parts=kept)
+
+
+def _without_empty(part: Part, drawn: set[str]) -> Part:
+    if part.figure is None or part.figure.key in drawn:
+        return part
+    return replace(part, figure=None)
+
+
+# --- What stands on the page's first screen beside its canvases: how long it took, what to change,
+# the
+# costliest shapes. The figures are those of the report's opening, which a terminal prints.
+#
+# All of it is HTML, and every text in it is escaped; `templates/first_screen.js` draws the
+# canvases.
+
+
+def answers_html(facts: tuple[Fact, ...]) -> str:
+    """The facts in a line or two: how long it took, how busy each device was, the steps."""
+    items = "".join(
+        f"<div><dt>{spoken(fact.label)}</dt><dd><b>{spoken(fact.value)}</b>"
+        + (f"<span>, {spoken(fact.note)}</span>" if fact.note else "")
+        + "</dd></div>"
+        for fact in facts
+    )
+    return f'<dl class="answers">{items}</dl>' if items else ""
+
+
+def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
+    """What to change first, with its gain; each leads to the finding with its evidence."""
+    if not opening.advice_title:
+        return ""
+    numbers = {id(finding): number for number, finding in enumerate(findings)}
+    items = "".join(_advice(advice, numbers.get(id(advice.finding))) for advice in opening.advice)
+    return (
+        f'<div class="gains"><h2>{spoken(opening.advice_title)}</h2>'
+        + (f"<ol>{items}</ol>" if items else "")
+        + f"{of_whole()}</div>"
+    )
+
+
+def _advice(advice: Advice, number: int | None) -> str:
+    title = spoken(advice.title)
+    if number is not None:
+        title = f'<a href="#{finding_id(number)}">{title}</a>'
+    return (
+        f'<li><p>{title} <b class="gain">{spoken(said("gain {gain}", gain=advice.gain))}</b></p>'
+        f'<p class="change">{spoken(advice.change)}</p></li>'
+    )
+
+
+def shapes_html(view: TableView | None) -> str:
+    """The place of the costliest shapes; `shapes_json` fills it."""
+    if view is None:
+        return ""
+    name = spoken(view.name)
+    return f'<div class="costliest"><h2>{name}</h2><div id="first-shapes"></div>{of_whole()}</div>'
+
+
+def shapes_json(opening: Opening | None) -> dict[str, Any] | None:
+    """The costliest shapes as the scripts take them."""
+    view = opening.shapes if opening else None
+    return None if view is None else table_json(view) | {"name": said("costliest shapes")}
+
+
+# --- What stands above the sections of the page, by its place in `templates/report.html`. All of it
+# is
+# HTML, and every text in it is escaped.
+
+
+_ROW = 7  # key figures that stand side by side
+
+
+def header_html(report: Report) -> dict[str, str]:
+    """Subject, notices, the bookkeeping in a line that opens to drops, key figures and the
+    accounting, and what a reader with thirty seconds needs."""
+    summary, opening = report.summary, report.opening or Opening(report.summary.headline)
+    names = (f"<bdi>{spoken(part)}</bdi>" for part in summary.subject)
+    findings = [part.findings for section in report.sections for part in section.parts]
+    return {
+        "subject": " · ".join(names),
+        "selection": _paragraph("notice", summary.selection),
+        "against": _against(summary.against),
+        "answers": answers_html(opening.facts),
+        "bookkeeping": _bookkeeping(summary, opening.checks),
+        "gains": findings_html(opening, next(filter(None, findings), ())),
+        "costliest": shapes_html(opening.shapes),
+    }
+
+
+def _paragraph(style: str, text: str) -> str:
+    return f'<p class="{style}">{spoken(text)}</p>' if text else ""
+
+
+def _bookkeeping(summary: Summary, checks: tuple[Fact, ...]) -> str:
+    """One line on how far the report can be trusted; what is wrong stands out in it, and first."""
+    wrong = any(fact.alert for fact in checks)
+    items = "".join(map(_item, sorted(checks, key=lambda fact: not fact.alert)))
+    body = _missing(summary.missing) + _facts(summary.facts)
+    body += _paragraph("accounting", summary.accounting)
+    style = "bookkeeping wrong" if wrong else "bookkeeping"
+    return (
+        f'<details class="{style}"><summary><span class="items">{items}</span> '
+        f'<span class="more">{spoken(_MORE)}</span></summary>{body}</details>'
+    )
+
+
+_MORE: Said = said("Key figures")
+
+
+def _item(fact: Fact) -> str:
+    """A fact with its note where it is bad news."""
+    text = f"{spoken(fact.label)} <b>{spoken(fact.value)}</b>"
+    if not fact.alert:
+        return f"<span>{text}</span>"
+    return (
+        f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text} '
+        f"<span>{spoken(fact.note)}</span></strong>"
+    )
+
+
+def _missing(lines: tuple[str, ...]) -> str:
+    """What was executed but is not in the trace, below a line that says so; "" where that is
+    nothing."""
+    if not lines:
+        return ""
+    opening, *rest = lines
+    items = "".join(f"<li>{spoken(line)}</li>" for line in rest)
+    return f'<div class="notice drops"><strong>{spoken(opening)}</strong><ul>{items}</ul></div>'
+
+
+def _against(text: str) -> str:
+    """How the run compares with its baseline, which leads to the section."""
+    return f'<p class="against"><a href="#comparison">{spoken(text)}</a></p>' if text else ""
+
+
+def _facts(facts: tuple[Fact, ...]) -> str:
+    """The key figures in one row, or in two of the same length."""
+    columns = len(facts) if len(facts) <= _ROW else -(-len(facts) // 2)
+    cards = "".join(
+        f"<div{' class=alert' if fact.alert else ''}><dt>{spoken(fact.label)}</dt>"
+        f'<dd class="value">{spoken(fact.value)}</dd>'
+        f'<dd class="note">{spoken(fact.note)}</dd></div>'
+        for fact in facts
+    )
+    return f'<dl class="facts" style="--columns:{columns}">{cards}</dl>{of_whole()}'
+
+
+# --- What a page holds whatever a run is like: packed in a thread of its own, beside other work.
+#
+# packing = Packing(source)         # before the run is loaded
+# write_html(run, analysis, path, packing=packing)
+
+
+class Library(Struct, frozen=True):
+    """The library that draws figures: `packed` as a zlib stream in base64, and its `hash`."""
+
+    packed: str
+    hash: str
+
+
+class Packing:
+    """The library and the merged trace of the run at `source`, on their way from now on: deflating
+    leaves the interpreter to others."""
+
+    def __init__(self, source: Path | None = None) -> None:
+        pool = ThreadPoolExecutor(1)
+        self._library: Future[Library] = pool.submit(_plotly)
+        self._trace: Future[EmbeddedTrace | None] = pool.submit(embedded_trace, source)
+        pool.shutdown(wait=False)
+
+    @property
+    def library(self) -> Library:
+        """The library, once it is packed."""
+        return self._library.result()
+
+    @property
+    def trace(self) -> EmbeddedTrace | None:
+        """The trace, once it is packed; None where there is none to read."""
+        return self._trace.result()
+
+
+def script_hash(script: bytes) -> str:
+    """The hash by which a page's policy knows a script."""
+    return base64.b64encode(hashlib.sha256(script).digest()).decode()
+
+
+def _plotly() -> Library:
+    """The library that the installed plotly ships; plotly itself stays unimported."""
+    found = find_spec("plotly")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+    script = (Path(found.origin).parent / "package_data" / "plotly.min.js").read_bytes()
+    packed = deflated(script)
+    return Library(packed, script_hash(script))
+
+
+# --- One run as one HTML file: self-contained, offline, safe to open whatever the trace says.
+#
+#     write_html(run, analyze(run), Path("report.html"))
+#
+# Names come from traces and manifests and are never trusted: here they pass through
+# `html.escape`,
+# in the page they only ever become text nodes and attributes, and the page's
+# Content-Security-Policy
+# runs nothing but the scripts whose hashes it lists and loads nothing from anywhere.
+
 
 # What the first screen needs stands in the page as it is, all else is packed and runs after it.
 _FIRST = (

@@ -1,12 +1,14 @@
-"""What the page's timeline draws: lanes of a run, and its events as integer columns.
+"""The timeline of the HTML page: lanes of devices, modules and steps, as integer columns.
 
-Times become ns from the first event of the run, so that a browser's doubles hold them exactly.
+Times are ns from the run's first event, so a browser's doubles are exact. Stages and steps are
+on the devices' axis, as in the tables; the host's own ranges are in separate lanes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -14,26 +16,313 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.axis import Axis
-from profiler.analysis.host_side import has_accelerators, host_categories
-from profiler.analysis.roofline.codes import Bound
-from profiler.report.extent import extent
-from profiler.report.html.timeline_bounds import bound_codes
-from profiler.report.html.timeline_columns import (
-    Strings,
-    call_columns,
-    command_columns,
-    flow_columns,
+from profiler.analysis.commands import has_accelerators, host_categories
+from profiler.analysis.overview import extent
+from profiler.analysis.provenance import Table
+from profiler.analysis.roofline import Bound
+from profiler.analysis.steps import step_spans
+from profiler.analysis.timeline import Axis, PipelineCalls, stage_parts
+from profiler.run.columns import TEXT
+from profiler.run.intervals import (
+    Codes,
+    Times,
+    group_heads,
+    is_sorted,
+    order_by,
+    rows_of_calls,
+    text_codes,
 )
-from profiler.report.html.timeline_modules import module_stretches
-from profiler.report.html.timeline_spans import LANES, SpanLane, drawn_spans
-from profiler.report.pack import Table
-from profiler.run.intervals import is_sorted, order_by, text_codes
+from profiler.run.load import places_by_layer
 from profiler.run.run import Run
 from profiler.text import said
-from profiler.trace.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
+from profiler.trace.events import CALLS_TRACK, CATEGORIES, HOST_TRACK, NO_STEP
 
-__all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
+# --- What the commands of the page's timeline are bound by.
+
+
+_KEYS = ("submodule", "layer", "device")
+_MOST = 1 << 24  # combinations of the keys that a table of a byte each may have
+
+
+def bound_codes(
+    commands: pl.DataFrame, calls: pl.DataFrame, bounds: pl.DataFrame | None
+) -> npt.NDArray[np.int64]:
+    """The place in `Bound` of what the operator of each command is bound by, -1 where that is not
+    known: int64 [commands]. `bounds` is the table `roofline`."""
+    unknown = np.full(len(commands), -1, dtype=np.int64)
+    if bounds is None or bounds.is_empty():
+        return unknown
+    rows = rows_of_calls(commands["call"], calls["call"])
+    of_call, submodules = text_codes(calls["submodule"])
+    layer, layers = text_codes(commands["layer"])
+    device, devices = text_codes(commands["device"])
+    submodule = np.append(of_call, len(submodules))[rows]  # -1 is that of no call
+    names = (submodules, layers, devices)
+    size = (len(submodules) + 1, len(layers) + 1, len(devices) + 1)
+    if np.prod(size) > _MOST:
+        return unknown
+    table = np.full(size, -1, dtype=np.int8)
+    places = [{name: place for place, name in enumerate(each)} for each in names]
+    known = {str(bound): code for code, bound in enumerate(Bound)}
+    for *key, bound in bounds.select(*_KEYS, "bound").iter_rows():
+        at = [place.get(name) for place, name in zip(places, key, strict=True)]
+        if bound in known and None not in at:
+            table[tuple(at)] = known[bound]
+    codes: npt.NDArray[np.int64] = table[submodule, layer, device].astype(np.int64)
+    return codes
+
+
+# --- Events of a run as integer columns for the page: texts become codes, calls become rows.
+
+
+class Strings:
+    """Strings of all text columns, each once."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._index: dict[str, int] = {}
+
+    def codes(self, column: pl.Series) -> npt.NDArray[np.int64]:
+        """Index of each value, -1 for null."""
+        if column.dtype == pl.String:
+            column = column.cast(pl.Categorical())
+        codes, names = text_codes(column)
+        return np.array([*map(self._intern, names), -1], dtype=np.int64)[codes]
+
+    def _intern(self, text: str) -> int:
+        index = self._index.setdefault(text, len(self.values))
+        if index == len(self.values):
+            self.values.append(text)
+        return index
+
+
+def rows_of(calls: pl.DataFrame) -> pl.DataFrame:
+    """The number of each call and the row in which it stands, as `_row`."""
+    return calls.select("call", _row=pl.int_range(len(calls), dtype=pl.Int64))
+
+
+def call_columns(calls: pl.DataFrame, begin: int, strings: Strings) -> Table:
+    """The calls in the order of `calls`, which have `host_ns` beside the columns of a run's."""
+    text = ("stage", "submodule", "branch", "input_shapes")
+    return {
+        "call": calls["call"].to_numpy().astype(np.int64),
+        "start": calls["start_ns"].to_numpy() - begin,
+        "duration": calls["duration_ns"].to_numpy(),
+        "host": calls["host_ns"].to_numpy(),
+        "step": calls["step"].to_numpy().astype(np.int64),
+        "traced": calls["ops_traced"].to_numpy().astype(np.int64),
+        **{name: strings.codes(calls[name]) for name in text},
+    }
+
+
+def command_columns(
+    commands: pl.DataFrame, calls: pl.DataFrame, begin: int, strings: Strings
+) -> Table:
+    """`call` becomes the row of the call in the table of calls, -1 for none; `category` its place
+    in `CATEGORIES`."""
+    rows = commands.select("call").join(
+        rows_of(calls), on="call", how="left", maintain_order="left"
+    )
+    numbers = ("bytes_read", "bytes_written", "flops")
+    text = ("layer", "op_type", "kernel", "role", "shapes", "stage")
+    return {
+        "start": commands["start_ns"].to_numpy() - begin,
+        "duration": commands["duration_ns"].to_numpy(),
+        "call": rows["_row"].fill_null(-1).to_numpy(),
+        "index": commands["command_index"].to_numpy().astype(np.int64),
+        "step": commands["step"].to_numpy().astype(np.int64),
+        "category": _category_codes(commands["category"]),
+        **{name: commands[name].fill_null(-1).to_numpy() for name in numbers},
+        **{name: strings.codes(commands[name]) for name in text},
+    }
+
+
+def _category_codes(column: pl.Series) -> npt.NDArray[np.int64]:
+    """The place of each category in `CATEGORIES`."""
+    codes, names = text_codes(column)
+    return np.array([*map(CATEGORIES.index, names), -1], dtype=np.int64)[codes]
+
+
+def flow_columns(run: Run, commands: pl.DataFrame) -> Table:
+    """Dependencies between rows of the table of commands; those of a row left out are gone."""
+    rows = len(run.commands) if len(run.flows) else 0
+    position = np.full(rows, -1, dtype=np.int32)
+    if rows:
+        position[commands["_row_of_run"].to_numpy()] = np.arange(len(commands))
+    ends = (position[run.flows[name].to_numpy()] for name in ("source", "target"))
+    source, target = ends
+    kept = (source >= 0) & (target >= 0)
+    return {"source": source[kept].astype(np.int64), "target": target[kept].astype(np.int64)}
+
+
+# --- The lanes of modules in the page's timeline: when the model's blocks ran.
+
+
+# "transformer_blocks.7" of "transformer_blocks.7.ff.net.0"
+_MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
+_WORTH = 4  # commands that a module must hold on average for its lane to say anything
+_COMPUTE = CATEGORIES.index("compute")
+_STRETCHES = pl.Schema(
+    {
+        "device": TEXT,
+        "module": pl.String(),
+        "row": pl.Int64(),
+        "start": pl.Int64(),
+        "end": pl.Int64(),
+    }
+)
+
+
+def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Stretches of compute commands of one call whose places begin alike: the model's blocks.
+
+    Columns `device, module, start, end` and `row`, that of the call in `calls`, by device and
+    start. Empty where places hold no numbered modules, or a module hardly more than one
+    command.
+    """
+    module, modules = _modules(commands)
+    row = rows_of_calls(commands["call"], calls["call"])
+    compute = commands["category"].to_physical().to_numpy() == _COMPUTE
+    rows = np.flatnonzero(compute & (row >= 0))
+    if not modules or not len(rows):
+        return pl.DataFrame(schema=_STRETCHES)
+    rows = rows[_by_call(row[rows], commands["start_ns"].to_numpy()[rows], len(calls))]
+    start, length = (commands[name].to_numpy()[rows] for name in ("start_ns", "duration_ns"))
+    heads = group_heads(row[rows], module[rows])
+    ends = np.maximum.reduceat(start + np.maximum(length, 0), heads)
+    kept = np.flatnonzero(module[rows][heads] >= 0)
+    counts = np.diff(heads, append=len(rows))[kept]
+    if counts.sum() < _WORTH * len(kept):
+        return pl.DataFrame(schema=_STRETCHES)
+    first = rows[heads[kept]]
+    return pl.DataFrame(
+        {
+            "device": commands["device"].gather(first),
+            "module": pl.Series(modules, dtype=pl.String).gather(module[first]),
+            "row": row[first],
+            "start": start[heads[kept]],
+            "end": ends[kept],
+        },
+        schema=_STRETCHES,
+    ).sort(pl.col("device").cast(pl.String), "start", maintain_order=True)
+
+
+def _modules(commands: pl.DataFrame) -> tuple[Codes, list[str]]:
+    """A number for the module of each command, -1 for none, and what they are called."""
+    codes, layers = text_codes(commands["layer"])
+    places = places_by_layer(commands)
+    found = pl.Series([places[layer] for layer in layers], dtype=pl.String)
+    named = found.str.extract(_MODULE).to_list()
+    modules = [*dict.fromkeys(name for name in named if name is not None)]
+    number = {name: place for place, name in enumerate(modules)}
+    table = np.array([*(number.get(name, -1) for name in named), -1], dtype=np.int64)
+    return table[codes], modules
+
+
+def _by_call(row: Codes, start: Times, calls: int) -> Times:
+    """The order of commands by the row of their call, then start."""
+    order = order_by(row, calls)
+    ordered, begins = row[order], start[order]
+    if bool(((begins[1:] >= begins[:-1]) | (ordered[1:] != ordered[:-1])).all()):
+        return order
+    return np.lexsort((start, row))
+
+
+# --- The stages and steps that the timeline draws: on the devices' axis, as the tables have them.
+#
+# Where devices work behind the host, its own ranges lie elsewhere; they are drawn below, in lanes
+# that say so. What the profiler did is the host's everywhere.
+
+
+class SpanLane(IntEnum):
+    """The lanes of spans, in the order in which they are drawn."""
+
+    STAGES = 0
+    STEPS = 1
+    HOST_STAGES = 2
+    HOST_STEPS = 3
+    PROFILER = 4
+
+
+LANES = {
+    SpanLane.STAGES: said("Stages"),
+    SpanLane.STEPS: said("Steps"),
+    SpanLane.HOST_STAGES: said("Stages (host)"),
+    SpanLane.HOST_STEPS: said("Steps (host)"),
+    SpanLane.PROFILER: said("Profiler"),
+}
+_COLUMNS = ("lane", "pipeline", "name", "stage", "step", "start_ns", "duration_ns")
+
+
+def drawn_spans(run: Run, axis: Axis | None = None) -> pl.DataFrame:
+    """The spans of all lanes, in any order: `lane`, `pipeline`, `name`, `stage`, `step`,
+    `start_ns`, `duration_ns`. `axis` is the run's."""
+    pipelines = PipelineCalls.of(run) if axis is None else axis.pipelines
+    axis = Axis.of(run, pipelines) if axis is None else axis
+    noted = run.calls["device_duration_ns"].is_not_null()
+    behind = bool((run.tiles.calls["lead_ns"].is_not_null() | noted).any())
+    found = []
+    stages = _recorded(run, "stage", SpanLane.HOST_STAGES)
+    parts = pl.DataFrame(schema=stages.schema)
+    if len(stages) and len(pipelines.spans):  # else nothing tells how long a stage lasted
+        parts = _stages(stage_parts(run, pipelines, axis))
+    found += _both(parts, stages, behind=behind)
+    found += _both(
+        _steps(step_spans(run, pipelines), run),
+        _recorded(run, "step", SpanLane.HOST_STEPS),
+        behind=behind,
+    )
+    return pl.concat([*found, _recorded(run, "profiler", SpanLane.PROFILER)])
+
+
+def _both(drawn: pl.DataFrame, recorded: pl.DataFrame, *, behind: bool) -> list[pl.DataFrame]:
+    """Spans of the devices' axis, and beside them the recorded ones where these are others."""
+    if drawn.is_empty():
+        on_axis = int(recorded["lane"][0]) - SpanLane.HOST_STAGES if len(recorded) else 0
+        lane = pl.lit(on_axis, dtype=pl.Int64)
+        return [recorded if behind else recorded.with_columns(lane=lane)]
+    times = ("start_ns", "duration_ns")
+    alike = drawn.select(times).sort(times).equals(recorded.select(times).sort(times))
+    return [drawn, recorded] if behind and not alike else [drawn]
+
+
+def _stages(parts: pl.DataFrame) -> pl.DataFrame:
+    return _of_lane(parts.with_columns(name="stage", step=pl.lit(NO_STEP)), SpanLane.STAGES)
+
+
+def _steps(parts: pl.DataFrame, run: Run) -> pl.DataFrame:
+    """Steps with the stage of their calls, or of their recorded spans."""
+    text = pl.col("stage").cast(pl.String)
+    labelled = pl.concat(
+        frame.filter(pl.col("step") > NO_STEP).select("step", stage=text)
+        for frame in (run.calls, run.spans)
+    )
+    stages = labelled.drop_nulls().unique("step", keep="first", maintain_order=True)
+    named = parts.join(stages, on="step", how="left", maintain_order="left")
+    return _of_lane(named.with_columns(name=pl.format("step {}", "step")), SpanLane.STEPS)
+
+
+def _of_lane(parts: pl.DataFrame, lane: SpanLane) -> pl.DataFrame:
+    length = pl.col("end_ns") - pl.col("start_ns")
+    return _typed(parts.with_columns(duration_ns=length), lane)
+
+
+def _recorded(run: Run, kind: str, lane: SpanLane) -> pl.DataFrame:
+    return _typed(run.spans.filter(pl.col("kind").cast(pl.String) == kind), lane)
+
+
+def _typed(frame: pl.DataFrame, lane: SpanLane) -> pl.DataFrame:
+    return frame.select(
+        pl.lit(int(lane), dtype=pl.Int64).alias("lane"),
+        pl.col("pipeline", "step", "start_ns", "duration_ns").cast(pl.Int64),
+        pl.col("name", "stage").cast(pl.String),
+    ).select(_COLUMNS)
+
+
+# --- What the page's timeline draws: lanes of a run, and its events as integer columns.
+#
+# Times become ns from the first event of the run, so that a browser's doubles hold them exactly.
+
 
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 

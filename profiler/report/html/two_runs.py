@@ -1,14 +1,16 @@
-"""Two sides as one HTML file: self-contained, offline, safe to open whatever the traces say.
+"""The HTML page of two runs, and the report of two ONNX graphs.
 
     write_two_runs(comparison, Path("diff.html"), gates)
+    print_report(Console(highlight=False), graphs_report(pair, top=15))
 
-It is made as the page of one run (`page`), of the same scripts, without figures and their library:
-some hundred kB.
+The page uses the scripts of the page of one run, without figures and their library: some
+hundred kB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -16,34 +18,225 @@ from typing import Any
 import polars as pl
 
 from profiler._version import __version__
-from profiler.analysis.comparison.codes import Step
-from profiler.analysis.comparison.compare import Comparison
-from profiler.analysis.comparison.gate import Gate
+from profiler.analysis.document import (
+    HOST,
+    PAGE,
+    ROLE_COLOURS,
+    SURFACE,
+    TOP,
+    Fact,
+    Part,
+    Report,
+    Section,
+    Summary,
+    submodule_colours,
+)
+from profiler.analysis.table_text import columns_of, pattern, renamed, table
+from profiler.compare.align import aligned_calls
+from profiler.compare.compare import Comparison, Gate
+from profiler.compare.operations import GraphPair, by_place
+from profiler.compare.report import two_runs_report, waterfall_steps
+from profiler.compare.tables import PAIRED_CALLS, Step
+from profiler.compare.text import difference_text, reason_text
+from profiler.compare.tree import Timeline
 from profiler.files import write_atomically
-from profiler.report.changed_operations import reason_text
-from profiler.report.changed_tables import waterfall_steps
 from profiler.report.charts.style import FONT
-from profiler.report.html.assets import (
+from profiler.report.html.page import (
+    Body,
     Top,
+    body_of,
+    contents,
     document,
     embedded,
     pairs,
+    script_hash,
     style_sheet,
     template,
 )
-from profiler.report.html.body import Body, body_of
-from profiler.report.html.markup import contents
-from profiler.report.html.packing import script_hash
-from profiler.report.html.two_timelines import timelines_json
-from profiler.report.html.waterfall import waterfall_html
+from profiler.report.html.tables import described, waterfall_html
 from profiler.report.language import page_messages, spoken, spoken_template, titled
-from profiler.report.model import Fact, Report
-from profiler.report.palette import HOST, PAGE, ROLE_COLOURS, SURFACE, submodule_colours
-from profiler.report.sentences.changes import difference_text
-from profiler.report.two_runs import two_runs_report
-from profiler.text import said
+from profiler.run.columns import FLOAT64, INT64, STRING, Column
+from profiler.text import said, size
 
-__all__ = ["two_runs_page", "write_two_runs"]
+# --- The report of two ONNX graphs: nodes by type, role and layer, sizes, FLOPs.
+#
+# print_report(Console(highlight=False), graphs_report(pair, top=15))
+
+
+_FLOPS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+_ITSELF = "(the model itself)"
+_GRAPH_COLUMNS = (
+    Column("type", STRING, "", "what the nodes are", kind="layer"),
+    Column("role", STRING, "", "what they are for", kind="layer"),
+    Column("module", STRING, "", "their layer, that of equal blocks once", label="layer"),
+    Column("base_nodes", INT64, "", "nodes of base", label="base"),
+    Column("new_nodes", INT64, "", "nodes of new", label="new"),
+    Column("base_mflops", FLOAT64, "", "FLOPs of base", label="base MFLOPs", importance=2),
+    Column("new_mflops", FLOAT64, "", "FLOPs of new", label="new MFLOPs", importance=2),
+    Column("changed", pl.List(STRING), "", "types whose number differs", label="nodes"),
+)
+_COUNTS = ("base_nodes", "new_nodes")
+
+
+def graphs_report(pair: GraphPair, *, top: int = TOP) -> Report:
+    """How two graphs differ, `top` rows of each table but that of roles."""
+    base, new = pair.base, pair.new
+    facts = [
+        Fact("base", base.path),
+        Fact("new", new.path),
+        Fact("FLOPs for", ", ".join(f"{name} {text}" for name, text in base.inputs.items())),
+    ]
+    if base.unknown or new.unknown:
+        unknown = f"{base.unknown} nodes of base and {new.unknown} of new"
+        facts.append(Fact("FLOPs unknown", f"{unknown}: no formula, or no shapes"))
+    parts = tuple(part for part in _parts(pair, top) if part.shows_something)
+    return Report(Summary(_headline(pair), facts=tuple(facts)), (Section("graphs", parts=parts),))
+
+
+def _headline(pair: GraphPair) -> str:
+    base, new = pair.base, pair.new
+    return (
+        f"{pair.submodule}: {len(base.nodes):,} → {len(new.nodes):,} nodes, "
+        f"{size(base.file_bytes)} → {size(new.file_bytes)} on disk, "
+        f"weights {size(base.weight_bytes)} → {size(new.weight_bytes)}, "
+        f"{_flops(base.flops)} → {_flops(new.flops)}"
+    )
+
+
+def _flops(number: int) -> str:
+    for prefix, factor in _FLOPS:
+        if number >= factor:
+            return f"{number / factor:.3g}\N{NO-BREAK SPACE}{prefix}FLOPs"
+    return f"{number}\N{NO-BREAK SPACE}FLOPs"
+
+
+def _parts(pair: GraphPair, top: int) -> Iterator[Part]:
+    frames = pair.base.nodes, pair.new.nodes
+    types = by_place(*frames, "type")
+    differing = types.filter(pl.col("base_nodes") != pl.col("new_nodes"))
+    title = f"Nodes by type, {len(differing)} of {len(types)} differ"
+    yield _part(title, _most_different(differing), ("type", *_COUNTS), top)
+    roles = _with_flops(by_place(*frames, "role"))
+    other = roles.filter(pl.col("base_nodes") != pl.col("new_nodes"))
+    title = f"Nodes by role, {len(other)} of {len(roles)} differ"
+    columns = ("role", *_COUNTS, "base_mflops", "new_mflops")
+    yield _part(title, _most_different(roles), columns, len(roles))
+    yield _layers(*frames, top)
+
+
+def _layers(base: pl.DataFrame, new: pl.DataFrame, top: int) -> Part:
+    """Layers, and what differs in each."""
+    named = pl.when(pl.col("module") == "").then(pl.lit(_ITSELF)).otherwise(pl.col("module"))
+    base, new = (side.with_columns(module=pattern(named)) for side in (base, new))
+    layers = by_place(base, new, "module")
+    changed = pl.Series([_changed(row) for row in layers.to_dicts()], dtype=pl.List(STRING))
+    rows = layers.with_columns(changed=changed).filter(pl.col("changed").list.len() > 0)
+    title = f"Layers, {len(rows)} of {len(layers)} differ"
+    return _part(title, _most_different(rows), ("module", *_COUNTS, "changed"), top)
+
+
+def _part(title: str, rows: pl.DataFrame, columns: tuple[str, ...], shown: int) -> Part:
+    key = columns[0]
+    return Part(
+        title, table=table(f"nodes_by_{key}", key, columns, _GRAPH_COLUMNS, rows, shown=shown)
+    )
+
+
+def _with_flops(rows: pl.DataFrame) -> pl.DataFrame:
+    sides = ("base", "new")
+    return rows.with_columns(
+        **{f"{side}_mflops": pl.col(f"{side}_flops").cast(FLOAT64) / 1e6 for side in sides}
+    )
+
+
+def _most_different(rows: pl.DataFrame) -> pl.DataFrame:
+    apart = (pl.col("new_nodes") - pl.col("base_nodes")).abs()
+    return rows.sort(apart, descending=True, maintain_order=True)
+
+
+def _changed(row: Mapping[str, Any]) -> list[str]:
+    """`"Softmax 4 → 0"`, `"MatMul 8 → 6"`: the types whose number differs, most first."""
+    base, new = (
+        Counter({entry["type"]: entry["nodes"] for entry in row[f"{side}_types"] or ()})
+        for side in ("base", "new")
+    )
+    names = sorted({*base, *new}, key=lambda name: (-abs(new[name] - base[name]), name))
+    return [
+        f"{name.rpartition('.')[2]} {base[name]} → {new[name]}"
+        for name in names
+        if base[name] != new[name]
+    ]
+
+
+# --- The timelines of two runs below each other, as the scripts take them.
+
+
+_MOST = 4000  # calls of a side that a page holds; of more it shows the work alone
+_PAIR_COLUMNS = (
+    "submodule",
+    "stage",
+    renamed(PAIRED_CALLS, "step", kind="step"),
+    renamed(PAIRED_CALLS, "base_ns", label="baseline"),
+    renamed(PAIRED_CALLS, "new_ns", label="new"),
+    renamed(PAIRED_CALLS, "difference_ns", label="difference"),
+)
+
+
+def timelines_json(base: Timeline, new: Timeline) -> dict[str, Any]:
+    """Calls and stretches of both sides by column, ns from the begin of each; names are indices of
+    `names`. `at` of a call is where it begins when calls stand below each other, `other` the call
+    of the other side that it stands below, -1 for none."""
+    pairs = aligned_calls(base, new)
+    names: dict[str, int] = {}
+
+    def coded(values: pl.Series) -> list[int]:
+        return [-1 if name is None else names.setdefault(str(name), len(names)) for name in values]
+
+    sides = []
+    for timeline, own, other in ((base, "base", "new"), (new, "new", "base")):
+        placed = pairs.drop_nulls(f"{own}_call").sort(f"{own}_call")
+        held = len(timeline.calls) <= _MOST
+        calls = timeline.calls if held else timeline.calls.clear()
+        sides.append(
+            {
+                "run": timeline.run_id,
+                "pipeline": timeline.pipeline,
+                "span": timeline.span_ns,
+                "calls": {
+                    "start": calls["start_ns"].to_list(),
+                    "duration": calls["elapsed_ns"].to_list(),
+                    "step": calls["step"].to_list(),
+                    "submodule": coded(calls["submodule"]),
+                    "stage": coded(calls["stage"]),
+                    "at": placed["at_ns"].to_list() if held else [],
+                    "other": placed[f"{other}_call"].fill_null(-1).to_list() if held else [],
+                },
+                "stretches": {
+                    "start": timeline.stretches["start_ns"].to_list(),
+                    "duration": timeline.stretches["duration_ns"].to_list(),
+                    "call": timeline.stretches["call"].to_list() if held else [],
+                    "device": coded(timeline.stretches["device"]),
+                    "role": coded(timeline.stretches["role"]),
+                },
+            }
+        )
+    ends = pairs.select(pl.col("at_ns") + pl.max_horizontal("base_ns", "new_ns")).to_series()
+    return {
+        "sides": sides,
+        "names": [*names],
+        "aligned": ends.max() or 0,
+        "columns": described(columns_of(_PAIR_COLUMNS, PAIRED_CALLS)),
+    }
+
+
+# --- Two sides as one HTML file: self-contained, offline, safe to open whatever the traces say.
+#
+#     write_two_runs(comparison, Path("diff.html"), gates)
+#
+# It is made as the page of one run (`page`), of the same scripts, without figures and their
+# library:
+# some hundred kB.
+
 
 _SCRIPTS = (
     "format.js",

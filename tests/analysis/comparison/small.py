@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from profiler.analysis.comparison.compare import compare
-from profiler.analysis.comparison.measure import measure
+from profiler.compare.compare import compare
+from profiler.compare.measure import measure
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import HOST_TRACK, NO_CALL, ROOT_DEVICE

@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.analysis.comparison.compare import compare
-from profiler.analysis.comparison.measure import measure
+from profiler.analysis.table_text import worded_note
+from profiler.compare.compare import compare
+from profiler.compare.measure import measure
 from profiler.importers.importing import import_trace
-from profiler.report.sentences.worded import worded
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.onnxruntime.test_profiles import node, run
@@ -56,7 +56,7 @@ def _session(tmp_path, times=None, *, runs=3):
 
 
 def _notes(comparison):
-    return [str(worded(note)).replace("\N{NO-BREAK SPACE}", " ") for note in comparison.notes]
+    return [str(worded_note(note)).replace("\N{NO-BREAK SPACE}", " ") for note in comparison.notes]
 
 
 @pytest.mark.parametrize("inferences", [0, 4])

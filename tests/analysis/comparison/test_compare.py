@@ -10,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.codes import Verdict
-from profiler.analysis.comparison.columns import LEVELS
-from profiler.analysis.comparison.compare import compare_runs
-from profiler.analysis.comparison.measure import measure
-from profiler.analysis.comparison.side_by_side import compare_each
+from profiler.analysis.table_text import worded_note
 from profiler.bootstrap import Resampled
+from profiler.compare.compare import compare_each, compare_runs
+from profiler.compare.measure import measure
+from profiler.compare.tables import LEVELS, Verdict
 from profiler.errors import InputError
-from profiler.report.sentences.worded import worded
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
 from tests.examples import examples
 from tests.runs import make_call, make_info, make_run, tiny_run
@@ -98,7 +96,7 @@ def test_several_baselines_against_one_run():
     slower, same = (compared(base, steps_run((500, v, v))) for v in (150, 101))
     assert row(slower, "denoise.step")["verdict"] == "slower"
     assert row(same, "denoise.step")["verdict"] == "within_noise"
-    assert any("one new run" in note for note in map(worded, slower.notes))
+    assert any("one new run" in note for note in map(worded_note, slower.notes))
 
 
 def test_equal_values_do_not_tell_their_noise():
@@ -233,12 +231,12 @@ def test_corrected_times_are_used_where_both_sides_have_them():
     ):
         assert (row(found, name)["base_ns"], row(found, name)["new_ns"]) == (base, new)
         assert row(found, name)["corrected"]
-    assert any("corrected" in note for note in map(worded, found.notes))
+    assert any("corrected" in note for note in map(worded_note, found.notes))
     raw = compared(runs[0], steps_run(BASE))
     assert raw.corrected == ()
     assert row(raw, "submodule.transformer")["base_ns"] == 90
     assert not row(raw, "submodule.transformer")["corrected"]
-    assert any("as traced" in note for note in map(worded, raw.notes))
+    assert any("as traced" in note for note in map(worded_note, raw.notes))
 
 
 def test_columns_are_scaled_together():
@@ -265,7 +263,7 @@ def test_a_cost_within_noise_on_one_side_scales_neither():
     times = row(found, "submodule.transformer")
     assert (times["base_ns"], times["new_ns"], times["verdict"]) == (90, 90, "within_noise")
     assert (found.corrected, times["corrected"]) == ((), False)
-    tracing = [note for note in map(worded, found.notes) if "trac" in note]
+    tracing = [note for note in map(worded_note, found.notes) if "trac" in note]
     assert tracing == [
         "as traced, for what tracing costs is within noise in some of the runs: transformer"
     ]
@@ -283,7 +281,7 @@ def test_untraced_calls_are_not_scaled():
 def test_tracing_of_one_side_is_said():
     """Traced calls take longer than untraced ones."""
     untraced = steps_run(BASE, untraced=range(len(BASE)))
-    notes = [*map(worded, compared(steps_run(BASE), untraced).notes)]
+    notes = [*map(worded_note, compared(steps_run(BASE), untraced).notes)]
     assert any("traced in base only" in note for note in notes)
 
 
@@ -292,7 +290,7 @@ def test_other_settings_devices_and_versions_are_said():
     base = steps_run(BASE, info=make_info("a", settings={"steps": 4}, versions={"torch": "2.9"}))
     new = steps_run(BASE, info=make_info("a", settings={"steps": 8}, versions={"torch": "2.10"}))
     calls = new.calls.with_columns(device=pl.lit("cpu:0").cast(pl.Categorical))
-    notes = [*map(worded, compared(base, replace(new, calls=calls)).notes)]
+    notes = [*map(worded_note, compared(base, replace(new, calls=calls)).notes)]
     assert "settings differ: steps 4 → 8" in notes
     assert "versions differ: torch 2.9 → 2.10" in notes
     assert "not the same devices: cuda:0 → cpu:0" in notes

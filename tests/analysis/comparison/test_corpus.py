@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.analysis.comparison.compare import compare
-from profiler.analysis.comparison.measure import measure
-from profiler.sources.load import load
+from profiler.compare.compare import compare
+from profiler.compare.measure import measure
+from profiler.sources import load
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 BUNDLES = sorted(path.parent.name for path in SAMPLES.glob("*/manifest.json"))

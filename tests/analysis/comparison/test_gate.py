@@ -2,7 +2,7 @@
 
 import pytest
 
-from profiler.analysis.comparison.gate import check_gate, parse_limit
+from profiler.compare.compare import check_gate, parse_limit
 from profiler.errors import InputError
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 

@@ -1,7 +1,7 @@
 """Nodes of a graph that nobody has run, as the commands that they would be."""
 
-from profiler.analysis.comparison import graph_nodes
-from profiler.analysis.comparison.graph_nodes import PlainNode, node_table
+from profiler.compare import operations
+from profiler.compare.operations import PlainNode, node_table
 from profiler.run.columns import CALLS, COMMANDS, checked
 
 _NODES = [
@@ -25,8 +25,8 @@ def test_nodes_have_every_column_that_commands_have(monkeypatch):
         given.append((checked(calls, CALLS), checked(commands, COMMANDS)))
         return found(calls, commands, *rest, **options)
 
-    found = graph_nodes.kinds_of
-    monkeypatch.setattr(graph_nodes, "kinds_of", kinds_of)
+    found = operations.kinds_of
+    monkeypatch.setattr(operations, "kinds_of", kinds_of)
     table = node_table("transformer", _NODES, {})
     ((calls, commands),) = given
     assert (len(calls), len(commands)) == (1, 2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from profiler.analysis.comparison.nodes import TimedLayer, node_groups
+from profiler.compare.operations import TimedLayer, node_groups
 from profiler.grammars.names import EngineLayer, engine_layer
 
 

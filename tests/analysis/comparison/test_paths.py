@@ -2,8 +2,8 @@
 
 import pytest
 
-from profiler.analysis.comparison.paths import class_paths, nearest_common, pattern
-from profiler.analysis.roles.places import module_path
+from profiler.analysis.role_kernel_names import module_path
+from profiler.compare.tables import class_paths, nearest_common, pattern
 
 
 @pytest.mark.parametrize(

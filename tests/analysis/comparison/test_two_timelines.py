@@ -10,21 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.comparison.aligned import aligned_calls
-from profiler.analysis.comparison.codes import DifferenceReason
-from profiler.analysis.comparison.columns import (
+from profiler.compare.align import aligned_calls
+from profiler.compare.compare import compare, reasons, repeats_of
+from profiler.compare.measure import measure
+from profiler.compare.tables import (
     KERNELS,
     SHAPES,
     STRETCHES,
     TIMED_CALLS,
     WATERFALL,
+    DifferenceReason,
 )
-from profiler.analysis.comparison.compare import compare
-from profiler.analysis.comparison.measure import measure
-from profiler.analysis.comparison.reasons import reasons, repeats_of
-from profiler.analysis.comparison.timeline import Timeline
+from profiler.compare.tree import Timeline
 from profiler.run.columns import schema
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.analysis.comparison.small import BASE, HOST, NORM, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
 

@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.run.columns import COUNTERS, FLOWS, schema
 from profiler.trace.events import Call
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span

@@ -1,6 +1,6 @@
 """Runs for the rules about redundant work."""
 
-from profiler.analysis.denoise.codes import RedundancyKind
+from profiler.analysis.redundant_work import RedundancyKind
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 
 MODULES = {

@@ -1,9 +1,9 @@
 """Findings of several devices or ranks that say the same."""
 
-from profiler.analysis.findings.alike import once_for_all_devices, once_for_all_ranks
-from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.waiting.codes import WaitCause
-from profiler.report.sentences.findings.words import words
+from profiler.analysis.finding_text import words
+from profiler.analysis.findings import once_for_all_devices, once_for_all_ranks
+from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.result import Finding, Where
 
 
 def _idle(device, cost, gaps, share, cause=WaitCause.COPY):

@@ -10,15 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.columns import FINDINGS
-from profiler.analysis.findings.finding import SEVERITIES, Finding, Where
-from profiler.analysis.findings.rules import find
-from profiler.analysis.findings.table import findings_table
-from profiler.analysis.selection import Selection
+from profiler.analysis.context import Selection
+from profiler.analysis.finding_text import words
+from profiler.analysis.findings import find, findings_table
+from profiler.analysis.result import FINDINGS, SEVERITIES, Finding, Where
 from profiler.importers.importing import import_trace
-from profiler.report.sentences.findings.words import words
 from profiler.run.columns import checked
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.events import HOST_TRACK
 from profiler.trace.manifest_fields import ActivityKind, HostActivity
 from tests.analysis.linked_runs import linked

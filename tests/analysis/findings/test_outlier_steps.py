@@ -3,7 +3,7 @@
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.sentences.findings.words import words
+from profiler.analysis.finding_text import words
 from tests.analysis.comparison.small import steps_run
 
 USUAL = (100,) * 10

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from profiler.analysis import profiling_overhead
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings import trust
-from profiler.analysis.findings.finding import SEVERITIES, Finding
-from profiler.analysis.findings.rules import RULES, find
+from profiler.analysis.finding_text import all_words, words
+from profiler.analysis.findings import RULES, find
+from profiler.analysis.overview import change
+from profiler.analysis.result import SEVERITIES, Finding
 from profiler.report.language import catalogue
-from profiler.report.sentences.findings.changes import change
-from profiler.report.sentences.findings.words import all_words, words
 from profiler.text import Note, in_language
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     compilation_cases,
@@ -173,7 +173,11 @@ def test_worst_comes_first():
     """Severity, then what makes the trace doubtful, then cost."""
     for number in range(len(CASES)):
         ranks = [
-            (SEVERITIES.index(f.severity), f.rule not in trust.RECORDING_RULES, -(f.cost_ns or 0))
+            (
+                SEVERITIES.index(f.severity),
+                f.rule not in profiling_overhead.RECORDING_RULES,
+                -(f.cost_ns or 0),
+            )
             for f in _all(number)
         ]
         assert ranks == sorted(ranks)

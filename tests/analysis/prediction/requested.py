@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.workload import Workload, workload_of
+from profiler.prediction.workload import Workload, workload_of
 from profiler.run.run import Run
 from profiler.trace.manifest import RunInfo
 from tests.runs import Command, make_call, make_info, make_run, make_span

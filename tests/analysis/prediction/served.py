@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from profiler.analysis.prediction.tasks import Task
-from profiler.analysis.prediction.workload import HOST, Workload
+from profiler.prediction.workload import HOST, Task, Workload
 
 
 def call(submodule, ns, device="cpu:0", branch="", *, first=None):

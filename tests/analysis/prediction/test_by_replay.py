@@ -9,20 +9,19 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import (
+from profiler.errors import InputError
+from profiler.prediction.placement import TargetDevice, equal_hardware
+from profiler.prediction.predict import Prediction, predict
+from profiler.prediction.replay import RefusedError
+from profiler.prediction.scenario import (
     Assumption,
     PlacementNote,
     Reason,
     Refusal,
+    Scenario,
     Unknown,
 )
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.replay_basis import RefusedError
-from profiler.analysis.prediction.result import Prediction
-from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.prediction.targets import TargetDevice, equal_hardware
-from profiler.analysis.prediction.workload import workload_of
-from profiler.errors import InputError
+from profiler.prediction.workload import workload_of
 from profiler.run.run import Run
 from profiler.text import Note
 from tests.corpus import SD35, needs_corpus

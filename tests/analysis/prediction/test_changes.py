@@ -7,14 +7,19 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import Assumption, Unknown
-from profiler.analysis.prediction.precision import at_precision, precision
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario, parse_places
-from profiler.analysis.roofline.call_costs import call_costs
-from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.roofline import call_costs
+from profiler.analysis.table_text import worded_note
 from profiler.errors import InputError
-from profiler.report.sentences.worded import worded
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import (
+    Assumption,
+    Scenario,
+    Unknown,
+    at_precision,
+    parse_places,
+    precision,
+)
 from profiler.text import Note
 from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
@@ -132,7 +137,7 @@ def test_a_batched_call_is_halved_operator_by_operator():
     call = 200 + 10 + 1 + 789 / 2
     assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
     (note,) = [n for n in found.assumes if n.code == Assumption.HALF_BATCH_ESTIMATED]
-    assert worded(note).replace("\N{NO-BREAK SPACE}", " ") == (
+    assert worded_note(note).replace("\N{NO-BREAK SPACE}", " ") == (
         "transformer takes 61 % (35 % to 61 %) of a batched call, by halving the batch of each "
         "operator"
     )
@@ -196,7 +201,7 @@ def test_half_of_a_larger_batch():
     share = half / 1000 * thrice / 1000
     assert after / before == pytest.approx(share, rel=2e-3)
     assert note.values["submodules"][0].values["share"] == pytest.approx(share, rel=2e-3)
-    told = worded(note).replace("\N{NO-BREAK SPACE}", " ")
+    told = worded_note(note).replace("\N{NO-BREAK SPACE}", " ")
     assert told.endswith(": batched calls of transformer 156 % (91 % to 244 %)")
 
 

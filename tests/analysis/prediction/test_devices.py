@@ -8,13 +8,12 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import PlacementNote
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.device_profiles import DeviceProfile
 from profiler.errors import InputError
-from profiler.report.predict_document import prediction_document
-from profiler.sources.load import load
+from profiler.prediction.predict import predict
+from profiler.prediction.report import prediction_document
+from profiler.prediction.scenario import PlacementNote, Scenario
+from profiler.sources import load
 from profiler.text import Note
 from profiler.trace.manifest_fields import Device, Submodule
 from tests.analysis.prediction.requested import WARM, stepped_run

@@ -10,19 +10,21 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.prediction import placement as placement_module
-from profiler.analysis.prediction.codes import PlacementNote
-from profiler.analysis.prediction.memory_limits import fits, memory_by_device, too_large
-from profiler.analysis.prediction.placement import best_placement
-from profiler.analysis.prediction.simulation import simulate
-from profiler.analysis.prediction.targets import (
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.errors import InputError
+from profiler.prediction import placement as placement_module
+from profiler.prediction.placement import (
     TargetDevice,
+    best_placement,
+    fits,
+    memory_by_device,
     placed,
     placement_of,
     target_devices,
+    too_large,
 )
-from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.errors import InputError
+from profiler.prediction.requests import simulate
+from profiler.prediction.scenario import PlacementNote
 from profiler.text import Note
 from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.served import call, host, workload, workloads

@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import Unknown
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.request import request_time
-from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.prediction.tasks import Task
-from profiler.analysis.prediction.workload import Workload
+from profiler.prediction.predict import predict
+from profiler.prediction.requests import request_time
+from profiler.prediction.scenario import Scenario, Unknown
+from profiler.prediction.workload import Task, Workload
 from tests.analysis.prediction.requested import stepped_run, workload
 from tests.examples import examples
 

@@ -7,22 +7,24 @@ from msgspec import structs
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import Assumption, Unknown
-from profiler.analysis.prediction.image_sizes import (
+from profiler.analysis.flop_shapes import parse_shapes
+from profiler.analysis.flops import work_of
+from profiler.analysis.roofline import CallCosts, KindCost, call_costs
+from profiler.analysis.table_text import worded_note
+from profiler.errors import InputError
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import (
+    Assumption,
     ImageSize,
+    Resizing,
+    Scenario,
+    Unknown,
     parse_size,
     recorded_size,
+    resized,
     size_by_decoder,
     size_by_settings,
 )
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.resized import Resizing, resized
-from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.roofline.call_costs import CallCosts, KindCost, call_costs
-from profiler.analysis.work.formulas import work_of
-from profiler.analysis.work.shapes import parse_shapes
-from profiler.errors import InputError
-from profiler.report.sentences.worded import worded
 from profiler.trace.manifest_fields import Generation
 from tests.analysis.prediction.told_shapes import told
 from tests.runs import tiny_run
@@ -273,7 +275,7 @@ def test_without_operators_time_goes_with_the_pixels():
 def _together(run, **scenario):
     """What the prediction says of shares that multiply, and by how much parts grow."""
     found = predict(run, analyze(run), Scenario(**scenario))
-    told = [worded(note) for note in found.assumes if note.code == Assumption.SHARES_MULTIPLY]
+    told = [worded_note(note) for note in found.assumes if note.code == Assumption.SHARES_MULTIPLY]
     grown = {part.name: part.after_ns / part.before_ns for part in found.submodules}
     return [text.replace("\N{NO-BREAK SPACE}", " ") for text in told], grown
 

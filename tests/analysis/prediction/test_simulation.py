@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.prediction.request_graph import ORDERS, request_graph
-from profiler.analysis.prediction.simulation import mean_durations, simulate
 from profiler.errors import InputError
+from profiler.prediction.requests import mean_durations, request_graph, simulate
+from profiler.prediction.scenario import ORDERS
 from tests.analysis.prediction.served import call, host, workload, workloads
 from tests.examples import examples
 

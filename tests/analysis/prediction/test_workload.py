@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.axis import Axis
-from profiler.analysis.pipelines import PipelineCalls
-from profiler.analysis.prediction.workload import workload_of
+from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError
+from profiler.prediction.workload import workload_of
 from profiler.trace.manifest_fields import OverheadRatio, Submodule
 from tests.analysis.prediction.requested import WARM, by_name, stepped_run, workload
 from tests.examples import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from profiler.analysis.roofline.call_costs import KindCost
+from profiler.analysis.roofline import KindCost
 
 __all__ = ["told"]
 

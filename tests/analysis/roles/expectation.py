@@ -10,9 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.distinct_commands import kinds_of
-from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.commands import CommandArrays, kinds_of
+from profiler.analysis.role_rules import roles_of
 
 HERE = Path(__file__).parent
 ROOT_CLASS = "class "  # before the class of a submodule whose classes were taken away

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.distinct_commands import kinds_of
-from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.commands import CommandArrays, kinds_of
+from profiler.analysis.role_rules import roles_of
 from tests.runs import Command, make_call, make_info, make_run
 
 DEVICE = "cuda:0"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from profiler.analysis.roles.kernel_rules import role_of_name
+from profiler.analysis.role_rules import role_of_name
 from profiler.kineto.operators import kernel_name
 from profiler.trace.events import ROLES
 from tests.corpus import CORPUS, needs_corpus

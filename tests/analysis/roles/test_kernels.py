@@ -2,11 +2,15 @@
 
 import pytest
 
-from profiler.analysis.roles.kernel_names import KernelName, parse_kernel
-from profiler.analysis.roles.kernel_rules import role_of_name
-from profiler.analysis.roles.kernels import fused_kernel
-from profiler.analysis.roles.library_kernels import library_kernel
-from profiler.analysis.roles.operations import Sort, operation_of
+from profiler.analysis.role_kernel_names import (
+    KernelName,
+    Sort,
+    fused_kernel,
+    library_kernel,
+    operation_of,
+    parse_kernel,
+)
+from profiler.analysis.role_rules import role_of_name
 
 FUSED = "triton_per_fused__to_copy_add_addmm_mean_mul_pow_rsqrt_transpose_view_8"
 

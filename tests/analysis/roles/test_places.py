@@ -2,7 +2,7 @@
 
 import pytest
 
-from profiler.analysis.roles.places import Places, Purpose
+from profiler.analysis.role_kernel_names import Places, Purpose
 
 from .small import roles
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.onnxruntime.onnx_graph import LayerMap, Node, operations_of, path_of
+from profiler.capture.onnxruntime.onnx_graph import (
+    LayerMap,
+    Node,
+    operations_of,
+    path_of,
+)
 
 
 def node(name, op_type, inputs, *outputs):

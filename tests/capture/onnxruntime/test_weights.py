@@ -189,7 +189,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     from rich.console import Console
 
     from profiler.analysis.analyze import analyze
-    from profiler.report.terminal.report import print_report
+    from profiler.report.terminal import print_report
     from tests.report.rendered import report_of
 
     monkeypatch.setattr(operators, "onnx_event_cost", lambda _: EventCost(5_000.0))

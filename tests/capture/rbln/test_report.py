@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.extent import extent
+from profiler.analysis.overview import extent
 from profiler.testing import FakeClock
 from tests.report.reader import answers, plain
 from tests.report.rendered import opened

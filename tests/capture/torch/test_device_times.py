@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import profiler
-from profiler.analysis.findings.measures import works_behind
+from profiler.analysis.finding_text import works_behind
 from profiler.capture.calls import Invocation
 from profiler.capture.recorder import DeviceTimes
 from profiler.capture.torch.profiler_session import StreamMarks

@@ -7,8 +7,14 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.accounting.account import account
-from profiler.capture.calls import HostCommands, HostWork, Invocation, PipelineCall, RunClock
+from profiler.analysis.end_to_end import account
+from profiler.capture.calls import (
+    HostCommands,
+    HostWork,
+    Invocation,
+    PipelineCall,
+    RunClock,
+)
 from profiler.capture.host_work import HostPieces, take_host_commands
 from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session

@@ -13,11 +13,7 @@ import profiler
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from profiler.capture.calls import Invocation
-from profiler.capture.torch.modules import (
-    close_range,
-    is_profiling,
-    open_range,
-)
+from profiler.capture.torch.modules import close_range, is_profiling, open_range
 from profiler.capture.torch.profiler_session import Tracing
 from tests.runs import told
 

@@ -11,11 +11,11 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.end_to_end import headline
+from profiler.analysis.overview import key_facts
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.report.facts import key_facts
-from profiler.report.sections.headline import headline
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
 from .traces import Trace

@@ -6,13 +6,12 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.overview import extent, summary_of
+from profiler.analysis.result import ReportInput
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.report.extent import extent
 from profiler.report.html.timeline import timeline_of
-from profiler.report.model import ReportInput
-from profiler.report.sections.summary import summary_of
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.events import DropKind
 from profiler.trace.manifest_fields import MatchedBy
 from tests.corpus import CORPUS, needs_corpus

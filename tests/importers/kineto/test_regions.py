@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.overview import key_facts
 from profiler.importers.importing import import_trace
 from profiler.importers.kineto.calls import period_of
-from profiler.report.facts import key_facts
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.manifest_fields import CallsFrom
 from tests.corpus import SD35, needs_corpus
 

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.model import ReportInput
-from profiler.report.sections.headline import headline
-from profiler.report.sections.steps import step_parts
-from profiler.sources.load import load
+from profiler.analysis.end_to_end import headline
+from profiler.analysis.result import ReportInput
+from profiler.analysis.steps import step_section_parts
+from profiler.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 
 pytestmark = needs_corpus
@@ -176,7 +176,7 @@ def test_the_headline_has_the_shares_of_the_device():
 def test_each_step_says_how_much_of_it_is_launch_bound():
     """SD3.5: 91 to 93 ms of each step, of 248 to 250."""
     with_close = load(SD35)
-    steps = next(step_parts(ReportInput(analyze(with_close), 0, 1)))
+    steps = next(step_section_parts(ReportInput(analyze(with_close), 0, 1)))
     with_close.close()
     text = steps.notes[0].replace("\N{NO-BREAK SPACE}", " ")
     assert text.startswith("90.8 ms to 92.9 ms of each step are launch-bound")

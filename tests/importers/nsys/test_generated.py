@@ -11,7 +11,7 @@ from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.importers.nsys.read import open_nsys, read_nvtx
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.events import DropKind
 
 from .generated import (

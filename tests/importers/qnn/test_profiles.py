@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.comparison.nodes import TimedLayer, node_groups
+from profiler.compare.operations import TimedLayer, node_groups
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.importers.qnn import read
 from profiler.importers.registry import recognised
-from profiler.sources.load import load
+from profiler.sources import load
 from profiler.trace.events import DropKind
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.predict import predict
-from profiler.analysis.prediction.scenario import Scenario
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
-from profiler.sources.load import load
+from profiler.prediction.predict import predict
+from profiler.prediction.scenario import Scenario
+from profiler.sources import load
 from profiler.trace.events import DropKind
 from tests.importers.triton.simulated_server import (
     SD3_BLS,

@@ -13,10 +13,17 @@ from threading import Thread
 import pytest
 
 from profiler.errors import InputError
-from profiler.report.perfetto.queries import MARK, QUERIES
-from profiler.report.perfetto.server import TraceServer
-from profiler.report.perfetto.source import ServedTrace, served_bundle, served_file
-from profiler.report.perfetto.start_page import queries_page, start_page, ui_address
+from profiler.perfetto_ui import (
+    MARK,
+    QUERIES,
+    ServedTrace,
+    TraceServer,
+    queries_page,
+    served_bundle,
+    served_file,
+    start_page,
+    ui_address,
+)
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
 from profiler.trace.columns import read_trace
 from profiler.trace.writer import encode_call

@@ -14,12 +14,9 @@ import pytest
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
-from profiler.report.query.database import Database
-from profiler.report.query.files import write_answer
-from profiler.report.query.listing import answer_lines, table_lines
-from profiler.report.query.tables import tables_of_sql
+from profiler.query import Database, answer_lines, table_lines, tables_of_sql, write_answer
 from profiler.run.run import Run
-from profiler.sources.load import load
+from profiler.sources import load
 from tests.trace.samples import small_bundle
 
 pytest.importorskip("duckdb", reason="needs the query extra")
@@ -143,7 +140,7 @@ def test_a_query_only_reads(database: Database, sql: str) -> None:
 
 def test_a_query_has_a_limit_of_memory(runs: dict[str, Run], monkeypatch) -> None:
     """What needs more than it may use is one sentence; nothing is put off to the disk."""
-    monkeypatch.setattr("profiler.report.query.database._MEMORY", 8 << 20)
+    monkeypatch.setattr("profiler.query._MEMORY", 8 << 20)
     sql = "SELECT list(a.range) AS numbers FROM range(3000) a, range(3000) b"
     too_much = pytest.raises(InputError, match="needs more than the 8 MiB it may use")
     with Database(runs) as small, too_much:

@@ -24,8 +24,7 @@ def bmf(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     their intervals, roles and memory; steps and shapes one by one are left out."""
     from profiler.cli.fleet.history_words import bmf as document_of
     from profiler.files import json_text
-    from profiler.fleet.metric_names import full_name
-    from profiler.fleet.summary import summarized
+    from profiler.metrics import full_name, summarized
 
     check_documents({"--out": out}, inputs=[run])
     with progress("reading the run"), opened([run], importing, None) as (found, imports):

@@ -26,7 +26,7 @@ def otlp(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     conventions for generative AI (gen_ai.*) where these have any."""
     from profiler.files import json_text
     from profiler.report.otlp import is_of_epoch, otlp_document
-    from profiler.sources.load import load_source
+    from profiler.sources import load_source
 
     check_documents({"--out": out}, inputs=[run])
     with progress("reading the run"), opened([run], importing, None) as (found, imports):

@@ -61,8 +61,8 @@ def add(
     """
     from profiler.fleet.adding import Wishes
     from profiler.fleet.adding import add as add_runs
-    from profiler.fleet.commits import checked_commit
     from profiler.fleet.storage import open_storage
+    from profiler.metrics import checked_commit
 
     storage = open_storage(dataset)
     options = key_values(importing, "--import", "pipeline=sd3")

@@ -76,7 +76,7 @@ def gate(
 
     Exit code 0: not slower, 1: slower, 2: it cannot be told, with the reason.
     """
-    from profiler.analysis.comparison.gate import parse_limit
+    from profiler.compare.compare import parse_limit
     from profiler.fleet.dataset import Dataset
     from profiler.fleet.gate import gate as hold
     from profiler.fleet.identity import checked_fields

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from profiler.analysis.comparison.compare import Comparison
+    from profiler.compare.compare import Comparison
     from profiler.fleet.dataset import Dataset
     from profiler.fleet.metric_history import HistoryChange, MetricHistory
 
@@ -120,7 +120,7 @@ def _comparable(
     """The runs like the newest one, and what is to be said of the others; it may stand `alone`
     where those like it may have been left out."""
     from profiler.fleet.gate import comparable, like
-    from profiler.report.terminal.layout import clean
+    from profiler.report.terminal_layout import clean
     from profiler.text import counted, said
 
     if len(runs) == 1:
@@ -176,7 +176,7 @@ def _tell(
         history_lines,
     )
     from profiler.files import json_text
-    from profiler.report.terminal.layout import sparkline
+    from profiler.report.terminal_layout import sparkline
 
     explained: dict[str, str] = {}
     if json_file is not None:
@@ -220,8 +220,8 @@ def _compared(found: Comparison) -> str:
     from rich.console import Console
 
     from profiler.cli.terminal import terminal
-    from profiler.report.brief_comparison import brief_report
-    from profiler.report.terminal.brief import print_brief
+    from profiler.compare.side_by_side import brief_report
+    from profiler.report.terminal import print_brief
 
     made = partial(brief_report, found, (), hints=False)
     print_brief(terminal(), made)

@@ -173,7 +173,7 @@ def _loaded(path: Path | None) -> Run | None:
     """The run whose times findings get."""
     if path is None:
         return None
-    from profiler.sources.load import load
+    from profiler.sources import load
 
     with progress(f"reading {path}"):
         return load(path)

@@ -17,7 +17,7 @@ from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
-    from profiler.analysis.comparison.gate import Gate
+    from profiler.compare.compare import Gate
     from profiler.workbench.comparing import GraphComparison, TimeComparison
 
 __all__ = ["SUBCOMMAND", "compare"]
@@ -125,7 +125,7 @@ def _gates(
     limit: float | None,
     metrics: list[str] | None,
 ) -> list[Gate]:
-    from profiler.analysis.comparison.gate import check_gate
+    from profiler.compare.compare import check_gate
 
     if times is None or limit is None:
         return []
@@ -136,7 +136,7 @@ def _gates(
 def _document(
     graphs: GraphComparison, times: TimeComparison | None, gates: list[Gate]
 ) -> dict[str, Any]:
-    from profiler.report.diff_document import diff_document
+    from profiler.compare.text import diff_document
 
     document = graphs.to_json()
     if times is not None:
@@ -149,10 +149,10 @@ def _print(
     graphs: GraphComparison, times: TimeComparison | None, gates: list[Gate], top: int
 ) -> None:
     from profiler.cli.terminal import terminal
-    from profiler.report.comparing import comparison_report
-    from profiler.report.graphs import graphs_report
-    from profiler.report.terminal.layout import clean
-    from profiler.report.terminal.report import print_report
+    from profiler.compare.report import comparison_report
+    from profiler.report.html.two_runs import graphs_report
+    from profiler.report.terminal import print_report
+    from profiler.report.terminal_layout import clean
 
     console = terminal()
     for pair in graphs.pairs:

@@ -1,0 +1,135 @@
+"""Every call, and what the host did between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from profiler.analysis.compilation import COMPILATIONS
+from profiler.analysis.document import Opens, Part, SectionKind, Selected
+from profiler.analysis.operators import OPERATORS
+from profiler.analysis.result import ReportInput
+from profiler.analysis.submodules import CALLS
+from profiler.analysis.table_text import by_pattern, renamed, table, with_known_work
+from profiler.text import said
+
+_CALLS = (
+    "call",
+    "pipeline",
+    "submodule",
+    "stage",
+    "branch",
+    "step",
+    "iteration",
+    "rank",
+    "device",
+    "start_ns",
+    "elapsed_ns",
+    "share",
+    "busy_ns",
+    "idle_inside_ns",
+    "launch_bound_ns",
+    "before_kernel_ns",
+    "hidden_ns",
+    "unrecorded_ns",
+    "lead_ns",
+    "duration_ns",
+    "commands",
+    "operators",
+    "first",
+    "ops_traced",
+)
+_COMPILATIONS = (
+    "compilation",
+    "call",
+    "submodule",
+    "step",
+    "function",
+    "start_ns",
+    "duration_ns",
+    "recompile_reason",
+    "graph_breaks",
+    "graph_break_reason",
+    "failure",
+)
+_OF_HOST = (
+    renamed(OPERATORS, "layer", label="what"),
+    "submodule",
+    renamed(OPERATORS, "commands", label="times"),
+    renamed(OPERATORS, "self_ns", importance=0),
+    renamed(OPERATORS, "share", label="share of host time"),
+    renamed(OPERATORS, "waited_ns", importance=0),
+    renamed(OPERATORS, "total_ns", label="with what ran within", importance=2),
+)
+_SELF = said(
+    "Self excludes other host work, runtime calls and waits within it. Waited is the part of self "
+    "in which the host waited for a device, in synchronizations and copies. Runtime calls are "
+    "those that launched work or waited."
+)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    """Calls in the order of their returns; starts are those since the begin of the run."""
+    analysis = of.analysis
+    calls = analysis.calls.with_columns(pl.col("start_ns") - of.begin_ns)
+    absent = set()
+    if len(analysis.pipelines) <= 1:
+        absent.add("pipeline")
+    if not (calls["iteration"] >= 0).any():
+        absent.add("iteration")
+    if calls["rank"].n_unique() <= 1:
+        absent.add("rank")
+    shown = [column for column in _CALLS if column not in absent]
+    yield Part(
+        table=table(
+            "calls",
+            "calls",
+            shown,
+            CALLS,
+            with_known_work(calls, calls, "call"),
+            shown=15,
+            search=True,
+            selected=Selected("calls"),
+            opens=Opens.CALL,
+        )
+    )
+    compilations = analysis.compilations
+    yield Part(
+        said("Compilations"),
+        table=table(
+            "compilations",
+            "compilations",
+            _COMPILATIONS,
+            COMPILATIONS,
+            compilations.with_columns(pl.col("start_ns") - of.begin_ns),
+            shown=of.rows(10),
+            search=True,
+        ),
+    )
+    yield Part(
+        said("The host's work, runtime calls and waits"),
+        table=table(
+            "host",
+            "rows of the host",
+            _OF_HOST,
+            OPERATORS,
+            by_pattern(analysis.operators.filter("host")),
+            shown=of.rows(10),
+            search=True,
+            sort="self_ns",
+            selected=Selected("operators", where={"host": True}),
+            opens=Opens.HOST_LAYERS,
+            folded=True,
+        ),
+        notes=(_SELF,),
+    )
+
+
+SECTION = SectionKind(
+    "calls",
+    100,
+    said("Calls"),
+    _parts,
+    tables=("calls", "compilations", "operators"),
+)

@@ -1,0 +1,691 @@
+"""Commands of a run as arrays and groups: the shared input of every table.
+
+A run of 10 M commands has a few thousand distinct groups. Roles, FLOPs and bytes follow from
+submodule, layer, op type, category and shapes, so they are computed once per group in plain
+Python and spread to the commands by `of_command`.
+
+Commands of category `host` belong to the host that drives the devices. In a run with
+accelerators, waits on the CPU (`sync`) belong to it as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.run.columns import CATEGORY, STRING, Column, Key, Names
+from profiler.run.intervals import (
+    Codes,
+    CommandTimes,
+    Stretches,
+    Times,
+    batches,
+    counts,
+    ends,
+    is_sorted,
+    physical_codes,
+    positions,
+    reaches,
+    text_codes,
+    union_by,
+)
+from profiler.run.load import place_of
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES, HOST_TRACK, Drop, DropReason, device_kind
+from profiler.trace.manifest import RunInfo
+
+# --- Commands as NumPy arrays: what the interval arithmetic of this package works on.
+
+
+HOST = CATEGORIES.index("host")
+SYNC = CATEGORIES.index("sync")
+_OF_STREAM = r" (memcpy|copy|collectives)$"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommandArrays(CommandTimes):
+    """The times of n commands, and the `step` of each, int32 [n]."""
+
+    step: Codes
+
+    @classmethod
+    def of(cls, commands: pl.DataFrame, calls: pl.DataFrame) -> CommandArrays:
+        """The arrays of a frame of commands; `calls` holds their calls."""
+        times = CommandTimes.of(commands, calls)
+        known = {each.name: getattr(times, each.name) for each in fields(CommandTimes)}
+        return cls(**known, step=commands["step"].to_numpy())
+
+
+def dense_codes(codes: Codes, limit: int) -> tuple[Codes, Codes]:
+    """`(values, inverse)` as `np.unique` gives them, for codes from 0 to `limit - 1`.
+
+    The inverse is written over `codes`.
+    """
+    if limit > 4 * len(codes) + (1 << 16):
+        values, codes[:] = np.unique(codes, return_inverse=True)
+        return values, codes
+    table = np.zeros(limit, dtype=np.int32)
+    table[codes] = 1
+    values = np.flatnonzero(table)
+    table[values] = np.arange(len(values))
+    for rows in batches(len(codes)):
+        codes[rows] = table[codes[rows]]
+    return values, codes
+
+
+def queue_codes(track: pl.Series) -> tuple[Codes, int]:
+    """A number for the queue of each track, and how many numbers there are: kernels of a stream and
+    its copies are on tracks of their own, and in one queue."""
+    codes, names = text_codes(track)
+    queues = [re.sub(_OF_STREAM, "", name) for name in names]
+    number = {name: place for place, name in enumerate(dict.fromkeys(queues))}
+    table = np.array([*(number[name] for name in queues), len(number)], dtype=np.int32)
+    return table[codes], len(number) + 1
+
+
+# --- Columns that tables of commands have in common: what their rows are of.
+
+
+SUBMODULE = Column(
+    "submodule",
+    STRING,
+    "",
+    "submodule of its calls; null for work in no call",
+    True,
+    combine=Key(),
+)
+LAYER = Column(
+    "layer",
+    STRING,
+    "",
+    "tensor-level operation: module path or node name",
+    kind="layer",
+    combine=Key(),
+)
+OP_TYPES = Column(
+    "op_types",
+    STRING,
+    "",
+    "op types, longest time first, joined with commas",
+    kind="list",
+    combine=Names("op_type", by="total_ns"),
+)
+
+
+# --- polars expressions that the tables of several analyses share.
+
+
+def ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    """`part / whole`, null where the whole is 0."""
+    return pl.when(whole > 0).then(part / whole)
+
+
+# --- Which calls are not steady: the first of their submodule, which load weights, compile and warm
+# caches, and later ones for which something was compiled. Tables keep them apart from the others.
+
+
+def first_calls(calls: pl.DataFrame) -> pl.Series:
+    """Numbers of the calls that are the first of their submodule and rank: which began first,
+    and those that began before it had ended (in other threads), beside its initialization; likewise
+    the first of either kind where some are traced and others not, which may run on another session.
+    """
+    end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
+    first_end = end.sort_by("start_ns", "call").first().over("rank", "submodule")
+    began_first = (pl.col("start_ns").rank("ordinal").over("rank", "submodule", "ops_traced")) == 1
+    return calls.sort("call").filter(began_first | (pl.col("start_ns") < first_end))["call"]
+
+
+def unsteady_calls(run: Run) -> pl.Series:
+    """Numbers of the first calls, and of the calls in which something was compiled."""
+    first = first_calls(run.calls)
+    compiled = pl.Series([one.call for one in run.info.compilations], dtype=first.dtype)
+    here = compiled.filter(compiled.is_in(run.calls["call"].implode()))
+    return pl.concat([first, here]).unique().sort()
+
+
+# --- Whose a command is: a device's, or the host's that drives devices.
+#
+# Commands of category `host` are the host's: work of the pipeline itself, and what launches work
+# on
+# devices. In a run with accelerators its CPU is only their host, and what waits there (`sync`:
+# `cudaDeviceSynchronize`) is the host's as well. Where the CPU is the device itself (ONNX
+# Runtime), a
+# wait is one of its own.
+
+
+_OF_THREAD = re.compile(r" (sync|launches)$")  # tracks of one thread beside each other
+
+
+def is_accelerator(device: str | None) -> bool:
+    """Whether the host only drives the device: everything but CPUs, which are hosts themselves."""
+    return bool(device) and device_kind(str(device)) != "cpu"
+
+
+def has_accelerators(devices: Iterable[str | None]) -> bool:
+    """Whether one of the devices of a run is an accelerator."""
+    return any(map(is_accelerator, devices))
+
+
+def host_categories(device: str | None, *, accelerated: bool) -> tuple[str, ...]:
+    """The categories of commands on that device that are the host's; `accelerated` says whether the
+    run has accelerators."""
+    drives = accelerated and bool(device) and not is_accelerator(device)
+    return ("host", "sync") if drives else ("host",)
+
+
+def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.bool_] | None:
+    """Which `commands` are the host's without being of category `host`, bool [n]; None where none
+    is."""
+    if not accelerated:
+        return None
+    waits = (commands["category"] == "sync").to_numpy()
+    if not waits.any():
+        return None
+    device, names = text_codes(commands["device"])
+    driving = ["sync" in host_categories(name, accelerated=True) for name in names]
+    found: npt.NDArray[np.bool_] = waits & np.array([*driving, False])[device]
+    return found if found.any() else None
+
+
+def host_unseen(run: Run) -> bool:
+    """Whether a foreign trace has neither launches nor anything else of the host: what a device
+    waited for in a call is then not known."""
+    told = run.info.capabilities
+    if not told or "launches" in told:
+        return False
+    return not (run.commands["category"] == "host").any()
+
+
+def thread_of(track: str) -> str:
+    """The thread whose commands are on a track of the host."""
+    return _OF_THREAD.sub("", track)
+
+
+# --- Kinds of commands: the distinct tuples of what decides what a command is for and computes.
+#
+# A run of 10 M commands has a few thousand kinds. Whatever follows from submodule, layer, op
+# type,
+# category and shapes (roles, FLOPs, bytes) is found once a kind, in plain Python, and reaches the
+# commands through `of_command`.
+
+
+KIND = pl.Schema(
+    {
+        "kind": pl.Int32(),
+        "submodule": pl.String(),
+        "layer": pl.String(),
+        "module": pl.String(),
+        "place": pl.String(),
+        "op_type": pl.String(),
+        "category": CATEGORY,
+        "shapes": pl.String(),
+        "kernel": pl.String(),
+        "host": pl.Boolean(),
+        "commands": pl.Int64(),
+        "total_ns": pl.Int64(),
+    }
+)
+"""The columns of `Kinds.table`. Null: `submodule` for work of no call, `module`, `op_type`,
+`shapes` and `kernel` where the trace has none; `kernel` is that of its first command. `place` says
+where in the model the layer lies (`table.places`). `host` says whether its commands are the host's,
+no device's (`host_side`). `total_ns` sums durations; a command that never closed counts as 0."""
+
+_OWN = ("layer", "op_type", "category", "shapes")  # columns of commands
+_NAMED = ("submodule", *_OWN, "host")
+_KEYS = 1 << 63  # keys are below
+_MULTIPLIER = np.int64(-7046029254386353131)  # of Fibonacci hashing: 2^64 / golden ratio
+
+
+class Kinds(Struct, frozen=True, eq=False):
+    """The k kinds of n commands.
+
+    `table` has the columns of `KIND`, one row a kind, in order of submodule, layer, op type,
+    category, shapes and host; `kind` is the row's number. `of_command` is the row of each command,
+    int32 [n].
+    """
+
+    table: pl.DataFrame
+    of_command: Codes
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def spread(self, values: pl.Series) -> pl.Series:
+        """`values`, one a kind, as one a command."""
+        return values.gather(pl.Series(self.of_command.view(np.uint32)))
+
+
+def kinds_of(
+    calls: pl.DataFrame,
+    commands: pl.DataFrame,
+    rows: Codes | None = None,
+    *,
+    accelerated: bool | None = None,
+) -> Kinds:
+    """The kinds of `commands`, whose calls are in `calls`, sorted by `call`.
+
+    `rows` is the row in `calls` of each command, -1 for none, where the caller has it
+    (`CommandArrays.call`). `accelerated` says whether the run has accelerators; without it
+    `commands` are all of the run's.
+    """
+    if rows is None:
+        rows = positions(commands["call"].to_numpy(), calls["call"].to_numpy())
+    if accelerated is None:
+        accelerated = has_accelerators(commands["device"].unique())
+    waits = host_waits(commands, accelerated=accelerated)
+    numbers = _Numbers()
+    codes: Codes = np.empty(len(commands), dtype=np.int32)
+    duration = commands["duration_ns"].to_numpy()
+    for batch, keys in _keys(calls, commands, rows, waits):
+        codes[batch] = numbers.of(keys, batch.start)
+    first = np.array(numbers.first, dtype=np.int64)
+    submodule = calls["submodule"].cast(pl.String)
+    row = pl.Series(rows[first])
+    first_waits = np.zeros(len(first), np.bool_) if waits is None else waits[first]
+    found = (
+        commands.select(*_OWN, "module", "kernel")[first]
+        .with_columns(pl.col("layer", "module", "op_type", "shapes", "kernel").cast(pl.String))
+        .with_columns(
+            place=place_of(pl.col("layer"), pl.col("module")),
+            submodule=submodule.gather(row.set(row < 0, None)),
+            host=(pl.col("category") == "host") | pl.Series(first_waits),
+            kind=pl.int_range(pl.len(), dtype=pl.Int32),
+            commands=counts(codes, len(first)),
+            total_ns=_busy(codes, duration, len(first)),
+        )
+        .sort(_NAMED, nulls_last=True)
+    )
+    renumbered = np.empty(len(first), dtype=np.int32)
+    renumbered[found["kind"].to_numpy()] = np.arange(len(first))
+    for batch in batches(len(codes)):
+        codes[batch] = renumbered[codes[batch]]
+    table = found.with_columns(kind=pl.int_range(pl.len(), dtype=pl.Int32))
+    return Kinds(table.select(pl.col(name).cast(dtype) for name, dtype in KIND.items()), codes)
+
+
+def _keys(
+    calls: pl.DataFrame, commands: pl.DataFrame, rows: Codes, waits: npt.NDArray[np.bool_] | None
+) -> Iterator[tuple[slice, Times]]:
+    """For a batch of commands at a time one number that is the same where the kind is; `waits` are
+    those that their category does not tell from others."""
+    submodule, submodules = text_codes(calls["submodule"])
+    of_call = np.append(submodule, len(submodules)).astype(np.int64)  # a row of -1 takes the last
+    columns: list[tuple[Callable[[slice], Codes], int]] = []
+    radix = (len(submodules) + 1) * (1 if waits is None else 2)
+    for name in _OWN:
+        highest = commands[name].to_physical().max()
+        null = highest + 1 if isinstance(highest, int) else 0
+        columns.append((partial(physical_codes, commands[name], null=null), null + 1))
+        radix *= null + 1
+    if radix >= _KEYS:  # codes of a process that has seen many texts: number those of this run
+        numbered = (text_codes(commands[name]) for name in _OWN)
+        columns = [(codes.__getitem__, len(names) + 1) for codes, names in numbered]
+    if waits is not None:
+        columns.append((waits.view(np.int8).__getitem__, 2))
+    for batch in batches(len(commands)):
+        keys: Times = of_call[rows[batch]]
+        for codes_of, limit in columns:
+            keys *= limit
+            keys += codes_of(batch)
+        yield batch, keys
+
+
+class _Numbers:
+    """Numbers keys (int64, at least 0) from 0 in order of appearance.
+
+    A table by hash holds most of them: one gather a row. A key that another one keeps out of the
+    table is looked up in a dictionary.
+    """
+
+    def __init__(self) -> None:
+        self.first: list[int] = []  # the row of each number's first key
+        self._known: dict[int, int] = {}
+        self._resize(16)
+
+    def of(self, keys: Times, offset: int) -> npt.NDArray[np.int32]:
+        """The number of each key; `offset` is the row of the first."""
+        slots = self._slots(keys)
+        found = self._values[slots]
+        other = np.flatnonzero(self._keys[slots] != keys)
+        if len(other):
+            distinct, index, inverse = np.unique(
+                keys[other], return_index=True, return_inverse=True
+            )
+            numbers = [
+                self._number(key, offset + row)
+                for key, row in zip(distinct.tolist(), other[index].tolist(), strict=True)
+            ]
+            found[other] = np.array(numbers, dtype=np.int32)[inverse]
+            if len(self._known) > len(self._keys) // 8:
+                self._resize(self._bits + 4)
+        return found
+
+    def _number(self, key: int, row: int) -> int:
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self._known)
+            self.first.append(row)
+            self._enter(np.array([key]), np.array([number]))
+        return number
+
+    def _slots(self, keys: Times) -> Times:
+        hashed = keys * _MULTIPLIER
+        hashed >>= 64 - self._bits
+        hashed &= (1 << self._bits) - 1
+        return hashed
+
+    def _enter(self, keys: Times, numbers: Times) -> None:
+        slots = self._slots(keys)
+        free = self._keys[slots] < 0
+        self._keys[slots[free]], self._values[slots[free]] = keys[free], numbers[free]
+
+    def _resize(self, bits: int) -> None:
+        self._bits = bits
+        self._keys = np.full(1 << bits, -1, dtype=np.int64)
+        self._values = np.zeros(1 << bits, dtype=np.int32)
+        known = np.array([*self._known], dtype=np.int64)
+        self._enter(known, np.arange(len(known)))
+
+
+def _busy(codes: Codes, duration: Times, groups: int) -> Times:
+    """The sum of the durations of each group, int64 [groups]."""
+    sums = np.zeros(groups, dtype=np.int64)
+    for rows in batches(len(codes)):
+        part = np.bincount(codes[rows], np.maximum(duration[rows], 0), groups)  # exact to 2^53
+        sums += part.astype(np.int64)
+    return sums
+
+
+# --- How long each kind of command ran in each call: few numbers that stand for many commands.
+#
+# Step times, what is computed twice, and what stays the same from step to step all follow from
+# them.
+
+
+class CallKinds(Struct, frozen=True, eq=False):
+    """One row a call and kind that ran in it, by call, then kind; int64 [n] each.
+
+    `call` is a row of the frame of calls; work of no call is left out. `busy` sums the durations of
+    the `commands`.
+    """
+
+    call: Times
+    kind: Times
+    commands: Times
+    busy: Times
+
+    @classmethod
+    def of(cls, kinds: Kinds, commands: CommandArrays, calls: int) -> CallKinds:
+        """Fold `commands`, whose kinds are `kinds`, into those of the `calls` calls."""
+        none = np.zeros(0, dtype=np.int64)
+        parts: list[tuple[Times, ...]] = [(none,) * 4]
+        for call, rows in rows_by_call(commands.call, calls):
+            code = kinds.of_command[rows]
+            number = np.bincount(code, minlength=len(kinds))
+            duration = commands.end[rows] - commands.start[rows]
+            busy = np.bincount(code, duration, len(kinds)).astype(np.int64)  # exact to 2^53
+            kind = np.flatnonzero(number)
+            parts.append((np.full(len(kind), call), kind, number[kind], busy[kind]))
+        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def rows_by_call(call: Codes, calls: int) -> Iterator[tuple[int, slice | Times]]:
+    """The rows of each call that has any; `call` is the call of each row, below 0 for none."""
+    order = None if is_sorted(call) else np.argsort(call, kind="stable")
+    number = counts(call, calls)
+    last = len(call) - int(number.sum()) + np.cumsum(number)
+    for found in np.flatnonzero(number).tolist():
+        rows = slice(int(last[found] - number[found]), int(last[found]))
+        yield found, rows if order is None else order[rows]
+
+
+# --- What of the host's commands is their own time, and what of that is waiting for a device.
+#
+# Commands of one thread nest: a copy lies within the Python function that made it. What the host
+# did
+# of no call (track `Host`) also holds what any thread did meanwhile. A wait is a command in all
+# of
+# which the host is known to have waited for a device, and that is called so: a synchronization,
+# or a
+# copy that returned when the device was done.
+
+
+_WAITS = r"(?i)synchronize|memcpy"
+
+
+class HostTimes(Struct, frozen=True, eq=False):
+    """Of commands of the host, int64 [h]: `row`, ascending; `within_ns`, how long other commands of
+    the host ran within it; `waited_ns`, its own time where it is a wait, else 0. Rows of which both
+    are 0 are left out."""
+
+    row: Times
+    within_ns: Times
+    waited_ns: Times
+
+
+def host_times(
+    frame: pl.DataFrame, commands: CommandArrays, kinds: Kinds, waits: Stretches
+) -> HostTimes:
+    """The times of the host's commands in `frame`, whose arrays are `commands` and kinds `kinds`;
+    `waits` is when the host waited for a device."""
+    rows = _rows_of(kinds, kinds.table["host"])
+    start, end = commands.start[rows], commands.end[rows]
+    own = own_times(start, end, _threads(frame["track"].gather(rows)), commands.call[rows] < 0)
+    called = kinds.table["host"] & (
+        (kinds.table["category"] == "sync") | kinds.table["layer"].str.contains(_WAITS)
+    )
+    waited = np.zeros(len(rows), dtype=np.int64)
+    if len(waits) and called.any():
+        some = np.flatnonzero(called.to_numpy()[kinds.of_command[rows]])
+        whole = waits.within(start[some], end[some]) == end[some] - start[some]
+        waited[some] = np.where(whole, own[some], 0)
+    within = end - start - own
+    kept = np.flatnonzero((within > 0) | (waited > 0))
+    return HostTimes(rows[kept], within[kept], waited[kept])
+
+
+def own_times(start: Times, end: Times, thread: Codes, free: npt.NDArray[np.bool_]) -> Times:
+    """How long each command ran without others in it, int64 [n]; those of thread -1 hold what lies
+    in them of any thread and is of no call (`free`)."""
+    own: Times = end - start
+    for number in range(int(thread.max(initial=-1)) + 1):
+        rows = np.flatnonzero(thread == number)
+        if not is_sorted(start[rows]):
+            rows = rows[np.argsort(start[rows], kind="stable")]
+        _take_nested(own, _overlapping(rows, start, end), start, end)
+    holding = np.flatnonzero(thread < 0)
+    if len(holding):
+        within = np.flatnonzero(free & (thread >= 0))
+        inside = Stretches.union(start[within], end[within])
+        own[holding] -= inside.within(start[holding], end[holding])
+    return own
+
+
+def _overlapping(rows: Times, start: Times, end: Times) -> Times:
+    """Those of the rows, which are in order of begin, that overlap others, the longer first."""
+    if len(rows) < 2:
+        return rows[:0]
+    reach = np.maximum.accumulate(end[rows])
+    apart = np.append(True, start[rows[1:]] >= reach[:-1])
+    if apart.all():
+        return rows[:0]
+    kept = rows[~(apart & np.append(apart[1:], True))]
+    found: Times = kept[np.lexsort((-end[kept], start[kept]))]
+    return found
+
+
+def _take_nested(own: Times, rows: Times, start: Times, end: Times) -> None:
+    """Take from each of these commands what the ones directly within it took."""
+    above: list[tuple[int, int]] = []  # row and end of those that are open
+    for row, begun, ended in zip(
+        rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True
+    ):
+        while above and above[-1][1] <= begun:
+            above.pop()
+        if above:
+            own[above[-1][0]] -= min(ended, above[-1][1]) - begun
+        above.append((row, ended))
+
+
+def _rows_of(kinds: Kinds, wanted: pl.Series) -> Times:
+    """The rows of the commands of these kinds."""
+    of_kind = wanted.to_numpy()
+    found = [
+        rows.start + np.flatnonzero(of_kind[kinds.of_command[rows]])
+        for rows in batches(len(kinds.of_command))
+    ]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+
+
+def _threads(tracks: pl.Series) -> Codes:
+    """A number for the thread of each track, -1 for the host's work of no call."""
+    codes, names = text_codes(tracks)
+    threads = [thread_of(name) for name in names]
+    number = {name: place for place, name in enumerate(dict.fromkeys(threads))}
+    number[HOST_TRACK] = -1
+    found: Codes = np.array([*(number[name] for name in threads), len(number)])[codes]
+    return found
+
+
+# --- Intervals in groups, and how long the union of each group is.
+
+
+class Grouped(Struct, frozen=True, eq=False):
+    """Intervals `[start, end)` in ns, each in the group that `group` names; below 0: in none."""
+
+    start: Times
+    end: Times
+    group: Codes
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, group: Codes) -> Grouped:
+        """The intervals of a frame with `start_ns` and `duration_ns`."""
+        return cls(frame["start_ns"].to_numpy(), ends(frame), group)
+
+    def union(self, groups: int) -> Times:
+        """The length of the union in each group, int64 [groups]."""
+        return union_by(self.start, self.end, self.group, groups)
+
+
+# --- How long kinds of commands ran on each device, and how long the device stood idle before them.
+
+
+_BEFORE_ALL = np.iinfo(np.int64).min
+
+
+class KindTimes(Struct, frozen=True, eq=False):
+    """Cells of kinds and devices that have commands, all [c]. `device` indexes
+    `CommandArrays.devices`, its length for none. `wait_ns` is the idle time of the device directly
+    before the cell's commands, within their calls: when it ran nothing, no transfer or wait either;
+    host work, which a CPU device runs too, is none of its own."""
+
+    kind: Codes
+    device: Codes
+    commands: Times
+    total_ns: Times
+    wait_ns: Times
+
+
+class _Device(Struct):
+    """Where a device stands: until when it is busy, and in which call."""
+
+    until: int = _BEFORE_ALL
+    call: int = -1
+
+
+def kind_times(kinds: Kinds, commands: CommandArrays, kept: npt.NDArray[np.bool_]) -> KindTimes:
+    """Times of the kinds that are `kept`, bool [k]."""
+    places = len(commands.devices) + 1
+    limit = len(kinds) * places
+    sums = np.zeros((3, limit), dtype=np.int64)
+    states = [_Device() for _ in commands.devices]
+    occupies = ~kinds.table["host"].to_numpy()
+    everything = bool(occupies.all())
+    # By start: calls that ran at once, and work of no call, stand one behind the other.
+    order = None if is_sorted(commands.start) else np.argsort(commands.start, kind="stable")
+    for batch in batches(len(commands.device)):
+        rows = batch if order is None else order[batch]
+        kind, device = kinds.of_command[rows], commands.device[rows]
+        code: Codes = kind * np.int64(places) + device
+        start, end = commands.start[rows], commands.end[rows]
+        sums[0] += np.bincount(code, minlength=limit)
+        sums[1] += np.bincount(code, end - start, limit).astype(np.int64)  # exact to 2^53
+        call = commands.call[rows]
+        for place, chosen in _on_devices(
+            device, None if everything else occupies[kind], places - 1
+        ):
+            here = slice(None) if chosen is None else chosen
+            gaps, at = _gaps(states[place], start[here], end[here], call[here])
+            sums[2] += np.bincount(code[here][at], gaps, limit).astype(np.int64)
+    cells = np.flatnonzero(sums[0] * np.repeat(kept, places))
+    count, busy, wait = sums[:, cells]
+    return KindTimes(cells // places, cells % places, count, busy, wait)
+
+
+def _on_devices(
+    device: Codes, chosen: npt.NDArray[np.bool_] | None, devices: int
+) -> Iterator[tuple[int, Times | None]]:
+    """Each device of a batch with the rows of its chosen commands, None for all rows."""
+    present = np.flatnonzero(np.bincount(device, minlength=devices + 1)[:devices])
+    alone = len(present) == 1 and int(device.max()) < devices
+    for place in present.tolist():
+        if alone and (chosen is None or chosen.all()):
+            yield place, None
+            continue
+        on = device == place
+        rows = np.flatnonzero(on if chosen is None else on & chosen)
+        if len(rows):
+            yield place, rows
+
+
+def _gaps(state: _Device, start: Times, end: Times, call: Codes) -> tuple[Times, Times]:
+    """Idle times before commands of one device, and which commands these are."""
+    before, until = reaches(end, state.until)
+    former = np.empty_like(call)
+    former[0], former[1:] = state.call, call[:-1]
+    state.until, state.call = int(until[-1]), int(call[-1])
+    at = np.flatnonzero((start > before) & (call == former) & (call >= 0))
+    return start[at] - before[at], at
+
+
+# --- Whether a run's commands have times of their own, and not averages laid end to end.
+
+
+_TIMELINE = "timeline"  # capability: when each command ran
+
+
+def times_recorded(info: RunInfo) -> bool:
+    """Whether anybody recorded when commands ran: else nobody knows when a device was idle, and
+    what waited for what. Producers that state no capabilities record it."""
+    return not info.capabilities or _TIMELINE in info.capabilities
+
+
+# --- Parts of a run that were recorded one by one, each with a clock of its own: whose time a share
+# is
+# of.
+#
+# An engine's inferences and the averages of its layers are such parts: the layers are what
+# inferences
+# consist of. Their times together are no time that anything took, so that a share is one of its
+# own
+# part.
+
+
+def are_apart(drops: Iterable[Drop]) -> bool:
+    """Whether parts of the run with these drops were recorded one by one: its pipeline calls are
+    these."""
+    return any(drop.detail.code == DropReason.TIMELINES_APART for drop in drops)
+
+
+def timelines_of(calls: pl.DataFrame, drops: Iterable[Drop]) -> pl.DataFrame:
+    """`submodule` and `timeline`, Int32: the first pipeline call of each where parts of the run are
+    apart, 0 for all of another run. `calls` has the columns `submodule` and `pipeline`."""
+    number = pl.col("pipeline").min() if are_apart(drops) else pl.lit(0)
+    return calls.group_by(pl.col("submodule").cast(pl.String)).agg(timeline=number.cast(pl.Int32))

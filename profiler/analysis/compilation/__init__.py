@@ -1,1 +1,0 @@
-"""What was compiled while the run went on, and why anew."""

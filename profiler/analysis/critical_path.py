@@ -1,0 +1,609 @@
+"""The critical path: what the end-to-end time of each pipeline call consists of.
+
+The path is the longest chain of device work and host work that follow each other, on the
+devices' axis. With S the intervals on devices and X the chain, in the time of the pipeline
+call,
+
+    path = |S| + |X| - |X and S|
+
+so it is at most the end-to-end time and at least the longest tile. The remaining time is time
+in which no recorded work ran on the path.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Set
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import HOST, CommandArrays, rows_by_call
+from profiler.analysis.idle import if_times_recorded, timeline_of
+from profiler.analysis.idle_causes import NOT_LAUNCHED, Cover, Queues, RunTimeline, Stretch
+from profiler.analysis.question import Table
+from profiler.analysis.table_text import Sentences
+from profiler.analysis.timeline import Axis
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, schema
+from profiler.run.intervals import (
+    Codes,
+    Stretches,
+    Times,
+    counts,
+    ends,
+    is_sorted,
+    order_by,
+    positions,
+    text_codes,
+)
+from profiler.run.run import Run
+from profiler.text import said
+from profiler.trace.events import CALLS_TRACK, CATEGORIES, NO_PIPELINE
+
+# --- What ran on which track while something else ran: the work that may explain why that was slow.
+#
+#     source = BusySource.of(run, commands)
+#     busy = source.between(start, end, own_calls, limit)     # every track between two moments
+#     Window(busy, *merged(starts, ends), own).overlaps()      # ns by track, beside one's own
+#
+# The calls of other pipeline calls count as work of a track `Calls`, so that a run without
+# commands
+# shows them too.
+
+
+Place = tuple[str, str]
+"""A device ("" for none) and one of its tracks."""
+
+
+class _Busy(Struct, frozen=True, eq=False):
+    """When a track was busy: `covered` ns of it before each of `edges`; and what ran, by
+    `start`."""
+
+    edges: Times
+    covered: Times
+    start: Times
+    end: Times
+    layer: pl.Series
+
+    @classmethod
+    def of(cls, start: Times, end: Times, layer: pl.Series) -> _Busy:
+        first, last = merged(start, end)
+        edges = np.stack((first, last), axis=1).ravel()
+        lengths = np.stack((np.zeros_like(first), last - first), axis=1).ravel()
+        return cls(edges, np.cumsum(lengths), start, end, layer)
+
+    def within(self, start: Times, end: Times) -> int:
+        """How much of the disjoint intervals it was busy in, in ns."""
+        base = self.edges[0]
+        at = (np.interp(t - base, self.edges - base, self.covered) for t in (end, start))
+        return round(float(np.sum(next(at) - next(at))))
+
+    def longest(self, start: Times, end: Times) -> str:
+        """The layer that ran longest within the disjoint intervals."""
+        spans = _Busy.of(start, end, self.layer)
+        base = spans.edges[0]
+        last, first = (
+            np.interp(t - base, spans.edges - base, spans.covered) for t in (self.end, self.start)
+        )
+        found = pl.DataFrame({"layer": self.layer.cast(pl.String), "time": last - first})
+        return str(found.group_by("layer").sum().sort("time", "layer").item(-1, 0))
+
+
+class BusyTracks(Struct, frozen=True, eq=False):
+    """The tracks that were busy between two moments; `looked_at` commands were read for it."""
+
+    tracks: Mapping[Place, _Busy]
+    looked_at: int
+
+
+class Window(Struct, frozen=True, eq=False):
+    """Disjoint intervals in order, in which something of one's `own` tracks ran, among others."""
+
+    busy: BusyTracks
+    start: Times
+    end: Times
+    own: Set[Place]
+
+    @property
+    def length(self) -> int:
+        """Sum of the intervals, in ns."""
+        return int((self.end - self.start).sum())
+
+    def overlaps(self) -> dict[Place, int]:
+        """How long each track but one's own was busy within the intervals, in ns."""
+        if not len(self.start):
+            return {}
+        others = (
+            (place, busy) for place, busy in self.busy.tracks.items() if place not in self.own
+        )
+        return {place: busy.within(self.start, self.end) for place, busy in others}
+
+    def longest(self, place: Place) -> str:
+        """The layer that ran longest on a track within the intervals."""
+        return self.busy.tracks[place].longest(self.start, self.end)
+
+
+class BusySource(Struct, frozen=True, eq=False):
+    """The commands of a run by call, and from when to when those of each call ran."""
+
+    run: Run
+    commands: CommandArrays
+    tracks: Tracks
+    rows: Mapping[int, slice | Times]
+    first: Times
+    last: Times
+
+    @classmethod
+    def of(cls, run: Run, commands: CommandArrays) -> BusySource:
+        """`commands` are those of `run`, whose calls are sorted by `call`."""
+        rows = dict(rows_by_call(commands.call, len(run.calls)))
+        first, last = run.calls["start_ns"].to_numpy().copy(), ends(run.calls)
+        for call, some in rows.items():
+            first[call] = min(first[call], commands.start[some].min())
+            last[call] = max(last[call], commands.end[some].max())
+        return cls(run, commands, Tracks.of(run.commands["track"]), rows, first, last)
+
+    def between(self, start: int, end: int, own: Set[int], limit: int) -> BusyTracks | None:
+        """What ran from `start` to `end`; `own` are the rows of calls whose span does not count.
+
+        None where more than `limit` commands would have to be looked at.
+        """
+        calls = np.flatnonzero((self.first < end) & (self.last > start))
+        free = np.flatnonzero(self.commands.call < 0)
+        picked = [free, *map(self.rows_of, calls.tolist())]
+        if sum(map(len, picked)) > limit:
+            return None
+        rows = np.concatenate(picked)
+        looked_at = len(rows)
+        here = (self.commands.start[rows] < end) & (self.commands.end[rows] > start)
+        tracks = self._commands(rows[here])
+        tracks.update(self._calls(np.array([c for c in calls.tolist() if c not in own], np.int64)))
+        return BusyTracks(tracks, looked_at)
+
+    def rows_of(self, call: int) -> Times:
+        """The rows of the commands of a call, in their order."""
+        rows = self.rows.get(call, slice(0, 0))
+        return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+    def _commands(self, rows: Times) -> dict[Place, _Busy]:
+        frame, commands = self.run.commands, self.commands
+        return {
+            place: _Busy.of(commands.start[some], commands.end[some], frame["layer"].gather(some))
+            for place, some in rows_by_place(commands, self.tracks, rows)
+        }
+
+    def _calls(self, calls: Times) -> dict[Place, _Busy]:
+        rows = self.run.calls[calls].with_columns(end=pl.Series(ends(self.run.calls)[calls]))
+        return {
+            (str(device), CALLS_TRACK): _Busy.of(
+                some["start_ns"].to_numpy(), some["end"].to_numpy(), some["submodule"]
+            )
+            for (device,), some in rows.group_by(pl.col("device").cast(pl.String))
+        }
+
+
+class Tracks(Struct, frozen=True, eq=False):
+    """The tracks of commands: their `names`, and a code for each, int [n]."""
+
+    names: pl.Series
+    codes: Codes
+
+    @classmethod
+    def of(cls, names: pl.Series) -> Tracks:
+        """The column `track` of a frame of commands."""
+        return cls(names, names.to_physical().to_numpy())
+
+
+def rows_by_place(
+    commands: CommandArrays, tracks: Tracks, rows: Times
+) -> list[tuple[Place, Times]]:
+    """The places of some of `commands`, whose tracks are `tracks`, each with its rows."""
+    devices = (*commands.devices, "")
+    track = tracks.codes[rows]
+    width = int(track.max(initial=0)) + 1
+    code = commands.device[rows].astype(np.int64) * width + track
+    order = order_by(code, len(devices) * width)
+    heads = np.flatnonzero(np.diff(code[order], prepend=-1))
+    groups = np.split(rows[order], heads[1:]) if len(rows) else []
+    return [
+        ((devices[int(commands.device[some[0]])], str(tracks.names[int(some[0])])), some)
+        for some in groups
+    ]
+
+
+def places(commands: CommandArrays, tracks: Tracks, rows: Times) -> set[Place]:
+    """The places of some of `commands`, whose tracks are `tracks`."""
+    devices = (*commands.devices, "")
+    track = tracks.codes[rows]
+    width = int(track.max(initial=0)) + 1
+    code = commands.device[rows].astype(np.int64) * width + track
+    found = np.flatnonzero(counts(code, len(devices) * width))
+    first = (int(rows[np.argmax(code == number)]) for number in found.tolist())
+    return {(devices[int(commands.device[row])], str(tracks.names[row])) for row in first}
+
+
+def merged(start: Times, end: Times) -> tuple[Times, Times]:
+    """The union of intervals as disjoint ones, in order."""
+    if not len(start):
+        return start, end
+    if not is_sorted(start):
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    heads = np.flatnonzero(np.append(True, start[1:] > reached[:-1]))
+    return start[heads], reached[np.append(heads[1:] - 1, len(start) - 1)]
+
+
+# --- Words of the tables that say who waits for whom: closed sets.
+
+
+class PathPart(StrEnum):
+    """What a piece of the critical path is."""
+
+    CALL = "call"
+    LAUNCHES = "launches"  # of a call whose device works behind the host
+    COMPUTE = "compute"
+    TRANSFER = "transfer"
+    QUEUED = "queued"
+    HOST_WORK = "host_work"
+
+
+# --- Columns of the tables that say who waits for whom; `columns` puts them among the others.
+
+
+CRITICAL_PATH: tuple[Column, ...] = (
+    Column(
+        "pipeline",
+        INT32,
+        "",
+        "number of the pipeline call; -1 where the run has none",
+        importance=DATA_ONLY,
+    ),
+    Column("submodule", STRING, "", "submodule of the call; null for work in no call", True),
+    Column("part", STRING, "", ", ".join(PathPart), codes=PathPart),
+    Column("device", STRING, "", "where it ran, or the call was placed", True, importance=2),
+    Column(
+        "pieces", INT64, "", "calls, commands or host work of that part on the path", importance=1
+    ),
+    Column("path_ns", INT64, "ns", "their time on the critical path", label="on the path"),
+    Column(
+        "guessed_ns",
+        INT64,
+        "ns",
+        "part of path_ns for which no wait of the host was recorded: it is guessed because "
+        "nothing else was recorded of the host; null for none",
+        True,
+        label="of it guessed",
+    ),
+    Column("wall_ns", INT64, "ns", "wall time of the pipeline call", importance=DATA_ONLY),
+    Column("share", FLOAT64, "ratio", "path_ns / wall_ns", kind="share"),
+)
+
+
+# --- The longest chain of intervals that follow each other: the most that a path can be.
+
+
+def longest_chain(start: Times, end: Times) -> Times:
+    """The intervals `[start, end)`, each beginning when the one before has ended or later, that add
+    up to most: their rows in order of time, int64.
+
+    Where intervals overlap, they are in the same cluster; chains go through clusters one after
+    another. In a cluster that one interval spans, that is the chain (what lies in it is part of
+    it); others take O(m log m) steps for their m intervals.
+    """
+    rows = np.flatnonzero(end > start)
+    if not len(rows):
+        return rows
+    rows = rows[np.lexsort((-end[rows], start[rows]))]
+    begin, until = start[rows], np.maximum.accumulate(end[rows])
+    heads = np.append(0, np.flatnonzero(begin[1:] >= until[:-1]) + 1)
+    tails = np.append(heads[1:], len(rows))
+    spanned = end[rows[heads]] == until[tails - 1]  # the first of a cluster is its longest there
+    chains = [rows[heads[spanned]]]
+    for first, last in zip(heads[~spanned].tolist(), tails[~spanned].tolist(), strict=True):
+        cluster = rows[first:last]
+        chains.append(cluster[_best(start[cluster].tolist(), end[cluster].tolist())])
+    chain = np.concatenate(chains)
+    return chain[np.argsort(start[chain], kind="stable")]
+
+
+def _best(start: list[int], end: list[int]) -> list[int]:
+    """The chain in one cluster: weighted interval scheduling, by ends."""
+    order = sorted(range(len(end)), key=end.__getitem__)
+    ends = [end[i] for i in order]
+    best, before = [0], []  # best of the first i by end; how many of them end before i begins
+    for place, i in enumerate(order):
+        before.append(bisect_right(ends, start[i], 0, place))
+        best.append(max(best[-1], end[i] - start[i] + best[before[-1]]))
+    chain, place = [], len(order)
+    while place:
+        if best[place] == best[place - 1]:
+            place -= 1
+        else:
+            chain.append(order[place - 1])
+            place = before[place - 1]
+    return chain[::-1]
+
+
+# --- The critical path of each pipeline call: what its end-to-end time consists of, one thing at a
+# time.
+#
+# All of it is on the devices' axis: its time is that of the pipeline call there, without what was
+# not recorded (`analysis.axis`), and a call is on the path with its tile. The path's links are
+# the
+# longest chain of what follows one another: tiles, host work of no call outside of tiles, and
+# what
+# devices did in no call, unless somebody launched it. Tiles of one device never overlap; where
+# several devices work at once, or host work runs beside, the chain with most time is on the path.
+#
+# Devices that are given their work ahead (torch on GPUs) run while the host goes on. Where flows
+# tell
+# what launched which command, the path is on a device while the host waited for it and it was
+# behind: `device_queues` says when. A call's time is then on the path as
+#
+# - call: its tile; where it launched work, `launches`: its tile while others waited for the host;
+# - compute, transfer: the device ran commands of the call while the host was ahead or waited, or
+# had
+#   returned from the call (all of its tile from there on is compute);
+# - queued: in between, the next command had been launched but not begun.
+#
+# Work of no call is `host work`, compute or transfer. With S the stretches on devices and X the
+# chain, in the time of the pipeline call,
+#
+#     path = |S| + |X| - |X and S|
+#
+# so that it is at most the end-to-end time and at least the longest tile. What is left is time in
+# which nothing recorded ran on the path.
+
+
+_PARTS = tuple(part.value for part in PathPart)
+_CALL, _LAUNCHES, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(_PARTS))
+_PART = np.array(
+    [
+        {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER}.get(name, _COMPUTE)
+        for name in CATEGORIES
+    ]
+)
+_SYNC = CATEGORIES.index("sync")
+
+
+def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
+    """One row a pipeline call, submodule, part and device (`columns.CRITICAL_PATH`), the longest of
+    each pipeline call first; empty for a run without calls."""
+    if timeline.run.calls.is_empty():
+        return pl.DataFrame(schema=schema(CRITICAL_PATH))
+    paths = _Paths.of(timeline)
+    numbers = timeline.pipelines.numbers.tolist() or [NO_PIPELINE]
+    rows = [(number, *row) for place, number in enumerate(numbers) for row in paths.rows_of(place)]
+    table = pl.DataFrame(rows, schema=schema(CRITICAL_PATH), orient="row")
+    order = ["pipeline", "path_ns", "submodule", "part", "device"]
+    return table.sort(order, descending=[False, True, False, False, False], nulls_last=True)
+
+
+class _Names(Struct, frozen=True, eq=False):
+    """Submodules, parts and devices as one number: (submodule * parts + part) * places + place.
+    The last submodule and the last place stand for none. `of_call` is the submodule of each call,
+    one more for -1; `of_tile` the place of each call's tile, `of_device` that of each of
+    `CommandArrays.devices`, one more for none."""
+
+    submodules: list[str | None]
+    places: list[str | None]
+    of_call: Times
+    of_tile: Times
+    of_device: Times
+
+    @classmethod
+    def of(cls, timeline: RunTimeline) -> _Names:
+        codes, submodules = text_codes(timeline.run.calls["submodule"])
+        tiles = timeline.run.tiles.calls["tile_device"].to_list()
+        devices = sorted({*timeline.commands.devices, *tiles})
+        place = {name: number for number, name in enumerate(devices)}
+        return cls(
+            submodules=[*submodules, None],
+            places=[*devices, None],
+            of_call=np.append(codes, len(submodules)).astype(np.int64),
+            of_tile=np.array([place[name] for name in tiles], dtype=np.int64),
+            of_device=np.array([*(place[n] for n in timeline.commands.devices), len(devices)]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.submodules) * len(_PARTS) * len(self.places)
+
+    def code(self, submodule: Times, part: Codes | int, place: Codes) -> Times:
+        """The numbers of these, int64 [n]."""
+        return (submodule * len(_PARTS) + part) * len(self.places) + place
+
+    def named(self, code: int) -> tuple[str | None, str, str | None]:
+        """Submodule, part and device of a number."""
+        rest, place = divmod(code, len(self.places))
+        submodule, part = divmod(rest, len(_PARTS))
+        return self.submodules[submodule], _PARTS[part], self.places[place]
+
+
+class _Activities(Struct, frozen=True, eq=False):
+    """Tiles and work of no call, by pipeline call: `start`, `end` and `code` (of `_Names`), int64
+    [n]; those of pipeline call p are in `bounds[p]` to `bounds[p + 1]`."""
+
+    start: Times
+    end: Times
+    code: Times
+    bounds: Times
+
+    @classmethod
+    def of(cls, timeline: RunTimeline, names: _Names) -> _Activities:
+        commands, axis = timeline.commands, timeline.axis
+        free = _free_rows(timeline)
+        nothing = np.full(len(free), len(names.submodules) - 1)
+        started, ended = _outside_of_tiles(timeline, free)
+        launched = timeline.run.tiles.calls["lead_ns"].is_not_null().to_numpy()
+        behind, returned = _worked_behind(timeline, launched)
+        until = axis.end.copy()
+        until[behind] = returned
+        start = np.concatenate((axis.begin, returned, started))
+        end = np.concatenate((until, axis.end[behind], ended))
+        of_host = np.where(launched, _LAUNCHES, _CALL)
+        of_calls = names.code(names.of_call[:-1], of_host, names.of_tile)
+        of_behind = names.code(names.of_call[behind], _COMPUTE, names.of_tile[behind])
+        part = _PART[commands.category[free]]
+        of_work = names.code(nothing, part, names.of_device[commands.device[free]])
+        code = np.concatenate((of_calls, of_behind, of_work))
+        pipeline = _pipeline_of(timeline, behind, free)
+        order = np.argsort(pipeline, kind="stable")
+        order = order[np.searchsorted(pipeline[order], 0) :]
+        groups = max(len(timeline.pipelines.numbers), 1)
+        bounds = np.searchsorted(pipeline[order], np.arange(groups + 1))
+        return cls(start[order], end[order], code[order], bounds)
+
+    def of_pipeline(self, place: int) -> slice:
+        """The rows of one pipeline call."""
+        return slice(*self.bounds[place : place + 2].tolist())
+
+
+def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tuple[Times, Times]:
+    """Rows of calls that `launched` work and had returned before it was done, and from when on in
+    their tiles they had."""
+    calls, axis = timeline.run.calls, timeline.axis
+    returned = np.maximum(ends(calls), axis.begin)
+    behind = np.flatnonzero(launched & (returned < axis.end))
+    return behind, returned[behind]
+
+
+def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]:
+    """Begin and end of work of no call; of the host's without what of it lies in the tile in which
+    it begins or ends: a host that waits there is the tile's time."""
+    commands, axis = timeline.commands, timeline.axis
+    start, end = commands.start[free].copy(), commands.end[free].copy()
+    tiles = Stretches.union(axis.begin, axis.end)
+    rows = np.flatnonzero(commands.category[free] == HOST)
+    if len(tiles) and len(rows):
+        place = np.searchsorted(tiles.start, start[rows], side="right") - 1
+        until = np.where(place >= 0, tiles.end[place], start[rows])
+        place = np.searchsorted(tiles.start, end[rows], side="left") - 1
+        inside = (place >= 0) & (tiles.end[place] > end[rows])
+        since = np.where(inside, tiles.start[place], end[rows])
+        start[rows] = np.maximum(start[rows], until)
+        end[rows] = np.maximum(start[rows], since)
+    return start, end
+
+
+def _free_rows(timeline: RunTimeline) -> Times:
+    """Rows of work of no call that nobody is known to have launched; waits are no work."""
+    commands, launches = timeline.commands, timeline.launches
+    free = np.flatnonzero((commands.call < 0) & (commands.category != _SYNC))
+    return free[launches.returned[free] == NOT_LAUNCHED] if len(launches) else free
+
+
+def _pipeline_of(timeline: RunTimeline, behind: Times, free: Times) -> Codes:
+    """The place of the pipeline call of each call, then of the rows `behind` of calls and the rows
+    `free` of commands; -1 for none. Without pipeline calls all are of one."""
+    run, pipelines, code = timeline.run, timeline.pipelines, timeline.axis.code
+    if not len(pipelines.numbers):
+        return np.zeros(len(code) + len(behind) + len(free), dtype=np.int32)
+    of_free = positions(pipelines.number_of(run.commands, free), pipelines.numbers)
+    return np.concatenate((code, code[behind], of_free))
+
+
+class _Paths(Struct, frozen=True, eq=False):
+    """What paths are made of."""
+
+    commands: CommandArrays
+    activities: _Activities
+    axis: Axis
+    queues: Queues
+    names: _Names
+
+    @classmethod
+    def of(cls, timeline: RunTimeline) -> _Paths:
+        names = _Names.of(timeline)
+        activities = _Activities.of(timeline, names)
+        queues = Queues.of(timeline)
+        return cls(timeline.commands, activities, timeline.axis, queues, names)
+
+    def rows_of(
+        self, place: int
+    ) -> Iterator[tuple[str | None, str, str | None, int, int, int | None, int, float]]:
+        """The rows of a pipeline call, without its number."""
+        known = len(self.axis.pipelines.numbers) > 0
+        counted = self.axis.counted_in(place if known else None)
+        wall_ns = counted.length
+        if not wall_ns:
+            return
+        sums = np.zeros((3, len(self.names)), dtype=np.int64)
+        stretches = self.queues.stretches(int(counted.start[0]), int(counted.end[-1]))
+        on_device = ((*self._on_device(one, counted), one.guessed) for one in stretches)
+        for code, took, guessed in ((*self._on_host(place, stretches, counted), False), *on_device):
+            sums[0] += np.bincount(code[took > 0], minlength=len(self.names))
+            exact = np.bincount(code, took, len(self.names)).astype(np.int64)  # to 2^53
+            sums[1] += exact
+            sums[2] += exact * guessed
+        for number in np.flatnonzero(sums[1]).tolist():
+            pieces, took_ns, guessed_ns = sums[:, number].tolist()
+            share = took_ns / wall_ns
+            yield (*self.names.named(number), pieces, took_ns, guessed_ns or None, wall_ns, share)
+
+    def _on_host(
+        self, place: int, stretches: list[Stretch], counted: Stretches
+    ) -> tuple[Times, Times]:
+        """Numbers of the links of the chain, and the time of each outside the stretches; in the
+        time that counts alone, which is why the chain is one of times before which so much of it
+        lies."""
+        rows = self.activities.of_pipeline(place)
+        start = counted.before(self.activities.start[rows])
+        end = counted.before(self.activities.end[rows])
+        chain = longest_chain(start, end)
+        start, end = start[chain], end[chain]
+        began = np.array([stretch.start for stretch in stretches], dtype=np.int64)
+        ended = np.array([stretch.end for stretch in stretches], dtype=np.int64)
+        on_device = Cover.of(counted.before(began), counted.before(ended))
+        took = end - start - (on_device.before(end) - on_device.before(start))
+        return self.activities.code[rows][chain], took
+
+    def _on_device(self, stretch: Stretch, counted: Stretches) -> tuple[Times, Times]:
+        """Numbers of the commands in a stretch and their times; once more for their queueing."""
+        row, ran, queued = self.queues.parts(stretch, self.commands)
+        edges = stretch.start + np.cumsum(np.stack((queued, ran), axis=1).ravel())
+        lengths = np.diff(counted.before(np.append(stretch.start, edges)))
+        submodule = self.names.of_call[self.commands.call[row]]
+        place = self.names.of_device[self.commands.device[row]]
+        part = _PART[self.commands.category[row]]
+        codes = (self.names.code(submodule, kind, place) for kind in (part, _QUEUED))
+        return np.concatenate(list(codes)), np.concatenate((lengths[1::2], lengths[::2]))
+
+
+# --- The table of critical paths.
+
+
+TABLES = (
+    Table(
+        name="critical_path",
+        row="one part of a pipeline call's critical path",
+        section="idle",
+        columns=CRITICAL_PATH,
+        make=if_times_recorded(CRITICAL_PATH, lambda of: critical_path_table(timeline_of(of))),
+        title="Critical path",
+        about="Rows cover the whole run, the longest of each pipeline call first. "
+        "[idle.md](idle.md) says what a path is and what its parts are.",
+        rank=("pipeline", "-path_ns"),
+        shown=30,
+    ),
+)
+
+
+# --- What is said of critical paths.
+
+
+NULLS = {PathPart: said("other")}  # what the longest parts leave
+
+SENTENCES: Sentences = {
+    PathPart: {
+        PathPart.CALL: said("call"),
+        PathPart.LAUNCHES: said("the host, launching"),
+        PathPart.COMPUTE: said("compute"),
+        PathPart.TRANSFER: said("transfer"),
+        PathPart.QUEUED: said("queued"),
+        PathPart.HOST_WORK: said("host work"),
+    },
+}

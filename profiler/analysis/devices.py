@@ -1,0 +1,718 @@
+"""Device utilization: how busy each device was, with which categories of work.
+
+It also has the rules about operators whose parts on several tracks or devices are imbalanced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import (
+    CommandArrays,
+    has_accelerators,
+    is_accelerator,
+    times_recorded,
+)
+from profiler.analysis.context import Inputs
+from profiler.analysis.document import Fact, Figure, Part, SectionKind, Selected
+from profiler.analysis.finding_text import (
+    MATERIAL,
+    RuleWords,
+    Words,
+    calls_of,
+    end_to_end_ns,
+    scaled,
+    share,
+    texts,
+)
+from profiler.analysis.host_activity import dropped_tiles
+from profiler.analysis.idle import busy_of
+from profiler.analysis.memory import device_weights
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, Finding, ReportInput
+from profiler.analysis.roles import cell_partials
+from profiler.analysis.submodules import call_parts
+from profiler.analysis.table_text import renamed, table
+from profiler.analysis.timeline import Axis, extent
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, Kept, Key, Sum, schema
+from profiler.run.device_timeline import Busy, RunTiles, device_work, work_axes
+from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
+from profiler.run.run import Run
+from profiler.text import Said, counted, joined, percent, said
+from profiler.trace.events import CATEGORIES, NO_RANK, rank_of_device
+from profiler.trace.manifest_fields import Device
+
+# --- The columns of devices.
+
+
+DEVICES: tuple[Column, ...] = (
+    Column("device", STRING, "", "a place that executes commands", combine=Key()),
+    Column(
+        "rank",
+        pl.Int32(),
+        "",
+        "process of the job to which it belongs, from 0; -1 in a run of a single process",
+        kind="step",
+        importance=DATA_ONLY,
+        combine=Kept(),
+    ),
+    Column(
+        "hardware",
+        STRING,
+        "",
+        "name of the hardware, where the run knows it",
+        True,
+        importance=8,
+        combine=Kept(),
+    ),
+    Column("calls", INT64, "", "calls placed there", importance=9, combine=Sum(("calls",))),
+    Column("commands", INT64, "", "commands executed there", combine=Sum(("commands",))),
+    Column("calls_ns", INT64, "ns", "union of the tiles of calls on it", importance=8),
+    Column("busy_ns", INT64, "ns", "union of its commands of every category except host and sync"),
+    Column("compute_ns", INT64, "ns", "union of its compute commands", importance=1),
+    Column("dma_ns", INT64, "ns", "union of its dma commands", importance=2),
+    Column("copy_ns", INT64, "ns", "union of its copy commands", importance=5),
+    Column("collective_ns", INT64, "ns", "union of its collectives between ranks", importance=5),
+    Column("sync_ns", INT64, "ns", "union of its sync commands", importance=6),
+    Column("other_ns", INT64, "ns", "union of its commands of category other", importance=17),
+    Column("host_ns", INT64, "ns", "union of its host commands", importance=3),
+    Column(
+        "span_ns",
+        INT64,
+        "ns",
+        "from its first command or tile to the end of the last one, minus the profiler's own work",
+        importance=9,
+    ),
+    Column(
+        "idle_ns",
+        INT64,
+        "ns",
+        "span_ns - busy_ns - unrecorded_ns; null where calls are untraced, or only host work ran",
+        True,
+        importance=4,
+    ),
+    Column(
+        "unrecorded_ns",
+        INT64,
+        "ns",
+        "time in its span in which nothing was recorded although work or the host waited, or a "
+        "drop says so; not idle",
+        label="not recorded",
+        importance=7,
+    ),
+    Column(
+        "carried_over_ns",
+        INT64,
+        "ns",
+        "part of busy_ns that was launched before the recording began",
+        label="carried over",
+        importance=7,
+        combine=Kept(),
+    ),
+    Column(
+        "utilization",
+        FLOAT64,
+        "ratio",
+        "busy_ns / (span_ns - unrecorded_ns), over the device's own span; null where idle_ns is",
+        True,
+        label="busy of its span",
+        kind="share",
+    ),
+    Column(
+        "idle_share",
+        FLOAT64,
+        "ratio",
+        "share of the end-to-end time in which nothing ran on it; null where idle_ns is",
+        True,
+        label="idle of end to end",
+        kind="share",
+        importance=3,
+    ),
+    Column(
+        "calls_share",
+        FLOAT64,
+        "ratio",
+        "share of the end-to-end time in the tiles of calls placed there",
+        True,
+        label="in calls of end to end",
+        kind="share",
+        importance=14,
+    ),
+    Column(
+        "weight_bytes",
+        INT64,
+        "bytes",
+        "largest amount of weights of the submodules placed there at one time; null where one of "
+        "them is unknown",
+        True,
+        importance=5,
+        combine=Kept(),
+    ),
+)
+
+
+# --- Devices: how busy each was, with what.
+
+
+def device_table(
+    calls: pl.DataFrame,
+    ran: Ran,
+    run: Run,
+    axis: Axis,
+    missing: Stretches,
+    known: Mapping[str, Device],
+    weights: Mapping[str, int],
+) -> pl.DataFrame:
+    """One row a device that has `calls` or commands, which `ran` (`DEVICES`), by name.
+
+    `axis` is that of the whole `run`; `missing` is the time of calls of which a drop says that
+    commands are missing: what of it nothing ran in is not recorded. `known` is
+    `RunInfo.devices`, `weights` are bytes by device (`device_weights`). Commands on no device are
+    left out. How idle a device was is known where it executed something but host work, and every
+    call placed there (of a device without any: every call) was traced: else `idle_ns`,
+    `idle_share` and `utilization` are null, as they are where nobody recorded when commands ran.
+    """
+    at = _Placed.of(calls, ran, run)
+    busy = np.array([ran.length(name) for name in at.names], dtype=np.int64)
+    commands_by_category, by_category = _by_category(ran.commands, at.commands, busy)
+    ranks = _ranks(run)
+    hardware = [known[name].hardware or None if name in known else None for name in at.names]
+    table = pl.DataFrame(
+        {
+            "device": at.names,
+            "rank": [ranks.get(name, NO_RANK) for name in at.names],
+            "hardware": hardware,
+            "calls": np.bincount(at.calls, minlength=len(at.names)),
+            "commands": commands_by_category.sum(axis=1),
+            "calls_ns": union_by(*at.tile_span, at.tiles, len(at.names)),
+            "busy_ns": busy,
+            **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
+            **_times(at, busy, calls, ran, run, axis, missing),
+            "carried_over_ns": _carried_over(run.tiles, at.names),
+            "calls_share": _call_shares(axis, run, calls, at.calls, len(at.names)),
+            "weight_bytes": pl.Series([weights.get(name) for name in at.names], dtype=pl.Int64),
+        },
+    )
+    return table.select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
+
+
+def _times(
+    at: _Placed,
+    busy: Times,
+    calls: pl.DataFrame,
+    ran: Ran,
+    run: Run,
+    axis: Axis,
+    missing: Stretches,
+) -> dict[str, pl.Series]:
+    """The columns that say for how long each device ran something, nothing, or what nobody knows;
+    `busy` is the first of these."""
+    names, groups = at.names, len(at.names)
+    of_commands = extent(ran.commands.start, ran.commands.end, at.commands, groups)
+    of_calls = extent(*at.tile_span, at.tiles, groups)
+    extents = (
+        np.minimum(of_commands[0], of_calls[0]),
+        np.maximum(of_commands[1], of_calls[1]),
+    )
+    lost = _unrecorded(run.tiles, missing, ran, names, extents)
+    span = extents[1] - extents[0] - _profilers(run.tiles, axis, ran, names, extents)
+    known = (busy > 0) & (span > 0) & ~_has_untraced(calls, at.calls, groups)
+    known &= times_recorded(run.info)
+    shares = _idle_shares(axis, missing, ran, names, of_commands)
+    idle = {
+        "idle_ns": pl.Series(span - busy - lost),
+        "utilization": pl.Series(busy / np.maximum(span - lost, 1)),
+        "idle_share": pl.Series(shares, dtype=pl.Float64),
+    }
+    return {
+        "span_ns": pl.Series(span),
+        "unrecorded_ns": pl.Series(lost),
+        **{name: each.set(pl.Series(~known), None) for name, each in idle.items()},
+    }
+
+
+class _Placed(Struct, frozen=True, eq=False):
+    """Which device is whose: the `names` of all, and places among these, -1 for none, of calls, of
+    their tiles, which have begins and ends, and of commands."""
+
+    names: list[str]
+    calls: Codes
+    tiles: Codes
+    tile_span: tuple[Times, Times]
+    commands: Codes
+
+    @classmethod
+    def of(cls, calls: pl.DataFrame, ran: Ran, run: Run) -> _Placed:
+        """All devices that have calls or commands, in order of names."""
+        commands = ran.commands
+        codes, placed = text_codes(calls["device"])
+        names = sorted({*commands.devices, *placed})
+        tiles = calls.select("call").join(run.tiles.calls, on="call", maintain_order="left")
+        place = {name: number for number, name in enumerate(names)}
+        return cls(
+            names,
+            calls=_renumbered(codes, placed, names),
+            tiles=np.array([place.get(name, -1) for name in tiles["tile_device"]], dtype=np.int32),
+            tile_span=(tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()),
+            commands=_renumbered(commands.device, commands.devices, names),
+        )
+
+
+class Ran(Struct, frozen=True, eq=False):
+    """Commands, and when each device ran any of them that is its work."""
+
+    commands: CommandArrays
+    busy: Mapping[str, Busy]
+
+    def length(self, device: str) -> int:
+        """How long anything ran on a device, in ns."""
+        return self.busy[device].length if device in self.busy else 0
+
+    def within(self, device: str, stretches: Stretches) -> int:
+        """How long anything ran on a device in some stretches of time, in ns."""
+        if device not in self.busy:
+            return 0
+        return int(self.busy[device].within(stretches.start, stretches.end).sum())
+
+
+def _idle_shares(
+    axis: Axis, missing: Stretches, ran: Ran, names: list[str], extent: tuple[Times, Times]
+) -> list[float | None]:
+    """The share of the end-to-end time in which nothing ran on each device, and would have been
+    recorded; `extent` is that of its commands."""
+    total, counted = axis.counted.length, axis.counted.minus(missing)
+    if not total:
+        return [None] * len(names)
+    found: list[float | None] = []
+    for name, first, last in zip(names, *extent, strict=True):
+        inside = ran.length(name)
+        whole = len(counted) == 1 and counted.start[0] <= first and last <= counted.end[0]
+        if inside and not whole:
+            inside = ran.within(name, counted)
+        found.append((counted.length - inside) / total)
+    return found
+
+
+def _call_shares(
+    axis: Axis, run: Run, calls: pl.DataFrame, call_device: Codes, groups: int
+) -> list[float | None]:
+    """The share of the end-to-end time that the tiles of each device's calls take."""
+    rows = positions(calls["call"].to_numpy(), run.calls["call"].to_numpy())
+    total = axis.counted.length
+    return [
+        axis.taken(rows[call_device == number], told=False) / total if total else None
+        for number in range(groups)
+    ]
+
+
+def _unrecorded(
+    tiles: RunTiles, missing: Stretches, ran: Ran, names: list[str], span: tuple[Times, Times]
+) -> Times:
+    """How long nothing was recorded of each device, within its span, though work waited for it, or
+    a drop says that it is missing, int64 [groups]."""
+    (first, last), found = span, np.zeros(len(names), dtype=np.int64)
+    for number, name in enumerate(names):
+        lost = tiles.unrecorded_on.get(name, Stretches.none())
+        if len(missing):
+            lost = Stretches.of_all((lost, missing)).clipped(int(first[number]), int(last[number]))
+            found[number] = lost.length - ran.within(name, lost)
+        elif len(lost):
+            own = slice(number, number + 1)
+            found[own] = lost.within(first[own], last[own])
+    return found
+
+
+def _profilers(
+    tiles: RunTiles, axis: Axis, ran: Ran, names: list[str], span: tuple[Times, Times]
+) -> Times:
+    """How long nothing ran on each device, within its span, because of the profiler, int64
+    [groups]."""
+    (first, last), found, beside = span, np.zeros(len(names), dtype=np.int64), axis.beside
+    for number, name in enumerate(names if len(beside) else ()):
+        own = beside.minus(tiles.unrecorded_on.get(name, Stretches.none()))
+        own = own.clipped(int(first[number]), int(last[number]))
+        found[number] = own.length - ran.within(name, own)
+    return found
+
+
+def _carried_over(tiles: RunTiles, names: list[str]) -> list[int]:
+    found = dict(tiles.devices.select("device", "carried_over_ns").iter_rows())
+    return [found.get(name, 0) for name in names]
+
+
+def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str]) -> Codes:
+    """Codes into `names` from codes into `of`; -1 for the code behind the last."""
+    position = {name: number for number, name in enumerate(names)}
+    return np.array([*(position[name] for name in of), -1], dtype=np.int32)[codes]
+
+
+def _by_category(commands: CommandArrays, device: Codes, busy: Times) -> tuple[Times, Times]:
+    """Number and wall union of the commands by device and category, int64 [groups, categories];
+    `busy` is the union of all work of each device."""
+    kinds, groups = len(CATEGORIES), len(busy)
+    codes = device * np.int32(kinds) + commands.category
+    codes[device < 0] = -1
+    number = counts(codes, groups * kinds).reshape(groups, kinds)
+    there = number * device_work(np.arange(kinds)) > 0
+    alone = there & (there.sum(axis=1) == 1)[:, None]
+    unknown = (number > 0) & ~alone
+    found = np.where(alone, busy[:, None], 0)
+    if unknown.any():
+        table = np.append(np.where(unknown.ravel(), np.arange(groups * kinds), -1), -1)
+        codes = table.astype(np.int32)[codes]  # -1 takes the last
+        union = union_by(commands.start, commands.end, codes, groups * kinds)
+        found += union.reshape(groups, kinds)
+    return number, found
+
+
+def _has_untraced(
+    calls: pl.DataFrame, call_device: Codes, groups: int
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether calls that may have used a device were not traced, bool [groups]."""
+    untraced = ~calls["ops_traced"].to_numpy()
+    placed = np.bincount(call_device, minlength=groups) > 0
+    here = np.bincount(call_device[untraced], minlength=groups) > 0
+    return np.where(placed, here, untraced.any())
+
+
+def _ranks(run: Run) -> dict[str, int]:
+    """The rank of each device: what its name says, or that of the only rank there is."""
+    job = run.info.job
+    alone = job.ranks[0].rank if job is not None and len(job.ranks) == 1 else NO_RANK
+    names = {*run.calls["device"].cast(pl.String), *run.commands["device"].unique().cast(pl.String)}
+    return {name: max(rank_of_device(name), alone) for name in names if name is not None}
+
+
+# --- The table of devices.
+
+
+def _devices(of: Inputs) -> pl.DataFrame:
+    info = of.run.info
+    weights = device_weights(info.submodules, info.devices)
+    missing = dropped_tiles(of.run)
+    ran = Ran(of.commands, _busy(of))
+    return device_table(of.calls, ran, of.run, of.axis, missing, info.devices, weights)
+
+
+def _busy(of: Inputs) -> dict[str, Busy]:
+    """When the selected commands ran."""
+    if not of.selection:
+        return busy_of(of)
+    return {name: axis.busy for name, axis in work_axes(of.commands).items()}
+
+
+TABLES = (
+    Table(
+        name="devices",
+        row="one device",
+        section="devices",
+        columns=DEVICES,
+        make=_devices,
+        title="Devices",
+        about="There is a row for each device that has calls or commands, in order of names.",
+        partials=lambda of: (cell_partials(of), call_parts(of)),
+    ),
+)
+
+
+# --- Rules about operators that were split over tracks or devices.
+
+
+_UNEVEN = 1.2  # busiest / mean: of four tracks one has a fifth more to do
+_AT_ONCE = 1.05  # total / wall: less, and the parts did not run side by side
+
+
+def track_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
+    """The parts of split operators end at different times: tracks wait for the busiest."""
+    if analysis.partitioning.is_empty():
+        return ()
+    keys = ("submodule", "layer")
+    on_one_device = ~(pl.col("part") == "device").any().over(keys)
+    computing = pl.col("part") == "compute"
+    rows = analysis.partitioning.filter(
+        on_one_device & (computing | ((pl.col("part") == "whole") & ~computing.any().over(keys)))
+    )
+    return _uneven_splits(
+        analysis,
+        rows.with_columns(
+            parts="tracks", mean_ns=pl.col("parallel_utilization") * pl.col("wall_ns")
+        ),
+        "track_imbalance",
+        "tracks",
+    )
+
+
+def device_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
+    """Operators were split over devices of a kind, and one has more to do than the others."""
+    if analysis.partitioning.is_empty():
+        return ()
+    keys = ("submodule", "layer")
+    of_device = analysis.partitioning.filter(pl.col("part") == "device")
+    kinds = pl.col("device").str.split(":").list.first().n_unique()
+    devices = of_device.group_by(keys).agg(parts=pl.len(), kinds=kinds)
+    rows = analysis.partitioning.filter(pl.col("part") == "whole").join(devices, on=keys)
+    return _uneven_splits(
+        analysis,
+        rows.filter(pl.col("kinds") == 1).with_columns(
+            imbalance="device_imbalance", mean_ns=pl.col("total_ns") / pl.col("parts")
+        ),
+        "device_imbalance",
+        "devices",
+    )
+
+
+def _uneven_splits(
+    analysis: Analysis, rows: pl.DataFrame, rule: str, over: str
+) -> tuple[Finding, ...]:
+    """One finding a submodule; `rows` are split operators, their `imbalance` that of `parts`.
+
+    Lost is what the busiest part takes beyond `mean_ns`, the mean of them.
+    """
+    total = end_to_end_ns(analysis)
+    uneven = rows.filter(
+        pl.col("submodule").is_not_null(),
+        pl.col("parts") > 1,
+        pl.col("imbalance") >= _UNEVEN,
+        pl.col("total_ns") >= _AT_ONCE * pl.col("wall_ns"),
+    ).with_columns(lost_ns=(pl.col("imbalance") - 1) * pl.col("mean_ns"))
+    found = []
+    rows = scaled(analysis, uneven, "lost_ns").sort("lost_ns", "layer", descending=[True, False])
+    for (submodule,), some in rows.group_by("submodule", maintain_order=True):
+        lost = float(some["lost_ns"].sum())
+        if share(lost, total) < MATERIAL:
+            continue
+        worst = some.row(0, named=True)
+        found.append(
+            Finding(
+                rule=rule,
+                evidence={
+                    "operators": len(some),
+                    "lost_ns": round(lost),
+                    "lost_share": share(lost, total),
+                    "worst_layer": worst["layer"],
+                    "worst_imbalance": round(worst["imbalance"], 3),
+                    f"worst_{over}": worst["parts"],
+                },
+                where=calls_of(analysis, str(submodule), layer=worst["layer"]),
+                cost_ns=round(lost),
+            )
+        )
+    return tuple(found)
+
+
+# --- How busy each device was, and why it was idle, in a line a device.
+
+
+_MOST = 3  # devices that have a line each
+_WORTH = 0.005  # of the end-to-end time: causes that are named
+_CAUSES: Mapping[str, Said] = {
+    "launch_ns": said("launch-bound {share}"),
+    "unknown_cause_ns": said("cause not recorded {share}"),
+    "sync_ns": said("sync-bound {share}"),
+    "queue_ns": said("queue-bound {share}"),
+    "copy_wait_ns": said("waiting for copies {share}"),
+    "other_device_ns": said("waiting for another device {share}"),
+    "host_ns": said("between calls {share}"),
+    "unused_ns": said("before and after its work {share}"),
+}
+"""Of what `idle_share` is the sum, by column: shares of the end-to-end time."""
+
+
+def device_facts(analysis: Analysis) -> tuple[Fact, ...]:
+    """For each device the share of the end-to-end time in which it was busy, and why it was idle
+    in the rest; of more than a few devices the range, and the idlest one. Nothing where nobody
+    recorded when commands ran."""
+    if not times_recorded(analysis.inputs.run.info):
+        return ()
+    rows = analysis.devices.rows(named=True)
+    driven = has_accelerators(row["device"] for row in rows)
+    known = [row for row in rows if row["idle_share"] is not None]
+    waits = {row["device"]: row for row in analysis.idle.rows(named=True)}
+    total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
+    if len(known) > _MOST:
+        known.sort(key=lambda row: -row["idle_share"])
+        return (
+            _range(known, waits, total),
+            _device(known[0], waits.get(known[0]["device"]), total),
+        )
+    facts = [_device(row, waits.get(row["device"]), total) for row in known]
+    untraced = [
+        row
+        for row in rows
+        if row not in known
+        and row["calls"]
+        and row["calls_share"] is not None
+        and is_accelerator(row["device"]) == driven
+    ]
+    return (*facts, *_untraced(untraced[: _MOST - len(facts)]))
+
+
+def _device(row: Mapping[str, Any], waits: Mapping[str, Any] | None, total: int) -> Fact:
+    """`rocm:2`: `busy 60 %`, `idle 40 %: launch-bound 38 %, between calls 2.0 %`."""
+    idle = said("idle {share}", share=percent(row["idle_share"]))
+    causes = _causes(waits, total) if waits is not None and total else []
+    if causes:
+        idle = said("{idle}: {causes}", idle=idle, causes=joined(", ", causes))
+    return Fact(row["device"], said("busy {share}", share=percent(1 - row["idle_share"])), idle)
+
+
+def _causes(waits: Mapping[str, Any], total: int) -> list[Said]:
+    """Launch-bound first, whatever it is, unless nothing tells it; the others that are worth
+    naming, the largest first."""
+    first = "launch_ns"
+    others = [name for name in _CAUSES if name != first and waits[name] >= _WORTH * total]
+    others.sort(key=lambda name: -waits[name])
+    told = waits[first] or not waits["unknown_cause_ns"]
+    return [
+        said(_CAUSES[name].template, share=percent(waits[name] / total))
+        for name in ((first, *others) if told else others)
+    ]
+
+
+def _range(
+    rows: Sequence[Mapping[str, Any]], waits: Mapping[str, Mapping[str, Any]], total: int
+) -> Fact:
+    """Of many devices the least and the most; `rows` have the idlest first."""
+    busy = [1 - row["idle_share"] for row in rows]
+    value = said("busy {share}", share=_from_to(busy[0], busy[-1]))
+    known = [waits[row["device"]] for row in rows if row["device"] in waits]
+    cause = _most_common(known)
+    bound = [row[cause] / total for row in known if total]
+    share = _from_to(min(bound, default=0), max(bound, default=0))
+    note = said("{cause}; the idlest is below", cause=said(_CAUSES[cause].template, share=share))
+    return Fact(counted(len(rows), "device"), value, note)
+
+
+def _from_to(low: float, high: float) -> str:
+    """`1.6 % to 2.7 %`, or the one that both read as."""
+    ends = {"low": percent(low), "high": percent(high)}
+    return ends["low"] if ends["low"] == ends["high"] else said("{low} to {high}", **ends)
+
+
+def _most_common(waits: Sequence[Mapping[str, Any]]) -> str:
+    """Launch-bound, unless no device is: then what they waited for longest, all together."""
+    if any(row["launch_ns"] for row in waits):
+        return "launch_ns"
+    return max(_CAUSES, key=lambda name: sum(row[name] for row in waits))
+
+
+def _untraced(rows: Sequence[Mapping[str, Any]]) -> Iterator[Fact]:
+    for row in rows:
+        value = said("in calls {share}", share=percent(row["calls_share"]))
+        yield Fact(row["device"], value, said("busy time is unknown: not all calls were traced"))
+
+
+# --- What each device did, by category of work.
+
+
+_DEVICES = (
+    "device",
+    "hardware",
+    "utilization",
+    "span_ns",
+    renamed(DEVICES, "calls_ns", label="in calls"),
+    "busy_ns",
+    "idle_ns",
+    "carried_over_ns",
+    "unrecorded_ns",
+    "compute_ns",
+    "dma_ns",
+    "copy_ns",
+    "collective_ns",
+    "sync_ns",
+    "other_ns",
+    "host_ns",
+    "calls",
+    "commands",
+    renamed(DEVICES, "weight_bytes", label="weights"),
+)
+
+
+def devices_figure(analysis: Analysis) -> Figure:
+    """How long commands of each category ran on each device."""
+    return Figure("devices", "devices", (analysis.devices,))
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    analysis = of.analysis
+    if analysis.devices.is_empty():
+        return ()
+    return (
+        Part(
+            said("Time by category of work"),
+            figure=devices_figure(analysis),
+            table=table(
+                "devices",
+                "devices",
+                _DEVICES,
+                DEVICES,
+                analysis.devices,
+                shown=20,
+                selected=Selected("devices"),
+            ),
+        ),
+    )
+
+
+SECTION = SectionKind(
+    "devices",
+    110,
+    said("Devices"),
+    _parts,
+    tables=("devices",),
+)
+
+
+# --- What is said of operators that were split over tracks or devices.
+
+
+def _uneven_words(found: Finding, over: str, caveat: str, recommendation: str) -> Words:
+    given = texts(found)
+    title = said(
+        "Operators of {submodule} are split unevenly over {over}: {share} of the run",
+        submodule=given["submodule"],
+        over=over,
+        share=given["lost_share"],
+    )
+    return Words(title, caveat, recommendation)
+
+
+def _track_imbalance(found: Finding) -> Words:
+    return _uneven_words(
+        found,
+        said("tracks"),
+        caveat=said(
+            "The part of the busiest track beyond the mean is what an even split saves, if the "
+            "work can be divided evenly at all; commands that wait for data look busy."
+        ),
+        recommendation=said(
+            "Divide by a size that is a multiple of the number of tracks (heads, channels, "
+            "tokens), give the odd rest to no single one, or run such operators on fewer tracks."
+        ),
+    )
+
+
+def _device_imbalance(found: Finding) -> Words:
+    return _uneven_words(
+        found,
+        said("devices"),
+        caveat=said(
+            "Devices of different speed, or one that also serves others, look the same; transfers "
+            "between them are not counted here."
+        ),
+        recommendation=said(
+            "Divide heads or channels evenly over the devices, give the slower one less, or move "
+            "whole submodules instead of parts of operators."
+        ),
+    )
+
+
+WORDS: RuleWords = {
+    "track_imbalance": _track_imbalance,
+    "device_imbalance": _device_imbalance,
+}

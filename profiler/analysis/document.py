@@ -1,0 +1,371 @@
+"""The document model of a report: sections, parts, tables, figures and colours.
+
+Terminal, page and notebook render these values and decide nothing about them. Headings, the
+order of parts, the columns of a table and its first rows are the same everywhere. A renderer
+may leave out columns by their importance, and figures. All text is plain; each renderer escapes
+it.
+
+`tests/report/test_html_palette.py` checks the contrast of the colours (3:1 or more) and that
+colour-blind readers can distinguish any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Literal
+
+import polars as pl
+from msgspec import Struct, field
+
+from profiler.analysis.result import Finding, ReportInput
+from profiler.run.columns import Column
+from profiler.text import Noun
+
+# --- What a report consists of, whoever renders it: a report of sections, a section of parts.
+#
+# Terminal, page and notebook render these values and decide nothing about them: headings, the
+# order
+# of parts, the columns of a table and the rows that are shown at first are the same everywhere. A
+# renderer may leave out what its place has no room for: columns by their importance, and figures.
+# Every text is plain; whoever renders it escapes it for where it goes.
+
+
+Pick = Mapping[str, Any]
+"""What a mark of a chart stands for: dimension of the page's choice → value, or list of values."""
+
+TOP = 15  # rows of a table of operators
+
+
+class Fact(Struct, frozen=True):
+    """A key figure: `value` under `label`, explained by `note`; `alert` where it is bad news."""
+
+    label: str
+    value: str
+    note: str = ""
+    alert: bool = False
+
+
+class Group(Struct, frozen=True):
+    """Pairs of name and value under a title."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+class Selected(Struct, frozen=True):
+    """How a page shows a table of what a reader selects: combined from the partials of `table` by
+    the rules of its columns, as far as the attributes `where` have these values. Rows without a
+    value in one of the columns `known`, or whose column `positive` is 0, are left out, and with
+    `shown_rows` those that the table of the run does not show."""
+
+    table: str
+    where: Mapping[str, str | bool] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
+    positive: str = ""
+    shown_rows: bool = False
+
+
+class Opens(StrEnum):
+    """What a row of a table leads to: the call in the timeline, or the layers that it stands for
+    and their commands, of devices or of the host."""
+
+    CALL = "call"
+    LAYERS = "layers"
+    HOST_LAYERS = "host_layers"
+
+
+class TableView(Struct, frozen=True, eq=False):
+    """A table as it is shown.
+
+    `columns` are those of `frame` that say something, the first of them always. `frame` holds all
+    rows, ranked; a reader sees the first `shown` and may ask a page for more, which holds `held` of
+    them (0: all) and, where it has a `search`, looks for `name`. `totals` are rows below the
+    others, of the same columns. `sort` is the column by which rows are ranked, largest first, ""
+    for another order. `variants` are other rows for the same columns by their label, `label` is
+    that of `frame`. Rows of `frame` fold blocks (`report.patterns`) where it is `folded`.
+    `selected` says how it follows what a reader selects; None keeps the rows that match. `opens`
+    is what a row of it leads to in a page. `strong` is a column of flags, shown or not: its rows
+    stand out. Where not all columns have room, those behind the first `repeated` ones are never
+    left out: they stand in further tables, each behind the `repeated` ones. Rows of a `nested` one
+    are a tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are other rows,
+    for where nothing unfolds. `below` is a column of texts that a terminal prints below each row,
+    as much as a line holds, and a document behind it.
+    """
+
+    key: str
+    name: str
+    columns: tuple[Column, ...]
+    frame: pl.DataFrame
+    shown: int = 10
+    held: int = 0
+    search: bool = False
+    sort: str = ""
+    label: str = ""
+    variants: tuple[tuple[str, pl.DataFrame], ...] = ()
+    totals: pl.DataFrame | None = None
+    selected: Selected | None = None
+    folded: bool = False
+    opens: Opens | None = None
+    strong: str = ""
+    repeated: int = 0
+    nested: bool = False
+    paper: pl.DataFrame | None = None
+    below: Column | None = None
+
+    @property
+    def printed(self) -> pl.DataFrame:
+        """The rows of a terminal and of a document."""
+        return self.frame if self.paper is None else self.paper
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows that a page holds."""
+        return self.frame.head(self.held) if self.held else self.frame
+
+
+class Bars(Struct, frozen=True):
+    """A line of bars for a terminal: a bar for each of `values`, after a `label`."""
+
+    label: str
+    values: Sequence[int]
+
+
+class Figure(Struct, frozen=True, eq=False):
+    """A chart under its `key`: its `kind`, which a function of `report.charts` draws, and the
+    `data` that this function takes. `bars` are what a terminal shows of it."""
+
+    key: str
+    kind: str
+    data: tuple[Any, ...] = ()
+    bars: tuple[Bars, ...] = ()
+
+
+class Part(Struct, frozen=True, eq=False):
+    """Below `title` a sentence, findings, a figure, a table, names with values, small print.
+
+    `anchor` is what a link to it names; `beside` stands next to the part before where there is
+    room, `folded` is only its title until a reader opens it. A part that holds nothing but texts is
+    left out unless it is `always` worth them. `noun` is what its findings call commands.
+    """
+
+    title: str = ""
+    lead: str = ""
+    figure: Figure | None = None
+    table: TableView | None = None
+    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    groups: tuple[Group, ...] = ()
+    anchor: str = ""
+    beside: bool = False
+    folded: bool = False
+    always: bool = False
+    noun: Noun = Noun.COMMANDS
+
+    @property
+    def shows_something(self) -> bool:
+        return bool(
+            self.always or self.figure or self.table is not None or self.findings or self.groups
+        )
+
+
+class Section(Struct, frozen=True, eq=False):
+    """Parts under a heading, where it has a `title`, which is its name in the list of contents."""
+
+    key: str
+    title: str = ""
+    parts: tuple[Part, ...] = ()
+
+
+class SectionKind(Struct, frozen=True):
+    """What a module of `report.sections` declares: the section's key, its place among all (they
+    stand in ascending order), its heading, how its parts are made, and which `tables` of the
+    analysis they show. Other tables that name the section stand at its end."""
+
+    key: str
+    place: int
+    title: str
+    parts: Callable[[ReportInput], Iterable[Part]]
+    tables: tuple[str, ...] = ()
+
+
+class Summary(Struct, frozen=True):
+    """What stands above everything: one sentence, what ran (`subject`), that a selection is shown,
+    what is missing, how the run compares with its baseline, key figures, the accounting."""
+
+    headline: str
+    subject: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    accounting: str = ""
+    selection: str = ""
+    missing: tuple[str, ...] = ()
+    against: str = ""
+
+
+class Advice(Struct, frozen=True):
+    """A finding in brief: its `title`, in words the `gain` of following it, at most, and the
+    `change` that gets it."""
+
+    finding: Finding
+    title: str
+    gain: str
+    change: str
+
+
+class Opening(Struct, frozen=True, eq=False):
+    """What a reader with thirty seconds needs: a terminal prints it, a page has it on its first
+    screen.
+
+    `subject` is what ran on what, `selection` that tables show a part of the run, `against` how it
+    compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
+    steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
+    where something is wrong. `submodules` and `shapes` are the largest, with a name each for what
+    stands above them. `sections` are those to read next, by key.
+    """
+
+    headline: str
+    subject: tuple[str, ...] = ()
+    selection: str = ""
+    against: str = ""
+    facts: tuple[Fact, ...] = ()
+    checks: tuple[Fact, ...] = ()
+    bars: tuple[Bars, ...] = ()
+    submodules: TableView | None = None
+    advice: tuple[Advice, ...] = ()
+    advice_title: str = ""
+    shapes: TableView | None = None
+    sections: tuple[str, ...] = ()
+
+
+class Report(Struct, frozen=True, eq=False):
+    """A summary and the sections that have something to show, in their order. `verdicts` say what
+    passed and what failed: a document has them at its head, a terminal, which is read from its end,
+    there. The report of a run has an `opening`."""
+
+    summary: Summary
+    sections: tuple[Section, ...] = field(default_factory=tuple)
+    verdicts: tuple[Fact, ...] = ()
+    opening: Opening | None = None
+
+
+# --- One colour per submodule, category and role, the same in every figure, page and notebook.
+#
+# Each colour is a pair for light and dark surfaces. The eight series colours were searched for so
+# that any two of them stay apart for protan, deutan and tritan viewers as well, and each has a
+# contrast of at least 3:1 with its surface; `tests/report/test_html_palette.py` holds them to
+# that.
+
+
+Theme = Literal["light", "dark"]
+
+
+class Colour(Struct, frozen=True):
+    """The same thing on a light and on a dark surface, each "#rrggbb"."""
+
+    light: str
+    dark: str
+
+    def on(self, theme: Theme) -> str:
+        return self.light if theme == "light" else self.dark
+
+
+_BLUE = Colour("#2b63c4", "#70a8fe")
+_TEAL = Colour("#4da391", "#4cd8c9")
+_OCHRE = Colour("#b08e09", "#d6b53e")
+_VIOLET = Colour("#592685", "#896ec7")
+_RUST = Colour("#a13a1c", "#c85f3f")
+_PINK = Colour("#b05193", "#f5868c")
+_GREEN = Colour("#688352", "#b3db91")
+_SLATE = Colour("#4e5661", "#7c96c1")
+
+SERIES = (_BLUE, _TEAL, _OCHRE, _VIOLET, _RUST, _PINK, _GREEN, _SLATE)
+SURFACE = Colour("#ffffff", "#14171c")
+TEXT = Colour("#1b1f24", "#e4e7eb")
+MUTED = Colour("#5c6570", "#9aa4b0")
+LINE = Colour("#e3e6ea", "#2b3139")
+HOST = Colour("#8b919b", "#7d8590")
+IDLE = Colour("#dfe3e8", "#333a43")
+
+PAGE = {  # custom properties of the HTML page
+    "surface": SURFACE,
+    "raised": Colour("#ffffff", "#1c2026"),
+    "text": TEXT,
+    "muted": MUTED,
+    "line": LINE,
+    "edge": Colour("#cfd5dc", "#3c444e"),
+    "band": Colour("#f4f6f8", "#1c2127"),
+    "counter": Colour("#a9b9d6", "#40557a"),
+    "veil": Colour("#ffffffa6", "#14171cb3"),
+    "focus": Colour("#2b63c4", "#70a8fe"),
+    "alert": Colour("#a3180f", "#ff9a8d"),
+    "warning": Colour("#b08e09", "#d6b53e"),
+    "alert-ground": Colour("#fdf0ee", "#2c1a1a"),
+    "part-fill": Colour("#9db7e4", "#3f5e90"),
+}
+
+_KNOWN = {
+    "transformer": _BLUE,
+    "unet": _BLUE,
+    "text_encoder": _TEAL,
+    "text_encoder_2": _OCHRE,
+    "text_encoder_3": _VIOLET,
+    "vae": _RUST,
+    "vae_decoder": _RUST,
+    "controlnet": _PINK,
+    "vae_encoder": _GREEN,
+    "image_encoder": _GREEN,
+}
+
+CATEGORY_COLOURS = {
+    "host": HOST,
+    "compute": _BLUE,
+    "dma": _OCHRE,
+    "copy": _TEAL,
+    "collective": _PINK,
+    "sync": _RUST,
+    "other": _VIOLET,
+}
+
+BOUND_COLOURS = {"compute": _BLUE, "memory": _OCHRE, "launch": _RUST, "host": HOST}
+
+PEAK_COLOURS = (  # from little of the peak to much of it, apart by lightness alone
+    Colour("#d5e0f5", "#26344d"),
+    Colour("#a5bfec", "#365480"),
+    Colour("#6b93dc", "#4a78ba"),
+    Colour("#2b63c4", "#70a8fe"),
+    Colour("#173c7c", "#bdd7ff"),
+)
+
+ROLE_COLOURS = {
+    "attention": _BLUE,
+    "qkv_projection": Colour("#7f9fdc", "#a9ccff"),
+    "mlp": _RUST,
+    "norm": _OCHRE,
+    "modulation": _VIOLET,
+    "embedding": _GREEN,
+    "convolution": _TEAL,
+    "resample": Colour("#2f6b5f", "#a3efe6"),
+    "rope": _PINK,
+    "residual": _SLATE,
+    "adapter": Colour("#1f6e12", "#58b82a"),
+    "sampling": Colour("#ef5f71", "#f04581"),
+    "optimizer": Colour("#601cef", "#8c14f4"),
+    "data_movement": HOST,
+    "collective": Colour("#ca2df3", "#f074d8"),
+    "matmul": Colour("#243a5d", "#4061b3"),
+    "elementwise": Colour("#652528", "#c9a78f"),
+    "other": Colour("#b3b9c1", "#59626d"),
+}
+
+
+def submodule_colours(names: Iterable[str]) -> dict[str, Colour]:
+    """A colour for each of `names`: the known ones always theirs, others what is left.
+
+    The result depends on the set of names only, not on their order; from nine different colours
+    on they repeat.
+    """
+    wanted = sorted(set(names))
+    colours = {name: _KNOWN[name] for name in wanted if name in _KNOWN}
+    free = [colour for colour in reversed(SERIES) if colour not in colours.values()] or [*SERIES]
+    others = [name for name in wanted if name not in _KNOWN]
+    return colours | {name: free[i % len(free)] for i, name in enumerate(others)}

@@ -1,0 +1,546 @@
+"""Missing data: what ran but is not in the trace, and which results a report lacks for it.
+
+The codes of missing data are an open set (`Importer.capabilities`). A code of another package
+is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import polars as pl
+
+from profiler.analysis.commands import is_accelerator
+from profiler.analysis.context import Inputs
+from profiler.analysis.document import Part
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis
+from profiler.analysis.table_text import Sentences, worded_note
+from profiler.run.columns import DATA_ONLY, INT64, STRING, Column, schema
+from profiler.text import NoteCode, Said, joined, notes_text, said
+from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
+from profiler.trace.manifest_fields import CallsFrom
+
+# --- The columns of what was executed but is not in the trace.
+
+
+DROPS: tuple[Column, ...] = (
+    Column(
+        "kind",
+        STRING,
+        "",
+        ", ".join(f"`{kind}`" for kind in DropKind),
+    ),
+    Column(
+        "time_missing",
+        pl.Boolean(),
+        "",
+        "whether time of the run is missing from the report because of it",
+        importance=DATA_ONLY,
+    ),
+    Column("where", STRING, "", "file or part in which it was dropped"),
+    Column("count", INT64, "", "how much; -1 where unknown"),
+    Column("unit", STRING, "", "what `count` counts"),
+    Column(
+        "detail",
+        STRING,
+        "",
+        "what happened: a list of one object, with a `DropReason` as `code` and its values",
+        codes=DropReason,
+    ),
+)
+
+
+# --- The table of what was executed but is not in the trace.
+
+
+def _drops(of: Inputs) -> pl.DataFrame:
+    rows = [
+        (
+            drop.kind,
+            drop.kind.time_missing,
+            drop.where,
+            drop.count,
+            drop.unit,
+            notes_text([drop.detail]),
+        )
+        for drop in of.run.drops
+    ]
+    return pl.DataFrame(rows, schema=schema(DROPS), orient="row")
+
+
+TABLES = (
+    Table(
+        name="drops",
+        row="one thing that was executed but is not in the trace",
+        section="provenance",
+        columns=DROPS,
+        make=_drops,
+        title="What the trace lacks",
+        about="The table is empty where nothing was dropped. `analysis.drops` has the same rows "
+        "as objects.",
+    ),
+)
+
+
+# --- What a producer's files tell, and what a report lacks where they do not, in words.
+#
+# The codes are an open set (`Importer.capabilities`): those of other packages stand for
+# themselves.
+
+
+_MEANINGS = {
+    "timeline": said("when each command ran, and where"),
+    "averages": said("how long each command takes, on average"),
+    "launches": said("which launch of the host each command of a device had"),
+    "shapes": said("shapes of operators, and with them FLOPs, efficiency and the roofline"),
+    "bytes": said("bytes that copies and operators moved"),
+    "memory": said("the allocator's memory over time"),
+    "cycles": said("cycles of the device's units"),
+    "metrics": said("the device's counters over time"),
+    "stages": said("how long each stage of a request took, and nothing below"),
+    "requests": said("requests of a server: how long each waited for what, and computed"),
+    GRAPH_CAPTURE: said("kernels of a graph's capture, to name those of its replays"),
+}
+
+CONSEQUENCES: Mapping[str, tuple[str, str]] = {
+    # code → the section that lacks it, and what it says
+    "timeline": (
+        "idle",
+        said(
+            "The trace does not say when its commands ran: idle time, the critical path and use "
+            "over time are unknown."
+        ),
+    ),
+    "shapes": (
+        "shapes",
+        said("The trace has no shapes of operators: no FLOPs, no efficiency, no roofline."),
+    ),
+    "launches": (
+        "idle",
+        said("The trace has no launches: what devices waited for within calls is not known."),
+    ),
+    "memory": ("memory", said("The trace has no allocations: memory over time is unknown.")),
+}
+
+FINDINGS: Mapping[str, str] = {  # code → what no rule can find without it
+    "timeline": said("idle time"),
+    "shapes": said("FLOPs and the roofline"),
+    "launches": said("launches"),
+    "memory": said("memory over time"),
+}
+
+ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record it
+    ("shapes", "kineto"): said("Record with record_shapes=True."),
+    ("memory", "kineto"): said("Record with profile_memory=True."),
+    ("launches", "kineto"): said("Also record with ProfilerActivity.CPU."),
+    ("shapes", "nsys"): said("Record with torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
+    ("launches", "rocprofv3"): said("Also record with --hip-trace."),
+    ("timeline", "tensorrt"): said("Give the file that --exportTimes writes as well."),
+    ("shapes", "tensorrt"): said("Give the file that --exportLayerInfo writes as well."),
+}
+
+
+def told(codes: Collection[str]) -> list[str]:
+    """What is told, in the order of the meanings; codes without one at the end."""
+    known = [meaning for code, meaning in _MEANINGS.items() if code in codes]
+    return known + sorted(set(codes) - _MEANINGS.keys())
+
+
+def untold(codes: Collection[str]) -> list[str]:
+    """What other producers tell and these never do; not graphs' captures, of torch alone, nor
+    averages, of what has no times, nor requests and
+    stages, of servers."""
+    lacking = _MEANINGS.keys() - set(codes) - {GRAPH_CAPTURE, "averages", "requests", "stages"}
+    return [meaning for code, meaning in _MEANINGS.items() if code in lacking]
+
+
+# --- What is said of that something was executed and is not in the trace.
+
+
+_WITHOUT_ADVICE: dict[NoteCode, Said] = {
+    DropReason.CUT_SHORT: said("ends at byte {at} of {size}"),
+    DropReason.LARGER_THAN_RECORDED: said("has {size} bytes where the manifest knows {recorded}"),
+    DropReason.NOT_THERE: said("{file} is named in the manifest but is not there"),
+}
+
+
+def what_happened(drop: Drop) -> Said:
+    """What is said of a drop without what to do about it, for who says that in the same breath."""
+    return worded_note(drop.detail, _WITHOUT_ADVICE.get(drop.detail.code))
+
+
+# --- What is said of how an imported run was recorded: what tells its calls.
+
+
+SENTENCES: Sentences = {
+    DropKind: {
+        DropKind.TRUNCATED_FILE: said("truncated file"),
+        DropKind.DROPPED_EVENTS: said("dropped events"),
+        DropKind.UNTRACED_CALL: said("untraced call"),
+        DropKind.UNCLOSED_SLICE: said("unclosed slice"),
+        DropKind.MISSING_FILE: said("missing file"),
+        DropKind.CHANGED_FILE: said("changed file"),
+        DropKind.DAMAGED_COPY: said("damaged copy"),
+        DropKind.ABORTED_RUN: said("aborted run"),
+        DropKind.UNLABELLED_CALL: said("unlabelled call"),
+        DropKind.DOUBTFUL_LABEL: said("doubtful label"),
+        DropKind.AGGREGATE_MISMATCH: said("aggregate mismatch"),
+        DropKind.UNALIGNED_CLOCK: said("unaligned clock"),
+        DropKind.MISSING_RANK: said("missing rank"),
+        DropKind.ESTIMATED_TIMES: said("estimated times"),
+    },
+    DropReason: {
+        DropReason.ERROR: said("{error}"),
+        DropReason.CUT_OR_DAMAGED: said("cut or damaged at byte {at} of {size}"),
+        DropReason.CUT_SHORT: said("ends at byte {at} of {size}: copy it again"),
+        DropReason.LARGER_THAN_RECORDED: said(
+            "has {size} bytes where the manifest knows {recorded}: not as it was recorded"
+        ),
+        DropReason.COPY_DIFFERS: said(
+            "has {size} of {recorded} bytes; calls were read from their own files: `profile-sd3 "
+            "merge` rebuilds it"
+        ),
+        DropReason.GZIP_CUT: said(
+            "the .gz file ends early ({error}): {unpacked} bytes were unpacked"
+        ),
+        DropReason.NOT_THERE: said(
+            "{file} is named in the manifest but is not there: copy it back or run again"
+        ),
+        DropReason.CALLS_NOT_THERE: said("no readable file of call {calls}"),
+        DropReason.CALLS_TWICE: said(
+            "calls that stand more than once in the file: give the files of one run"
+        ),
+        DropReason.OMITTED: said("left out to keep the sample small: {what}"),
+        DropReason.CLOCK_UNRELATED_IN_FILE: said(
+            "on a clock that no snapshot relates to the trace's"
+        ),
+        DropReason.NO_TIME: said("without time, or before the epoch"),
+        DropReason.NEVER_RAN: said("without a time, or ended before they began"),
+        DropReason.NO_SEQUENCE: said("of no packet sequence"),
+        DropReason.STATE_MISSING: said("need interned data or times that are not in the file"),
+        DropReason.NO_TRACK: said("on tracks that cannot be found"),
+        DropReason.NO_COUNTER: said("counter samples without value or counter"),
+        DropReason.UNKNOWN_TYPE: said("of no known type, or without their thread"),
+        DropReason.NOT_NESTED: said("overlap another one of their track without nesting"),
+        DropReason.TOO_DEEP: said("nested more than 512 deep"),
+        DropReason.DAMAGED: said("damaged"),
+        DropReason.BAD_ARGUMENTS: said("arguments that cannot be resolved"),
+        DropReason.BAD_DESCRIPTORS: said(
+            "track descriptors that are damaged or contradict earlier ones"
+        ),
+        DropReason.BAD_SNAPSHOTS: said("clock snapshots that contradict earlier ones"),
+        DropReason.BAD_COMPRESSED: said("damaged compressed packets"),
+        DropReason.NO_BEGIN: said("end without a begin in the file"),
+        DropReason.NO_END: said("begun, never ended"),
+        DropReason.NOT_ENDED: said("the run did not end: it was killed, or its machine went down"),
+        DropReason.ENDED_WITH: said("the run ended with {failure}"),
+        DropReason.HOST_NOT_WRITTEN: said(
+            "the run ended before it was written: accounting is not possible"
+        ),
+        DropReason.KILLED_BEFORE_READ: said(
+            "the run was killed before what was traced of them was read"
+        ),
+        DropReason.CALL_NOT_RETURNED: said("the call did not return, so it has no file"),
+        DropReason.STEP_NOT_RETURNED: said(
+            "the call of step {step} did not return, so it has no file"
+        ),
+        DropReason.NOT_RECORDED: said(
+            "no operators: what was recorded of the calls was interrupted or is not there"
+        ),
+        DropReason.PROFILER_FAILED: said("profile-sd3 failed: {error}"),
+        DropReason.OPERATORS_UNREADABLE: said("operators could not be read: {error}"),
+        DropReason.LAYERS_UNREADABLE: said(
+            "their layers are called after ONNX nodes, not after modules: {error}"
+        ),
+        DropReason.PROFILE_FULL: said(
+            "ONNX Runtime's profile was full: trace fewer calls of this submodule"
+        ),
+        DropReason.NO_SESSION_RUN: said(
+            "no operator events: the call did not run its session, or ONNX Runtime's profile was "
+            "full"
+        ),
+        DropReason.SESSION_NOT_RENEWED: said(
+            "its profiled session could not be renewed, and later calls were not traced ({error})"
+        ),
+        DropReason.RUNS_MIXED: said(
+            "runs of several calls overlapped in one session and cannot be told apart"
+        ),
+        DropReason.SIZE_REACHED: said(
+            "no operators from {file} on: the run had written the {size} bytes that it may "
+            "(--max-size)"
+        ),
+        DropReason.PROFILER_IN_USE: said(
+            "no operators: torch has one profiler a process, and another thread's call or another "
+            "profiler was using it"
+        ),
+        DropReason.BUFFERS_FULL: said(
+            "launches of device work that torch.profiler did not record: its buffers were full"
+        ),
+        DropReason.OPERATORS_NOT_ENDED: said(
+            "operators that had not ended when the session was stopped"
+        ),
+        DropReason.NO_SESSION_EVENTS: said(
+            "no operators: another profiler took torch's over, or the session ended too early"
+        ),
+        DropReason.SESSION_UNREADABLE: said(
+            "no operators: torch's trace could not be written and read in the temporary folder"
+        ),
+        DropReason.SESSION_NOT_CUT: said(
+            "no operators: torch's trace could not be cut into calls ({error})"
+        ),
+        DropReason.CLOSED_ON_OTHER_THREAD: said(
+            "no operators: the run was closed on another thread while this one was being traced, "
+            "and torch stops its profiler on the thread that it records"
+        ),
+        DropReason.THREAD_ENDED: said("no operators: the thread that was being traced has ended"),
+        DropReason.REPORTS_TOO_LONG: said(
+            "rebel.capture_reports() told of more time than the runtime call took, so the call is "
+            "shown as measured on the host"
+        ),
+        DropReason.NO_COMMAND: said("the file holds no command"),
+        DropReason.COUNTERS_UNDOCUMENTED: said("counters are not documented for this producer"),
+        DropReason.ARGUMENTS_UNKNOWN: said(
+            "their Slice Arguments are not of the known form: bytes and cycles are unknown"
+        ),
+        DropReason.AGGREGATE_DIFFERS: said(
+            "the aggregate holds {whole} {what}, its {files} files {parts}"
+        ),
+        DropReason.LAYERS_DIFFER: said(
+            "they share less than half of their layers with the submodule's first call: check "
+            "--pipeline, --steps and --skip, or --run"
+        ),
+        DropReason.CLOCK_RESTARTS: said(
+            "the clock of {device} restarts in each file: calls are placed end to end, and the "
+            "time between them is unknown"
+        ),
+        DropReason.CLOCK_UNALIGNED: said(
+            "the clock of {device} is unaligned, nothing relates it to that of {reference}: {how}, "
+            "so times do not compare across devices"
+        ),
+        DropReason.BY_SHARED_CALL: said("it is placed by the begin of a call that ran on both"),
+        DropReason.AT_RUN_START: said(
+            "no order of calls fits it, and its first command is placed at the run's start"
+        ),
+        DropReason.BY_ORDER: said(
+            "it is placed by the order of calls, how far apart they were is unknown"
+        ),
+        DropReason.BY_ORDER_WITHIN: said(
+            "it is placed by the order of calls, to within {uncertainty_ns}"
+        ),
+        DropReason.NO_PIPELINE_NAMED: said(
+            "no pipeline was named, and none that is known fits the number and layers of the "
+            "files, so no call is labelled: give --pipeline sd3 --steps N to "
+            "`import`, to other commands --import pipeline=sd3 --import steps=N, or a .yaml "
+            "description of the pipeline"
+        ),
+        DropReason.PIPELINE_GUESSED: said(
+            "{pipeline} (steps: {steps}) was guessed from the number and layers of the files: say "
+            "it with --pipeline to `import`, to other commands with --import pipeline={pipeline}"
+        ),
+        DropReason.PIPELINE_GUESSED_OF: said(
+            "{pipeline} (steps: {steps}) was guessed from the number and layers of the files, and "
+            "{others} would fit as well: say it with --pipeline to `import`, to other commands "
+            "with --import pipeline={pipeline}"
+        ),
+        DropReason.LAUNCH_TIMES: said(
+            "{provider} is asynchronous: the recorded times are those of launches, and the file "
+            "does not have the device's work"
+        ),
+        DropReason.KERNELS_BY_END: said(
+            "this version of ONNX Runtime wrote when kernels ended: their begins are computed from "
+            "that"
+        ),
+        DropReason.KERNELS_OF_NO_RUN: said(
+            "kernels that no session.run, or no device, can be told for: left out"
+        ),
+        DropReason.ENTRIES_CUT: said("the file is cut: its whole part was read"),
+        DropReason.LAID_END_TO_END: said(
+            "times of layers are averages over inferences, and nobody recorded when each began: "
+            "they are one call, laid end to end in the order of execution"
+        ),
+        DropReason.TIMELINES_APART: said(
+            "recorded one by one: each is a pipeline call of its own, laid behind the one before"
+        ),
+        DropReason.LAYERS_UNLIKE_TOTAL: said(
+            "layers take {layers_ns} together, and the file's own total is {total_ns}"
+        ),
+        DropReason.SHARES_OF_CYCLES: said(
+            "nodes have cycles and no times: each was given its share of the accelerator's time, "
+            "in the order of the file; threads that worked side by side are not told apart"
+        ),
+        DropReason.EXECUTIONS_IN_ORDER: said(
+            "the file does not say when executions began: they are laid one after another"
+        ),
+        DropReason.UNITS_ONLY: said(
+            "a summary lists only the costliest of {nodes} nodes: also give the profile as CSV. "
+            "Its threads last from their first to their last cycle; they worked for {used} of "
+            "the time"
+        ),
+        DropReason.UNIT_USED: said("{name} {share}"),
+        DropReason.ONE_COLUMN: said(
+            "one of {measurements} measurements in the file: choose by --import device=…, "
+            "runtime=… and precision=…"
+        ),
+        DropReason.MEDIAN_LATENCY: said(
+            "the call is as long as the median latency of all inferences, its layers are those of "
+            "the last one"
+        ),
+        DropReason.STEPS_UNKNOWN: said(
+            "each component was measured once: how often a pipeline calls it is not told, so this "
+            "is no end-to-end time"
+        ),
+        DropReason.EVERY_NTH: said(
+            "one of {rate} requests was recorded: concurrency and use of models are those of what "
+            "was recorded"
+        ),
+        DropReason.RATE_UNTOLD: said(
+            "a server records one of so many requests, and the file does not tell how many: "
+            "concurrency and use of models are those of what was recorded (--import rate=N says it)"
+        ),
+        DropReason.REQUESTS_INCOMPLETE: said(
+            "requests whose record, or that of a part or caller, is not whole are left out: "
+            "{requests}"
+        ),
+        DropReason.REQUESTS_NOT_COMPUTED: said(
+            "requests for which no model computed, such as those answered from the response cache, "
+            "are left out: {requests}"
+        ),
+        DropReason.REQUESTS_IN_ORDER: said(
+            "the file does not say when requests began: they are laid one after another"
+        ),
+        DropReason.STAGES_OVERLAP: said(
+            "stages take longer together than the request, so they ran side by side; when each "
+            "began is not told"
+        ),
+        DropReason.NO_STAGE_TIMES: said("nothing tells how long a stage of these took: left out"),
+        DropReason.WITHOUT_OPERATIONS: said("the file has times of stages and none of operations"),
+        DropReason.BEGIN_BY_NAME: said(
+            "files' names tell to within {within_ns} when each session began, and nothing else "
+            "relates their clocks: calls of different sessions may be off by that"
+        ),
+        DropReason.COUNTERS_OF_ANOTHER_RUN: said(
+            "hardware counters are another run than the trace beside them: import the file alone"
+        ),
+        DropReason.TOLD_IN_ANOTHER_FORM: said(
+            "left out: a file that tells more of the same run lies beside it"
+        ),
+        DropReason.ORDER_UNKNOWN: said(
+            "no call is labelled, because the order of calls is unknown on devices without a "
+            "common clock: import the numbered files"
+        ),
+        DropReason.FLOWS_BETWEEN_CALLS: said(
+            "dependencies between runtime calls have no place: those within a call are kept"
+        ),
+        DropReason.NOT_LABELLED: said("no call is labelled ({found}): {advice}"),
+        DropReason.FILES_FOUND: said("files: {files}"),
+        DropReason.CALLS_IN_FILE: said("runtime calls in one file: {calls}"),
+        DropReason.FILES_SKIPPED: said("skipped before them: {skipped}"),
+        DropReason.FILES_MISSING: said("missing between them: {numbers}"),
+        DropReason.MORE_FILES_MISSING: said("missing between them: {numbers} and {more} more"),
+        DropReason.PERHAPS_AGGREGATE: said("perhaps an aggregate alone"),
+        DropReason.PIPELINE_MAKES: said("calls of {pipeline} (steps: {steps}): {calls}"),
+        DropReason.RUN_MADE: said("profiled runtime calls of {run}: {calls}"),
+        DropReason.OTHER_NUMBERS: said(
+            "the numbers missing between the files are not those of runtime calls that were not "
+            "profiled"
+        ),
+        DropReason.FITTING: said("what would fit: {options}"),
+        DropReason.CHECK_OPTIONS: said("check --pipeline and --steps"),
+        DropReason.COPY_OR_DESCRIBE: said(
+            "copy them, or leave unprofiled submodules out of a .yaml description with "
+            "allow_gaps: true"
+        ),
+        DropReason.NOTHING_PROFILED: said("none of its submodules had activate_profiler"),
+        DropReason.SKIP_EARLIER: said(
+            "--skip {files}, where the runtimes were called so often before it"
+        ),
+        DropReason.RANKS_NOT_GIVEN: said(
+            "traces of {given} of the job's {size} ranks were given: what the others did, and whom "
+            "they kept waiting, is not known"
+        ),
+        DropReason.RANK_UNALIGNED: said(
+            "fewer than three collectives relate the clock of rank {rank} to that of rank "
+            "{reference}: it has a timeline of its own, so times do not compare across ranks"
+        ),
+        DropReason.COPY_ALL: said("copy all files, and give the run in which they were written"),
+    },
+    CallsFrom: {
+        CallsFrom.ANNOTATIONS: said(
+            "the trace has no ranges of modules: a call is a range that its script named"
+        ),
+        CallsFrom.PROFILER_STEPS: said(
+            "the trace has no ranges of modules: a call is a step of torch.profiler's schedule"
+        ),
+        CallsFrom.OPERATORS: said(
+            "from operators (embeddings, convolutions, products, compiled regions): the trace has "
+            "no ranges of modules; with_stack=True records them"
+        ),
+        CallsFrom.GRAPH_LAUNCHES: said(
+            "the trace has no ranges of modules: a call is the launch of a graph"
+        ),
+        CallsFrom.CAPTURED_OPERATORS: said(
+            "a call is the launch of a graph, named after the operators of its capture: the trace "
+            "has no ranges of modules"
+        ),
+        CallsFrom.KERNEL_PERIOD: said(
+            "from the period of the kernels: the trace has no ranges of modules; with_stack=True "
+            "records them"
+        ),
+        CallsFrom.MODULE_PERIOD: said(
+            "by the compiled module of each kernel: a call begins where the module's first "
+            "operation comes again"
+        ),
+        CallsFrom.NOTHING: said(
+            "nothing in the trace tells one call from another, so all of it counts as one and the "
+            "report is by kernel: with_stack=True records modules"
+        ),
+    },
+}
+
+
+# --- What a foreign trace cannot tell, said once in the section that lacks it.
+
+
+_FINDINGS = "findings"
+_OF_ALL = ("timeline", "shapes")
+
+
+def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
+    """A line for each capability that the run's producer lacks and the section needs, one of all
+    where rules look for findings. Nothing for runs that were captured here, whose producer states
+    none."""
+    producer = analysis.inputs.run.info.producer
+    lacking = _lacking(analysis)
+    for code in lacking:
+        where, sentence = CONSEQUENCES[code]
+        if where == section:
+            lead = joined(" ", filter(None, (sentence, ADVICE.get((code, producer)))))
+            yield Part(lead=lead, always=True)
+    if section == _FINDINGS and lacking:
+        what = joined(", ", [FINDINGS[code] for code in lacking])
+        yield Part(
+            lead=said(
+                "Some rules could not be checked, because the trace lacks: {what}.", what=what
+            ),
+            always=True,
+        )
+
+
+def _lacking(analysis: Analysis) -> list[str]:
+    """What sections need and the run's producer does not tell."""
+    told = analysis.inputs.run.info.capabilities
+    if not told:
+        return []
+    lacking = [code for code in CONSEQUENCES if code not in told and _applies(code, analysis)]
+    if "timeline" in lacking and "launches" in lacking:
+        lacking.remove("launches")  # nobody knows either why devices waited
+    return lacking
+
+
+def _applies(code: str, analysis: Analysis) -> bool:
+    """Launches and allocators are of devices apart from the host."""
+    if code in _OF_ALL:
+        return True
+    devices = analysis.inputs.run.calls["device"].cast(pl.String).unique()
+    return any(is_accelerator(device) for device in devices)

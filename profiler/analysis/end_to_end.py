@@ -1,0 +1,815 @@
+"""End-to-end time: stages, pipeline calls and the accounting identity between them.
+
+    end-to-end time = stages = calls + host work between them + idle
+
+It holds for each pipeline call, on the devices' axis. The account of a run is the sum over its
+pipeline calls. Stages partition a pipeline call's time. Within a stage, with T its tiles and H
+the times at which the host worked,
+
+    calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
+
+Waiting for a device is not host work. The headline above every report is made here:
+
+    28 steps in 4.10 s: 92 % transformer, of which 41 % attention; device cpu:0 idle 6.0 %
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.finding_text import captures_and_replays
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis
+from profiler.analysis.table_text import Sentences
+from profiler.analysis.timeline import (
+    ON_AXIS,
+    Axis,
+    GroupAxis,
+    PipelineCalls,
+    StageRows,
+    stage_starts,
+)
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    column_of,
+    empty,
+    schema,
+)
+from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
+from profiler.run.run import Run
+from profiler.text import Note, NoteCode, count, counted, duration, joined, percent, said
+from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
+
+# --- Words of the accounting: closed sets.
+
+
+class NoAccount(NoteCode):
+    """Why the whole time cannot be accounted for."""
+
+    NO_SPAN = "no_span"
+    NO_SPANS = "no_spans"
+    HOST_FILE_MISSING = "host_file_missing"
+
+
+# --- The columns of stages and pipeline calls.
+
+
+PIPELINES: tuple[Column, ...] = (
+    column_of(ON_AXIS, "pipeline"),
+    Column("name", STRING, "", "class of the pipeline", label="pipeline"),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock", importance=2),
+    Column(
+        "elapsed_ns",
+        INT64,
+        "ns",
+        "from its begin to its end, or to the end of the last command launched for it, minus "
+        "unrecorded_ns",
+    ),
+    Column(
+        "duration_ns",
+        INT64,
+        "ns",
+        "length of its span on the host, as recorded",
+        label="host range",
+        importance=16,
+    ),
+    Column(
+        "overlapping",
+        BOOL,
+        "",
+        "whether another pipeline call ran at the same time",
+        label="at once",
+        importance=8,
+    ),
+    Column("steps", INT64, "", "its denoising steps", importance=4),
+    Column("calls", INT64, "", "its submodule calls", importance=3),
+    column_of(ON_AXIS, "calls_ns", nullable=True, meaning="union of its calls' tiles"),
+    column_of(ON_AXIS, "host_ns", nullable=True),
+    column_of(ON_AXIS, "idle_ns", nullable=True),
+    Column(
+        "unrecorded_ns",
+        INT64,
+        "ns",
+        "time in which work waited but nothing was recorded, or only work from before the "
+        "recording ran",
+        True,
+        label="not recorded",
+        importance=9,
+    ),
+    Column(
+        "residual_ns",
+        INT64,
+        "ns",
+        "elapsed_ns - calls_ns - host_ns - idle_ns",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "residual_share",
+        FLOAT64,
+        "ratio",
+        "(residual_ns and tiles outside of the pipeline call) / elapsed_ns",
+        True,
+        label="unaccounted",
+        kind="share",
+        importance=1,
+    ),
+)
+
+STAGES: tuple[Column, ...] = (
+    Column("stage", STRING, "", "phase of the pipeline, in order of its first start"),
+    Column(
+        "start_ns",
+        INT64,
+        "ns",
+        "begin of the first span of the stage, or of its first call where it has no span",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "elapsed_ns",
+        INT64,
+        "ns",
+        "from the end of the previous stage to the end of its last tile; the stages add up to "
+        "the end-to-end time",
+        True,
+    ),
+    Column(
+        "duration_ns",
+        INT64,
+        "ns",
+        "union of the stage's spans on the host, as recorded",
+        True,
+        label="host range",
+        importance=16,
+    ),
+    Column("calls", INT64, "", "calls in the stage", importance=1),
+    column_of(ON_AXIS, "calls_ns"),
+    column_of(ON_AXIS, "host_ns", nullable=True),
+    column_of(ON_AXIS, "idle_ns", nullable=True),
+    Column(
+        "share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share", importance=2
+    ),
+)
+
+
+# --- What the accounting of a run says: the end-to-end time, and what the stages account for.
+
+
+class StageAccount(Struct, frozen=True):
+    """Where the time of one stage went: `elapsed_ns = calls_ns + host_ns + idle_ns`."""
+
+    stage: str
+    elapsed_ns: int
+    calls_ns: int
+    host_ns: int
+    idle_ns: int
+
+
+class SubmoduleTime(Struct, frozen=True):
+    """Union of the tiles of one submodule's calls in each pipeline call, summed up, and its share
+    of end to end; of all its calls where the run has no pipeline span."""
+
+    submodule: str
+    wall_ns: int
+    share: float
+
+
+class Accounting(Struct, frozen=True):
+    """End-to-end time against what the stages account for; always of the whole run.
+
+    Times are on the devices' axis: a pipeline call lasts to the end of the last command that was
+    launched for it. Every pipeline call is accounted for by itself, and `end_to_end_ns` is the sum
+    of their times, as are all parts. `wall_ns` is the time in which any of them ran: less, where
+    `overlapping` of them ran at the same time as another. Where the run does not tell what belongs
+    to which (`told_apart` is False: foreign traces, old bundles) all are accounted for as if they
+    were one, and `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no
+    pipeline call, which are in no stage and not in the end-to-end time; they took
+    `calls_outside_ns`.
+
+    `residual_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`. `outside_ns` is how
+    long tiles were outside of their pipeline call, in no stage. `residual_share` is
+    `(residual_ns + outside_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline calls' time
+    and counts neither there nor in a stage: nothing was recorded though work waited, or only what
+    had been launched before the recording began ran. `profiler_ns` lies there, too, and counts
+    nowhere: the pipeline waited for the profiler's own work.
+
+    `possible` is False, with the reason in `why_not`, where the run holds no pipeline or stage
+    spans; then `stages` is empty and the parts are 0. `iterations` are passes of loops that are not
+    denoising, over all pipeline calls. Without a pipeline span `end_to_end_ns` lasts
+    from the first tile or command of a device to the last. `submodules` is known all the same,
+    longest first.
+    """
+
+    end_to_end_ns: int
+    pipelines: int
+    steps: int
+    stages: tuple[StageAccount, ...]
+    residual_ns: int
+    residual_share: float
+    outside_ns: int
+    unrecorded_ns: int
+    submodules: tuple[SubmoduleTime, ...]
+    possible: bool = True
+    why_not: Note | None = None
+    wall_ns: int = 0
+    overlapping: int = 0
+    told_apart: bool = True
+    calls_outside: int = 0
+    calls_outside_ns: int = 0
+    profiler_ns: int = 0
+    iterations: int = 0
+
+    @property
+    def in_iterations(self) -> bool:
+        """Whether the run is told by its iterations: one pipeline call of several, no steps."""
+        return self.iterations > 1 and self.pipelines <= 1 and not self.steps
+
+
+# --- The accounting identity: end-to-end time = stages = calls + host work between them + idle.
+#
+# It holds for each pipeline call by itself, on the devices' axis (`analysis.axis`). Stages
+# partition
+# its time: a stage lasts from the end of the one before, or the begin of the pipeline call, to
+# the
+# end of its last tile, the last one to the end of the pipeline call. Where stages take turns,
+# each
+# has several such parts. Within a stage, with |T| the length of the tiles in it and H the times
+# at
+# which the host worked,
+#
+#     calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
+#
+# Waiting for a device is no host work. What was not recorded or carried over counts nowhere, nor
+# does
+# the profiler's own work, but where a tile was at the same time. Tiles
+# outside of their pipeline call are in no stage and show in the residual's share. The account of
+# the
+# run is the sum over its pipeline calls. Where a run does not tell what belongs to which, it is
+# accounted for as if it were one.
+
+
+class _Balance(Struct, frozen=True, eq=False):
+    """Pipeline calls against their stages, in ns: `elapsed`, `calls`, `host` and `idle` are int64
+    [pipeline calls, stages], the rest is of each pipeline call, int64 [p]."""
+
+    elapsed: Times
+    calls: Times
+    host: Times
+    idle: Times
+    end_to_end: Times
+    unrecorded: Times
+    own: Times
+    outside: Times
+
+    @property
+    def accounted(self) -> Times:
+        """What the stages of each pipeline call account for, int64 [p]."""
+        sums: Times = (self.calls + self.host + self.idle).sum(axis=1)
+        return sums
+
+    @property
+    def unexplained(self) -> Times:
+        """What is missing, and what sticks out, of each pipeline call; int64 [p]."""
+        found: Times = self.end_to_end - self.accounted + self.outside
+        return found
+
+    def of_stages(self) -> list[tuple[int, int, int, int]]:
+        """Elapsed, calls, host and idle of each stage, summed over the pipeline calls."""
+        columns = (self.elapsed, self.calls, self.host, self.idle)
+        sums = (column.sum(axis=0).tolist() for column in columns)
+        return list(zip(*sums, strict=True))
+
+
+def _balance(rows: StageRows, *, apart: bool) -> _Balance:
+    """The balance of each pipeline call; of all as if they were one, where not `apart`."""
+    axis, count = rows.axis, len(rows.axis.pipelines.numbers)
+    groups = [axis.of_pipeline(code) for code in range(count)] if apart else [axis.of_all()]
+    in_span = axis.pipelines.code_of(rows.stage_spans)
+    spans = [np.flatnonzero(in_span == code) for code in range(count)]
+    if not apart:
+        spans = [np.arange(len(rows.stage_spans))]
+    times = np.zeros((4, len(groups), len(rows.names)), dtype=np.int64)
+    for number, group in enumerate(groups):
+        begins, stages = rows.borders(group, spans[number])
+        if len(begins):
+            lasts = np.append(begins[1:], np.iinfo(np.int64).max // 2)
+            for kind, column in enumerate(group.times(begins, lasts)):
+                np.add.at(times[kind, number], stages, column)
+    elapsed, calls, host, idle = times
+    return _Balance(
+        elapsed=elapsed,
+        calls=calls,
+        host=host,
+        idle=idle,
+        end_to_end=np.array([group.counted.length for group in groups], dtype=np.int64),
+        unrecorded=np.array([group.lost.length for group in groups], dtype=np.int64),
+        own=np.array([group.own.length for group in groups], dtype=np.int64),
+        outside=np.array([_outside(group) for group in groups], dtype=np.int64),
+    )
+
+
+def _outside(group: GroupAxis) -> int:
+    """How long tiles were outside of their pipeline call."""
+    return Stretches.union(group.begin, group.end).minus(group.windows).length
+
+
+def account(
+    run: Run, pipelines: PipelineCalls | None = None, axis: Axis | None = None
+) -> tuple[Accounting, pl.DataFrame, pl.DataFrame]:
+    """The accounting of the whole run, its tables of stages and of pipeline calls
+    (`STAGES`, `PIPELINES`)."""
+    pipelines = PipelineCalls.of(run) if pipelines is None else pipelines
+    rows = StageRows.of(run, pipelines, Axis.of(run, pipelines) if axis is None else axis)
+    groups = len(pipelines.numbers)
+    told = pipelines.apart
+    balance = _balance(rows, apart=told)
+    apart = balance if told or groups <= 1 else _balance(rows, apart=True)
+    missing = [
+        kind
+        for kind, found in (("pipeline", pipelines.spans), ("stage", rows.stage_spans))
+        if found.is_empty()
+    ]
+    end_to_end = int(balance.end_to_end.sum())
+    outside = run.calls.join(rows.calls, on="call", how="anti")
+    accounting = Accounting(
+        end_to_end_ns=end_to_end,
+        pipelines=groups,
+        steps=_step_count(run),
+        iterations=_iteration_count(run),
+        stages=(),
+        residual_ns=0,
+        residual_share=0.0,
+        outside_ns=0,
+        unrecorded_ns=int(balance.unrecorded.sum()),
+        profiler_ns=int(balance.own.sum()),
+        submodules=_submodule_times(run.calls, rows.axis, end_to_end, told=told),
+        possible=not missing,
+        why_not=_why_not(run, missing),
+        wall_ns=rows.axis.of_all().counted.length,
+        overlapping=int(pipelines.overlapping().sum()),
+        told_apart=pipelines.known,
+        calls_outside=len(outside),
+        calls_outside_ns=union_length(outside["start_ns"].to_numpy(), ends(outside)),
+    )
+    if not missing:
+        accounting = replace(
+            accounting,
+            stages=tuple(
+                StageAccount(name, *row)
+                for name, row in zip(rows.names, balance.of_stages(), strict=True)
+            ),
+            residual_ns=end_to_end - int(balance.accounted.sum()),
+            residual_share=int(balance.unexplained.sum()) / end_to_end if end_to_end else 0.0,
+            outside_ns=int(balance.outside.sum()),
+        )
+    return (
+        accounting,
+        _stage_table(rows, balance, accounting),
+        _pipeline_table(run, rows, pipelines, apart, accounting),
+    )
+
+
+def stage_times(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
+    """How long each stage of each pipeline call lasted: columns `pipeline`, `stage`,
+    `elapsed_ns`."""
+    rows = StageRows.of(run, pipelines, axis)
+    count = len(pipelines.numbers)
+    elapsed = _balance(rows, apart=True).elapsed
+    return pl.DataFrame(
+        {
+            "pipeline": np.repeat(pipelines.numbers, len(rows.names)),
+            "stage": pl.Series(rows.names * count, dtype=pl.String),
+            "elapsed_ns": elapsed.ravel(),
+        }
+    )
+
+
+def _stage_table(rows: StageRows, balance: _Balance, accounting: Accounting) -> pl.DataFrame:
+    """The stages, those without a span included; nulls where the accounting is not possible."""
+    possible, end_to_end = accounting.possible, accounting.end_to_end_ns
+    begun = pl.concat([stage_starts(rows.stage_spans), stage_starts(rows.calls)])
+    count = dict(rows.calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
+    starts = {**dict(begun.iter_rows()), **dict(stage_starts(rows.stage_spans).iter_rows())}
+    recorded = _recorded(rows)
+    table = [
+        (
+            name,
+            starts[name],
+            elapsed if possible else None,
+            recorded.get(name),
+            count.get(name, 0),
+            in_calls,
+            host if possible else None,
+            idle if possible else None,
+            elapsed / end_to_end if possible and end_to_end else None,
+        )
+        for name, (elapsed, in_calls, host, idle) in zip(
+            rows.names, balance.of_stages(), strict=True
+        )
+    ]
+    return pl.DataFrame(table, schema=schema(STAGES), orient="row")
+
+
+def _recorded(rows: StageRows) -> dict[str, int]:
+    """How long the spans of each stage lasted: their union."""
+    spans = rows.stage_spans.with_columns(pl.col("stage").cast(pl.String))
+    return {
+        str(name): union_length(some["start_ns"].to_numpy(), ends(some))
+        for (name,), some in spans.group_by("stage")
+    }
+
+
+def _pipeline_table(
+    run: Run,
+    rows: StageRows,
+    pipelines: PipelineCalls,
+    balance: _Balance,
+    accounting: Accounting,
+) -> pl.DataFrame:
+    """The pipeline calls that have a span, each accounted for by itself; nulls where that is not
+    possible."""
+    groups = len(pipelines.numbers)
+    if not groups:
+        return empty(PIPELINES)
+    steps = run.spans.filter(pl.col("kind") == "step")
+    counted = {
+        "steps": _counts(pipelines.code_of(steps), groups),
+        "calls": _counts(pipelines.code_of(rows.calls), groups),
+    }
+    first = pipelines.spans.sort("pipeline", "start_ns").unique("pipeline", keep="first")
+    total = balance.end_to_end
+    table = (
+        first.sort("pipeline")
+        .select("pipeline", "start_ns", "duration_ns", name=pl.col("name").cast(pl.String))
+        .with_columns(
+            elapsed_ns=total,
+            overlapping=pipelines.overlapping(),
+            **counted,
+            calls_ns=balance.calls.sum(axis=1),
+            host_ns=balance.host.sum(axis=1),
+            idle_ns=balance.idle.sum(axis=1),
+            unrecorded_ns=balance.unrecorded,
+            residual_ns=total - balance.accounted,
+            residual_share=balance.unexplained / np.maximum(total, 1),
+        )
+    )
+    if not accounting.possible:
+        unknown = [column.name for column in PIPELINES if column.nullable]
+        table = table.with_columns(pl.lit(None).alias(name) for name in unknown)
+    ordered = table.sort("start_ns", "pipeline")
+    return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(PIPELINES).items())
+
+
+def _counts(codes: Codes, groups: int) -> Times:
+    return np.bincount(codes[codes >= 0], minlength=groups)
+
+
+def _submodule_times(
+    calls: pl.DataFrame, axis: Axis, end_to_end: int, *, told: bool
+) -> tuple[SubmoduleTime, ...]:
+    codes, names = text_codes(calls["submodule"])
+    walls = [axis.taken(np.flatnonzero(codes == code), told=told) for code in range(len(names))]
+    times = [
+        SubmoduleTime(name, wall, wall / end_to_end if end_to_end else 0.0)
+        for name, wall in zip(names, walls, strict=True)
+    ]
+    return tuple(sorted(times, key=lambda time: (-time.wall_ns, time.submodule)))
+
+
+def _step_count(run: Run) -> int:
+    spans = run.spans.filter(pl.col("kind") == "step")
+    if len(spans):
+        return len(spans)
+    return run.calls.filter(pl.col("step") >= 0)["step"].n_unique()
+
+
+def _iteration_count(run: Run) -> int:
+    return run.calls.filter(pl.col("iteration") >= 0).select("pipeline", "iteration").n_unique()
+
+
+def _why_not(run: Run, missing: list[str]) -> Note | None:
+    if not missing:
+        return None
+    if len(missing) > 1:
+        reason = Note.of(NoAccount.NO_SPANS, one=missing[0], other=missing[1])
+    else:
+        reason = Note.of(NoAccount.NO_SPAN, kind=missing[0])
+    lost = any(drop.kind == DropKind.MISSING_FILE and drop.where == "host.pb" for drop in run.drops)
+    return Note.of(NoAccount.HOST_FILE_MISSING, reason=reason) if lost else reason
+
+
+# --- The tables of stages and of pipeline calls, and the accounting that they are a part of.
+
+
+@shared
+def _account(of: Inputs) -> tuple[Accounting, pl.DataFrame, pl.DataFrame]:
+    return account(of.run, of.pipelines, of.axis)
+
+
+def accounting(of: Inputs) -> Accounting:
+    """The accounting of the whole run."""
+    return _account(of)[0]
+
+
+TABLES = (
+    Table(
+        name="pipelines",
+        row="one pipeline call",
+        section="time",
+        columns=PIPELINES,
+        make=lambda of: _account(of)[2],
+        title="Pipeline calls",
+        about="Rows cover the whole run, in order of their begin. Each pipeline call is "
+        "accounted for separately. `calls_ns` and the columns derived from it are null where "
+        "`accounting.possible` is false. Where `accounting.told_apart` is false, the order in "
+        "which pipeline calls began decides which work belongs to which call, so the assignment "
+        "is a guess.",
+    ),
+    Table(
+        name="stages",
+        row="one stage",
+        section="time",
+        columns=STAGES,
+        make=lambda of: _account(of)[1],
+        title="Stages",
+        about="Rows cover the whole run, in order of time. `duration_ns`, `host_ns`, `idle_ns` "
+        "and `share` are null where `accounting.possible` is false.",
+    ),
+)
+
+
+# --- The one sentence above every report: what ran, for how long, what took it, what was idle.
+#
+# headline(analysis, span_ns)
+# == "28 steps in 4.10 s: 92 % transformer, of which 41 % attention; device cpu:0 idle 6.0 %"
+#
+# Shares are of the end-to-end time on the devices' axis; that of a role is of device time, which
+# the
+# line says where devices were busy for less than most of it.
+
+
+_ENOUGH = 0.8  # of the time: the parts that take it are named
+_MOST = 3  # of parts, and of devices that are named
+_KNOWN = 0.5  # of device time with a role, for the share of one to say anything
+_WORTH = 0.05  # share of a role
+_BUSY = 0.9  # of a submodule's time: its device time is all of it but for gaps
+_ENCODERS = "text_encoder"
+
+
+def headline(analysis: Analysis, span_ns: int) -> str:
+    """One line: steps and time, the submodules with most of it, the first role, idle devices.
+
+    `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
+    time where the run has no pipeline span. Shares of submodules are of the sum of the pipeline
+    calls' times, that of a role of the device time of its submodule, that of idle of the time in
+    which any pipeline call ran. Of a selection only the first are known for the whole run.
+    """
+    account = analysis.accounting
+    total = account.end_to_end_ns or span_ns
+    what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
+    if GRAPH_CAPTURE in analysis.inputs.run.info.capabilities:
+        what = said("graph capture, not serving: {what}", what=what)
+    elif captures_and_replays(analysis):
+        what = said("graphs captured and replayed: {what}", what=what)
+    if measured_apart(analysis):
+        what = said("measured one by one: {what}", what=what)
+    parts = [part for part in (_parts(analysis, total), _idle(analysis)) if part]
+    return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
+
+
+def measured_apart(analysis: Analysis) -> bool:
+    """Whether nobody knows how often a pipeline calls the components, each of which was measured by
+    itself: their sum is no end-to-end time."""
+    return any(drop.detail.code is DropReason.STEPS_UNKNOWN for drop in analysis.drops)
+
+
+def _what(analysis: Analysis) -> str:
+    account = analysis.accounting
+    parts = []
+    if account.pipelines > 1 and not are_apart(analysis.drops):
+        parts.append(counted(account.pipelines, "pipeline call"))
+    if account.steps:
+        parts.append(counted(account.steps, "step"))
+    if account.in_iterations:
+        parts.append(counted(account.iterations, "iteration"))
+    if not parts and analysis.run.calls:
+        parts.append(counted(analysis.run.calls, "call"))
+    if not parts:
+        parts.append(counted(analysis.run.commands, "command"))
+    job = analysis.inputs.run.info.job
+    if job is not None and len(job.ranks) > 1:
+        parts.append(counted(len(job.ranks), "rank"))
+    return joined(", ", parts)
+
+
+def _passed(account: Accounting, total: int) -> str:
+    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` where pipeline calls ran at the same time."""
+    if account.overlapping and account.told_apart:
+        wall = duration(account.wall_ns)
+        return said("{time} ({sum} in sum)", time=wall, sum=duration(total))
+    return duration(total)
+
+
+def _parts(analysis: Analysis, total: int) -> str:
+    """`"92 % transformer, of which 41 % attention"`, `"48 % transformer (of which 41 % attention),
+    35 % vae"`; "" where no submodule is known."""
+    shares = _grouped(
+        (part.submodule, part.wall_ns / total) for part in analysis.accounting.submodules if total
+    )
+    named: list[str] = []
+    reached = 0.0
+    for _, name, share in shares[:_MOST]:
+        if reached >= _ENOUGH:
+            break
+        reached += share
+        named.append(said("{share} {name}", share=percent(share), name=name))
+    if not named:
+        return ""
+    first = shares[0][0]
+    bound, role = _launch_bound(analysis, first), _role(analysis, first)
+    if role and _is_busy(analysis, first):
+        role = said("of which {role}", role=role)
+    elif role:
+        role = said("of its device time {role}", role=role)
+    named[0] = _with_notes(named[0], bound, role, among=len(named) > 1)
+    return joined(", ", named)
+
+
+def _with_notes(part: str, bound: str, role: str, *, among: bool) -> str:
+    """A submodule with how much of it is launch-bound, and what most of it is for: in one pair of
+    parentheses `among` others, else the latter behind them."""
+    inside = [note for note in (bound, role if among else "") if note]
+    if inside:
+        part = said("{part} ({notes})", part=part, notes=joined("; ", inside))
+    return said("{part}, {role}", part=part, role=role) if role and not among else part
+
+
+def _is_busy(analysis: Analysis, submodules: tuple[str, ...]) -> bool:
+    """Whether devices worked for most of the submodules' time, as far as calls were traced."""
+    elapsed, busy = _traced(analysis, submodules, "busy_ns")
+    return busy >= _BUSY * elapsed
+
+
+def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:
+    """`"37 % of it launch-bound"`; "" where that is little."""
+    elapsed, bound = _traced(analysis, submodules, "launch_bound_ns")
+    if not elapsed or bound < _WORTH * elapsed:
+        return ""
+    return said("{share} of it launch-bound", share=percent(bound / elapsed))
+
+
+def _traced(analysis: Analysis, submodules: tuple[str, ...], column: str) -> tuple[int, int]:
+    """How long the submodules' calls took, and a column of theirs: of calls that were traced alone,
+    for of others nobody knows it. Without any of these, of all."""
+    rows = analysis.calls.filter(pl.col("submodule").is_in(submodules))
+    traced = rows.filter(pl.col("ops_traced") | (pl.col("commands") > 0))
+    if len(traced) in (0, len(rows)):
+        rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
+        return int(rows["elapsed_ns"].sum()), int(rows[column].sum())
+    return int(traced["elapsed_ns"].sum()), int(traced[column].sum())
+
+
+def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[tuple[str, ...], str, float]]:
+    """Submodules, their name and their share, the largest first; several text encoders as one."""
+    found = list(shares)
+    encoders = [part for part in found if part[0].startswith(_ENCODERS)]
+    rest = [part for part in found if part not in encoders] if len(encoders) > 1 else found
+    parts = [((name,), name, share) for name, share in rest]
+    if len(encoders) > 1:
+        names, each = zip(*encoders, strict=True)
+        parts.append((names, said("text encoders"), sum(each)))
+    return sorted(parts, key=lambda part: -part[2])
+
+
+def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
+    """`"41 % attention"`, the role with most of their device time; "" where most of it has none."""
+    if analysis.run.selection:
+        return ""
+    roles = analysis.roles.filter(pl.col("submodule").is_in(submodules))
+    sums = dict(roles.group_by("role", maintain_order=True).agg(pl.col("total_ns").sum()).rows())
+    busy = sum(sums.values())
+    known = {name: ns for name, ns in sums.items() if name != "other"}
+    if not busy or sum(known.values()) < _KNOWN * busy:
+        return ""
+    name, ns = max(known.items(), key=lambda part: part[1])
+    if ns < _WORTH * busy:
+        return ""
+    return said("{share} {name}", share=percent(ns / busy), name=name)
+
+
+def _idle(analysis: Analysis) -> str:
+    """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. Where calls of a
+    device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`; a CPU that
+    drives accelerators is no such device. "" where the tables are of a selection, and where nobody
+    recorded when commands ran."""
+    if analysis.run.selection or not times_recorded(analysis.inputs.run.info):
+        return ""
+    idle, without_call = [], []
+    rows = analysis.devices.select("device", "calls", "idle_share", "calls_share").rows()
+    driven = has_accelerators(device for device, *_ in rows)
+    for device, calls, idle_share, calls_share in rows:
+        if idle_share is not None:
+            idle.append((idle_share, device))
+        elif calls and calls_share is not None and is_accelerator(device) == driven:
+            without_call.append((1 - calls_share, device))
+    parts = []
+    if idle:
+        parts.append(_devices_idle(sorted(idle)))
+    if without_call:
+        parts.append(_devices_without_call(sorted(without_call)))
+    return joined("; ", parts) if parts else ""
+
+
+def _devices_idle(shares: list[tuple[float, str]]) -> str:
+    """One device, a few by name, or of many the least and the most."""
+    if len(shares) == 1:
+        (share, device), *_ = shares
+        return said("device {device} idle {share}", device=device, share=percent(share))
+    if len(shares) > _MOST:
+        found = _range(shares)
+        if found["low"] == found["high"]:
+            return said("{devices} idle {low}", **found)
+        return said("{devices} idle {low} to {high}", **found)
+    return said("devices idle: {devices}", devices=_each(shares))
+
+
+def _devices_without_call(shares: list[tuple[float, str]]) -> str:
+    if len(shares) == 1:
+        (share, device), *_ = shares
+        return said(
+            "device {device} without a call for {share}", device=device, share=percent(share)
+        )
+    if len(shares) > _MOST:
+        return said("{devices} without a call for {low} to {high}", **_range(shares))
+    return said("devices without a call: {devices}", devices=_each(shares))
+
+
+def _each(shares: list[tuple[float, str]]) -> str:
+    return joined(
+        ", ",
+        [said("{device} {share}", device=d, share=percent(share)) for share, d in shares],
+    )
+
+
+def _range(shares: list[tuple[float, str]]) -> dict[str, str]:
+    low, high = percent(shares[0][0]), percent(shares[-1][0])
+    return {"devices": counted(len(shares), "device"), "low": low, "high": high}
+
+
+def at_once(account: Accounting) -> str:
+    """How many pipeline calls ran at the same time as another, and what the times are of."""
+    calls = counted(account.pipelines, "pipeline call")
+    number = count(account.overlapping)
+    if not account.told_apart:
+        return said(
+            "{number} of {calls} ran at the same time as another; the run does not say what "
+            "belongs to which, so they count as one",
+            number=number,
+            calls=calls,
+        )
+    return said(
+        "{number} of {calls} ran at the same time as another: {wall} of wall time, {sum} in sum, "
+        "to which times and shares refer",
+        number=number,
+        calls=calls,
+        wall=duration(account.wall_ns),
+        sum=duration(account.end_to_end_ns),
+    )
+
+
+def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
+    """Submodules whose calls return before their device is done: name, time in calls, device
+    time, in ns. For these the wall time of a call says little."""
+    rows = analysis.submodules.select("submodule", "duration_ns", "busy_ns").rows()
+    return [row for row in rows if row[2] > 1.02 * row[1]]
+
+
+def carried_over(analysis: Analysis) -> list[tuple[str, int]]:
+    """Devices that worked on what had been launched before the recording began, and how long, in
+    ns."""
+    rows = analysis.devices.select("device", "carried_over_ns").rows()
+    return [row for row in rows if row[1]]
+
+
+# --- What is said of the accounting.
+
+
+SENTENCES: Sentences = {
+    NoAccount: {
+        NoAccount.NO_SPAN: said("the trace holds no {kind} span"),
+        NoAccount.NO_SPANS: said("the trace holds no {one} and no {other} span"),
+        NoAccount.HOST_FILE_MISSING: said("{reason}, host.pb is missing"),
+    },
+}

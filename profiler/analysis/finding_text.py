@@ -1,0 +1,397 @@
+"""Titles, caveats and recommendations of findings, with the measures that rules share.
+
+    words(finding).title  == "cuda:0 waits for the host to launch work for 36 % of the time"
+
+A module declares the text of its rules in `WORDS`. Commands are called what the producer calls
+them: kernels on GPUs, nodes in ONNX Runtime, operators in torch on a CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from profiler.analysis.commands import is_accelerator
+from profiler.analysis.document import Group, Part
+from profiler.analysis.question import question_modules
+from profiler.analysis.result import Analysis, Finding, Where
+from profiler.analysis.table_text import value_text, worded_note
+from profiler.text import (
+    Note,
+    Noun,
+    Said,
+    Value,
+    count,
+    duration,
+    evidence_name,
+    joined,
+    percent,
+    said,
+    size,
+)
+from profiler.trace.events import DropKind, device_kind
+from profiler.trace.manifest_fields import Fields, stated
+
+# --- What rules measure against: the run's time, shares of it, and what untraced calls add.
+
+
+MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
+UNLABELLED = "unlabelled"  # what importers call calls of a submodule that they cannot tell
+_MOST_CALLS = 8  # that a finding names
+_QUEUES = frozenset(("cuda", "mps", "rocm", "xpu"))  # kinds of devices whose work is launched ahead
+
+
+def end_to_end_ns(analysis: Analysis) -> int:
+    """End-to-end time; without pipeline spans the time of all submodules' calls."""
+    accounting = analysis.accounting
+    return accounting.end_to_end_ns or sum(part.wall_ns for part in accounting.submodules)
+
+
+def share(part_ns: float, whole_ns: float) -> float:
+    """`part_ns / whole_ns`, 0 of nothing."""
+    return part_ns / whole_ns if whole_ns > 0 else 0.0
+
+
+def accelerators(analysis: Analysis) -> pl.DataFrame:
+    """The rows of the idle table that are of accelerators; none without calls."""
+    rows = analysis.idle if len(analysis.calls) else analysis.idle.clear()
+    return rows.filter(pl.Series([is_accelerator(d) for d in rows["device"]], dtype=pl.Boolean))
+
+
+def has_queues(analysis: Analysis) -> bool:
+    """Whether some device works through a queue, behind calls that have returned."""
+    return any(device_kind(name) in _QUEUES for name in analysis.devices["device"])
+
+
+def unaligned(analysis: Analysis) -> bool:
+    """Whether nothing relates the clock of some device to that of another."""
+    return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
+
+
+def captures_and_replays(analysis: Analysis) -> bool:
+    """Whether graphs were captured in the run that replays them."""
+    recording = analysis.run.recording
+    graphs = recording.graphs if recording else None
+    return graphs is not None and bool(graphs.captured and graphs.replays)
+
+
+def of_server(analysis: Analysis) -> bool:
+    """Whether devices are the models of a server, which tells of no hardware."""
+    return "requests" in analysis.inputs.run.info.capabilities
+
+
+def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """`frame`, which has the column `submodule`, with `names` times all calls over traced calls:
+    what was measured in traced calls stands for the others."""
+    if frame.is_empty():
+        return frame
+    submodules = analysis.submodules.select("submodule", "calls", "traced_calls").iter_rows()
+    scale = {name: calls / traced for name, calls, traced in submodules if traced > 0}
+    factor = pl.Series([scale.get(name, 1.0) for name in frame["submodule"]], dtype=pl.Float64)
+    return frame.with_columns(pl.col(name) * factor for name in names)
+
+
+def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object) -> Where:
+    """Where the calls of a submodule are; `columns` are further fields of `Where`."""
+    rows = analysis.calls
+    if submodule is not None:
+        rows = rows.filter(pl.col("submodule") == submodule)
+    for name in ("pipeline", "step"):
+        if columns.get(name) is not None:
+            rows = rows.filter(pl.col(name) == columns[name])
+    numbers = tuple(rows["call"].head(_MOST_CALLS).to_list())
+    fields: dict[str, Any] = {"submodule": submodule, **columns}
+    return Where(**fields, calls=numbers)
+
+
+def works_behind(analysis: Analysis) -> str:
+    """A GPU with a queue on which calls were captured without their operators, and that has not
+    noted when it worked on them, "" without one: a call returns once its work is launched, and what
+    the host waits for it lies between calls."""
+    if analysis.run.producer != "capture":
+        return ""
+    told = pl.col("ops_traced") | pl.col("device_duration_ns").is_not_null()
+    calls = analysis.inputs.run.calls.with_columns(pl.col("device").cast(pl.String))
+    each = calls.group_by("submodule", "device").agg(told=told.any()).drop_nulls("device")
+    untold = sorted(each.filter(~pl.col("told"))["device"])
+    return next((name for name in untold if device_kind(name) in _QUEUES), "")
+
+
+# --- Names with their values as people read them: with the unit, in one line where they nest.
+
+
+_ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
+
+
+def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
+    """The pairs of a mapping under a title."""
+    return Group(title, _pairs(mapping))
+
+
+def grouped_by_name(
+    title: str, mapping: Mapping[str, Fields], called: Mapping[str, str] = MappingProxyType({})
+) -> Group:
+    """What is stated of each name, a row each; `called` has other words for some of its keys."""
+    rows = []
+    for name, fields in mapping.items():
+        pairs = ((called.get(key, key), text) for key, text in _pairs(stated(fields)) if text)
+        texts = (" ".join(filter(None, pair)) for pair in pairs)
+        rows.append((name, ", ".join(texts)))
+    return Group(title, tuple(rows))
+
+
+def _pairs(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(named_value(str(key), value) for key, value in mapping.items())
+
+
+def named_value(key: str, value: Any) -> tuple[str, str]:
+    """A key without its unit, and its value with it: `("hooks", "1.43 ms")`."""
+    for suffix, text in (("_ns", duration), ("_bytes", size), ("share", percent)):
+        if key.endswith(suffix) and isinstance(value, (int, float)) and value is not True:
+            name = key.removesuffix(suffix) if suffix.startswith("_") else key
+            return name.replace("_", " "), text(value)
+    if isinstance(value, Mapping) and len(value) > _ENTRIES:
+        return key.replace("_", " "), count(len(value))
+    return key.replace("_", " "), _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Note):
+        return worded_note(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(" ".join(named_value(str(key), part)) for key, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(part) for part in value)
+    return value if isinstance(value, str) else str(value)
+
+
+# --- What reports call the commands of devices: their producer's word.
+#
+# Tables and data have the column `commands` whatever ran. A reader of a GPU's report has it
+# headed
+# *kernels* where it counts these, as other tools call them, and *events* where what the host did
+# to
+# launch them is among it, of ONNX Runtime's *nodes*, of torch's on
+# a CPU *operators*.
+
+
+_GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
+_OF_ENGINES = ("tensorrt",)  # their layers and inferences are kernels of several functions
+_OF_DEVICES = ("operators", "roles", "blocks", "roofline", "roofline_roles", "split")
+_OF_CALLS = ("calls", "submodules", "devices")  # what the host launched for them, too
+
+
+def _labels(noun: Said, of_devices: Said, of_calls: Said, of_rows: Said) -> Mapping[str, Said]:
+    return {
+        "shapes": noun,
+        **dict.fromkeys(_OF_DEVICES, of_devices),
+        **dict.fromkeys(_OF_CALLS, of_calls),
+        "devices": of_rows,
+    }
+
+
+_LABELS: Mapping[Noun, Mapping[str, Said]] = {  # of the column `commands`, by keys of tables
+    Noun.KERNELS: _labels(
+        said("kernel launches"),
+        said("kernels + copies"),
+        said("events"),
+        said("events"),
+    ),
+    Noun.NODES: _labels(said("nodes"), said("nodes"), said("nodes"), said("nodes + host")),
+    Noun.OPERATORS: _labels(
+        said("operators run"),
+        said("operators run"),
+        said("operators run"),
+        said("operators + host"),
+    ),
+    Noun.COMMANDS: {},
+}
+_ALL: Mapping[Noun, Said] = {
+    Noun.KERNELS: said("events"),
+    Noun.NODES: said("nodes + host"),
+    Noun.OPERATORS: said("operators + host"),
+    Noun.COMMANDS: said("commands"),
+}
+_ON_DEVICES: Mapping[Noun, str] = {
+    Noun.KERNELS: "kernels + copies",
+    Noun.NODES: "nodes",
+    Noun.OPERATORS: "operators",
+    Noun.COMMANDS: "commands",
+}
+
+
+def all_events(noun: Noun) -> Said:
+    """What all commands of a run are called, those of the host included."""
+    return _ALL[noun]
+
+
+def of_devices(noun: Noun) -> Mapping[str, str]:
+    """What names of counts of the devices' commands become: `commands`, `commands outside
+    calls`."""
+    own = _ON_DEVICES[noun]
+    return {"commands": own, "commands outside calls": f"{own} outside calls"}
+
+
+def on_gpus(analysis: Analysis) -> bool:
+    """Whether the accelerators of a run are GPUs, all of them, as its producer told them."""
+    kinds = _kinds(analysis) - {"cpu"}
+    return bool(kinds) and kinds <= _GPUS
+
+
+def noun_of(analysis: Analysis) -> Noun:
+    """What the commands of a run are called, by its devices and, on CPUs, by what ran there."""
+    run = analysis.run
+    if run.producer in _OF_ENGINES:
+        return Noun.COMMANDS
+    if on_gpus(analysis):
+        return Noun.KERNELS
+    if _kinds(analysis) != {"cpu"}:
+        return Noun.COMMANDS
+    if any(submodule.model.endswith(".onnx") for submodule in run.submodules.values()):
+        return Noun.NODES
+    return Noun.OPERATORS if run.producer == "kineto" or "torch" in run.versions else Noun.COMMANDS
+
+
+def _kinds(analysis: Analysis) -> set[str]:
+    return {device_kind(name) for name in analysis.run.devices}
+
+
+def with_nouns(part: Part, noun: Noun) -> Part:
+    """A part as readers of a run whose commands are called `noun` call things."""
+    part = replace(part, noun=noun) if part.findings else part
+    view = part.table
+    label = _LABELS[noun].get(view.key) if view is not None else None
+    if view is None or label is None:
+        return part
+    columns = tuple(
+        dataclasses.replace(column, label=label) if column.name == "commands" else column
+        for column in view.columns
+    )
+    return replace(part, table=replace(view, columns=columns))
+
+
+# --- Title, caveat and recommendation of findings.
+#
+#     words(finding).title  == "cuda:0 waits for the host to launch work for 36 % of the time"
+#
+# Each module of this package has those of some rules in `WORDS`; it is found by being here.
+
+
+class Words(Struct, frozen=True):
+    """What a finding says: `title` in one sentence, `caveat`, what misleads or breaks when one
+    follows it blindly, `recommendation`, what to do."""
+
+    title: str
+    caveat: str
+    recommendation: str
+
+
+RuleWords = Mapping[str, Callable[[Finding], Words]]
+
+
+@lru_cache
+def all_words() -> RuleWords:
+    """What the modules of this package say, by rule."""
+    found: dict[str, Callable[[Finding], Words]] = {}
+    for module in question_modules():
+        found |= getattr(module, "WORDS", {})
+    return MappingProxyType(found)
+
+
+def words(finding: Finding) -> Words:
+    """What a finding says; of a rule that nobody wrote sentences for its name."""
+    of_rule = all_words().get(finding.rule)
+    if of_rule is None:
+        return Words(Said(finding.rule.replace("_", " ")), "", "")
+    found = of_rule(finding)
+    gain = gained(finding)
+    if gain is None:
+        return found
+    return replace(found, caveat=joined(" ", [found.caveat, gain] if found.caveat else [gain]))
+
+
+def gained(finding: Finding) -> Said | None:
+    """What a replay says that following the finding gains; None where it says nothing."""
+    if "gain_ns" not in finding.evidence:
+        return None
+    given = texts(finding)
+    slow = number(finding, "gain_ns") == number(finding, "gain_low_ns")
+    return said(
+        "A replay of the run without that work and its launches gains {gain} with the host as slow "
+        "as it was recorded, and {other} with a host that is never late.",
+        gain=given["gain_ns"],
+        other=given["gain_high_ns" if slow else "gain_low_ns"],
+    )
+
+
+def texts(finding: Finding) -> dict[str, str]:
+    """The evidence, what it is about and `cost_share` as people read them, by name; with plain
+    spaces, since titles stand in files too."""
+    values: dict[str, Value | None] = {
+        field.name: getattr(finding.where, field.name) for field in fields(finding.where)
+    }
+    values |= {"cost_share": finding.cost_share, **finding.evidence}
+    return {name: _spaced(name, value) for name, value in values.items() if value is not None}
+
+
+def _spaced(name: str, value: Value) -> str:
+    text = value_text(name, value)
+    return text if isinstance(text, Said) else text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def number(finding: Finding, name: str) -> float:
+    """A number of the evidence; 0 where there is none of that name."""
+    value = finding.evidence.get(name)
+    return value if isinstance(value, (int, float)) else 0
+
+
+def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tuple[str, str]]:
+    """Names and values of the evidence as people read them; `noun` is what commands are called."""
+    for key, value in finding.evidence.items():
+        if isinstance(value, (Note, tuple, StrEnum)):
+            yield key.replace("_", " "), value_text(key, value)
+            continue
+        name, text = named_value(key, value)
+        whole = isinstance(value, int) and text == str(value)  # and has no unit
+        name = evidence_name(name, noun)
+        yield name, count(value) if whole and isinstance(value, int) else text
+
+
+# --- What is said of several devices of which the same was found: their names and ranges of values.
+
+
+_NAMED = 4  # devices, at most
+
+
+def on_several(found: Finding) -> bool:
+    """Whether it is of several devices."""
+    return "on_devices" in found.evidence
+
+
+def named_devices(found: Finding) -> Said:
+    """`tpu:0, tpu:1 and tpu:2`, of more how many and which: `8 devices (rocm:0, …, rocm:7)`."""
+    names = found.evidence["on_devices"]
+    assert isinstance(names, tuple)
+    *others, last = map(str, names)
+    if len(names) > _NAMED:
+        some = {"count": count(len(names)), "first": others[0], "last": last}
+        return said("{count} devices ({first}, …, {last})", **some)
+    return said("{devices} and {last}", devices=joined(", ", others), last=last)
+
+
+def value_range(found: Finding, name: str) -> Said | str:
+    """`95 % to 97 %`, or one of them where they read the same."""
+    given = texts(found)
+    low, high = given[f"least_{name}"], given[f"most_{name}"]
+    return low if low == high else said("{low} to {high}", low=low, high=high)

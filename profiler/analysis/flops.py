@@ -1,0 +1,229 @@
+"""FLOPs and bytes of each command: by formula, by kernel name, or as recorded.
+
+    work_of("aten::mm", parse_shapes("in: bfloat16[2,2048] bfloat16[2048,2432]")).flops
+
+Work that no formula knows is unknown and counted as such, never as zero.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from profiler.analysis import flop_formulas  # noqa: F401  # registers its formulas
+from profiler.analysis.commands import Kinds
+from profiler.analysis.flop_shapes import (
+    DoesNotFit,
+    Family,
+    Operation,
+    Shapes,
+    Tensor,
+    Work,
+    broadcast,
+    formula,
+    formula_of,
+    parse_shapes,
+)
+from profiler.run.intervals import Codes, Times, batches
+
+# --- How much work: FLOPs and bytes of an operation, from op type, shapes and types.
+#
+#     work_of("aten::mm", parse_shapes("in: bfloat16[2,2048] bfloat16[2048,2432]")).flops
+#
+# Formulas are registered by operation type in the modules of this package; what none knows is
+# unknown and counted, never zero.
+
+
+def work_of(op_type: str | None, shapes: Shapes | None) -> Work | None:
+    """The work of an operation; None where no formula is registered or its shapes do not fit."""
+    found = formula_of(op_type) if op_type else None
+    if found is None or op_type is None:
+        return None
+    op = (
+        Operation(op_type, shapes.inputs, shapes.outputs, shapes.causal)
+        if shapes
+        else Operation(op_type, (), None)
+    )
+    try:
+        work = found(op)
+    except (DoesNotFit, IndexError, ZeroDivisionError):
+        return None
+    return replace(work, part=shapes.part, parts=shapes.parts) if shapes else work
+
+
+# --- Device kernels that are known by their own name, not by an operator's.
+#
+# A Triton kernel that torch.compile wrote (`triton_poi_…` pointwise, `triton_red_…` and
+# `triton_per_…` reductions) takes as pointers what it updates in place, reads and writes, in that
+# order, and names the operators in it. Source: torch's `torch/_inductor/codegen/triton.py`
+# (`in_out_ptr`, `in_ptr`, `out_ptr`).
+#
+# A pointer's tensor is the whole buffer, and a view of it may have been cut: the count is what
+# must
+# be moved at least. A pointwise kernel has one element of the result a thread, so of a buffer
+# with
+# more elements it counts as many as the result has. A reduction reads more than it writes; a
+# buffer
+# that its result does not cover is cut to the result's rows where the name says that it cuts.
+
+
+_CUTS = re.compile(
+    r"_(slice|select|split|split_with_sizes|narrow|unbind|chunk|index|index_select|gather|embedding)"
+    r"(?=_|$)"
+)
+
+
+@formula(prefixes=("triton_poi_", "triton_red_", "triton_per_"))
+def triton(op: Operation) -> Work:
+    """Of each pointer's tensor what passes through memory at least; the last is what is written,
+    or the first, if it is updated in place. What is computed is not in the shapes: FLOPs are not
+    known."""
+    if not op.inputs:
+        raise DoesNotFit
+    pointwise = op.op_type.startswith("triton_poi_")
+    cuts = _CUTS.search(op.op_type) is not None
+    *read, written = op.inputs
+    if not read or (pointwise and not cuts and _in_place(read[0], written)):
+        read, written = list(op.inputs), op.inputs[0]
+    if pointwise:
+        read = [_of_result(tensor, written) for tensor in read]
+    elif cuts:
+        read = [_of_rows(tensor, written, op.inputs) for tensor in read]
+    return Work(Family.KERNEL, written.dtype, None, tuple(read), (written,))
+
+
+def _in_place(first: Tensor, last: Tensor) -> bool:
+    """Whether a pointwise kernel's last pointer is too small to be its result, and is applied to
+    the first, as a bias is."""
+    return last.size < first.size and broadcast(first.dims, last.dims) == first.dims
+
+
+def _of_result(tensor: Tensor, result: Tensor) -> Tensor:
+    """What a thread for each element of the result reads of a buffer at most."""
+    if tensor.size <= result.size:
+        return tensor
+    if len(tensor.dims) == len(result.dims):
+        return tensor.like(*map(min, tensor.dims, result.dims))
+    return tensor.like(result.size)
+
+
+def _of_rows(tensor: Tensor, result: Tensor, every: tuple[Tensor, ...]) -> Tensor:
+    """A buffer that is larger than all others, cut to the rows of the result; its last dim is the
+    one that is reduced."""
+    others = max((t.size for t in every if t.dims != tensor.dims), default=tensor.size)
+    if tensor.size <= others:
+        return tensor
+    rows = tensor.dims[:-1]
+    least = (min(pair) for pair in zip(rows, result.dims, strict=False))
+    return tensor.like(*least, *rows[len(result.dims) :], tensor.dims[-1])
+
+
+# --- The work of every kind of command of a run: by formula, else as its producer recorded it.
+
+
+WORK = pl.Schema(
+    {
+        "kind": pl.Int32(),
+        "family": pl.String(),
+        "dtype": pl.String(),
+        "flops": pl.Int64(),
+        "bytes_read": pl.Int64(),
+        "bytes_written": pl.Int64(),
+    }
+)
+"""The columns of `KindWork.table`: sums over all commands of a kind, null where not known."""
+
+_RECORDED = ("flops", "bytes_read", "bytes_written")
+# The shapes of these are those of the operator that asked for them.
+_MOVES = ("dma", "copy", "collective")
+UNRATED = ("host", "sync", "dma", "collective")
+"""Categories of commands that no roofline of a device bounds: links have their own."""
+_LARGEST = (1 << 63) - 1
+
+
+class KindWork(Struct, frozen=True, eq=False):
+    """The work of k kinds: `table` has the columns of `WORK`, one row a kind; `works` what the
+    formula of one command gave, None where there is none or its shapes do not fit."""
+
+    table: pl.DataFrame
+    works: list[Work | None]
+
+
+def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
+    """What the kinds of `commands` compute and move.
+
+    FLOPs that the producer recorded for every command of a kind stand before those of a formula;
+    bytes only where no formula knows them (ONNX Runtime's leave out packed weights), and for
+    transfers.
+    """
+    table = kinds.table
+    known: dict[tuple[str | None, str | None], Work | None] = {}
+    values: dict[tuple[str | None, str | None], tuple[int | None, ...]] = {}
+    works: list[Work | None] = []
+    sums: dict[str, list[int | None]] = {name: [] for name in _RECORDED}
+    rows = zip(table["op_type"], table["shapes"], table["category"], table["commands"], strict=True)
+    for op_type, shapes, category, count in rows:
+        key = (op_type, shapes)
+        if key not in known:
+            known[key] = made = work_of(op_type, parse_shapes(shapes))
+            values[key] = tuple(getattr(made, name) if made else None for name in _RECORDED)
+        work = None if category in ("host", "sync", *_MOVES) else known[key]
+        works.append(work)
+        for name, value in zip(_RECORDED, values[key], strict=True):
+            sums[name].append(_sum_of(work, value, count))
+    for name in _RECORDED:
+        needed = np.array([name == "flops" or value is None for value in sums[name]], dtype=bool)
+        needed &= (table["category"] != "host").to_numpy()
+        recorded = _recorded(kinds, commands[name], needed)
+        sums[name] = [
+            value if found is None else found
+            for value, found in zip(sums[name], recorded, strict=True)
+        ]
+    found_table = pl.DataFrame(
+        {
+            "kind": table["kind"],
+            "family": [work.family.value if work else None for work in works],
+            "dtype": [work.dtype if work else None for work in works],
+            **sums,
+        },
+        schema=WORK,
+    )
+    return KindWork(found_table, works)
+
+
+def _sum_of(work: Work | None, value: int | None, commands: int) -> int | None:
+    """What `commands` commands of a kind have of `value`, which `work` has of all its parts."""
+    if work is None or value is None:
+        return None
+    total = value * commands // work.parts
+    return total if total <= _LARGEST else None
+
+
+def _recorded(kinds: Kinds, column: pl.Series, needed: np.ndarray) -> list[int | None]:
+    """Sums over the `needed` kinds of what was recorded for each of their commands."""
+    size = len(kinds)
+    if not needed.any() or column.null_count() == len(column):
+        return [None] * size
+    known, sums = np.zeros(size, dtype=np.int64), np.zeros(size)  # sums are exact to 2^53
+    for rows in batches(len(column)):
+        code, values = _needed(kinds.of_command[rows], column[rows], needed)
+        known += np.bincount(code, minlength=size)
+        sums += np.bincount(code, values, size)
+    complete = known == kinds.table["commands"].to_numpy()
+    return [
+        min(max(int(s), 0), _LARGEST) if k and c else None
+        for s, k, c in zip(sums.tolist(), known, complete, strict=True)
+    ]
+
+
+def _needed(codes: Codes, column: pl.Series, needed: np.ndarray) -> tuple[Codes, Times]:
+    """Codes and values of the rows that are needed and have a value."""
+    keep = needed[codes]
+    if column.null_count():
+        keep &= column.is_not_null().to_numpy()
+    rows = np.flatnonzero(keep)
+    return codes[rows], column.gather(rows).to_numpy()

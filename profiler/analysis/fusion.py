@@ -1,0 +1,911 @@
+"""Fusion candidates: chains of operators that pass intermediates through memory.
+
+A trace does not record which tensor is which. A tensor that a command reads is taken to be the
+last one of its type and dims made within a few commands before. `saved_bytes` is an upper
+bound. `saved_ns` is the chain's time above the roofline of one command in its place. One traced
+call of each submodule represents all of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+from msgspec import Struct, field
+
+from profiler.analysis.commands import CommandArrays, Kinds
+from profiler.analysis.context import Inputs
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.finding_text import (
+    MATERIAL,
+    RuleWords,
+    Words,
+    calls_of,
+    end_to_end_ns,
+    number,
+    scaled,
+    share,
+    texts,
+)
+from profiler.analysis.flop_shapes import Family, Tensor, Work
+from profiler.analysis.flops import KindWork
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, Effect, Finding
+from profiler.analysis.role_kernel_names import Sort, operation_of
+from profiler.analysis.roles import kind_roles
+from profiler.analysis.roofline import as_declared, profiles, works
+from profiler.analysis.step_outliers import cold_calls
+from profiler.analysis.table_text import Sentences
+from profiler.run.columns import INT64, STRING, Column, Key, schema
+from profiler.text import Said, Value, joined, said
+from profiler.trace.events import CATEGORIES
+
+# --- Words of the roofline's tables: closed sets.
+
+
+class FusionKind(StrEnum):
+    """What a chain of commands that could be one computes."""
+
+    ATTENTION = "attention"
+    NORM = "norm"
+    MODULATION = "modulation"
+    NORM_AND_MODULATION = "norm_and_modulation"
+    ROPE = "rope"
+    SOFTMAX = "softmax"
+    ELEMENTWISE = "elementwise"
+
+
+# --- Rules about chains of operators that could be one, and data that is only moved.
+
+
+_BUSY = 0.05  # of end to end, of chains on a device without profile: what fusing saves is not known
+_BUSY_MEDIUM = 0.20
+_MOVED = 0.10  # of the time of the submodule's computing commands
+_MOVES = pl.col("role") == "data_movement"
+_MOVED_OF_RUN = 0.02
+_NAMED = 3
+_MAX_CHAIN_SHARE = 0.5  # of the time of chains
+_NEXT = "→"  # between the op types of a chain
+
+
+def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
+    """Attention writes its scores to memory: product, softmax and product are commands each."""
+    return _of_chains(
+        analysis,
+        "unfused_attention",
+        (FusionKind.ATTENTION,),
+    )
+
+
+def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
+    """Norms, and the modulation after them, read and write memory several times. A norm that is one
+    operator, between arithmetic, is none of these: `elementwise_chains`."""
+    return _of_chains(
+        analysis,
+        "norm_chains",
+        (FusionKind.NORM, FusionKind.NORM_AND_MODULATION),
+        _chains_of(analysis, whole_norms=False),
+    )
+
+
+def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
+    """Elementwise operators hand intermediates to each other, or to a norm, through memory. The
+    norm is named where most of the time is its own."""
+    found = _of_chains(
+        analysis,
+        "elementwise_chains",
+        (
+            *(FusionKind.ELEMENTWISE, FusionKind.SOFTMAX, FusionKind.MODULATION, FusionKind.ROPE),
+            FusionKind.NORM,
+        ),
+        _chains_of(analysis, whole_norms=True),
+    )
+    return tuple(
+        replace(one, evidence={**one.evidence, **_own_norm(analysis, one)}) for one in found
+    )
+
+
+def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
+    """The norm that takes at least half of the time of a submodule's chains, how long, and its
+    share of the roofline where that is known; nothing where none does."""
+    rows = analysis.fusions.filter(
+        (pl.col("submodule") == found.where.submodule) & (pl.col("what") == FusionKind.NORM.value)
+    )
+    names = {name for types in rows["op_types"] for name in types.split(f" {_NEXT} ")}
+    norms = pl.Series([name for name in sorted(names) if _is_norm(name)], dtype=pl.String)
+    taken = (
+        _computing(analysis)
+        .filter(
+            (pl.col("submodule") == found.where.submodule)
+            & pl.col("op_type").cast(pl.String).is_in(norms.implode())
+        )
+        .group_by("submodule", name=pl.col("op_type").cast(pl.String))
+        .agg(pl.col("total_ns").sum())
+        .sort("total_ns", "name", descending=[True, False])
+        .head(1)
+    )
+    whole = found.evidence["total_ns"]
+    assert isinstance(whole, int)
+    for row in scaled(analysis, taken, "total_ns").to_dicts():
+        if row["total_ns"] < _MAX_CHAIN_SHARE * whole:
+            break
+        evidence: dict[str, Value] = {"norm": row["name"], "norm_total_ns": round(row["total_ns"])}
+        known = analysis.roofline.filter(
+            (pl.col("submodule") == found.where.submodule) & (pl.col("op_types") == row["name"])
+        ).select(pl.col("roofline_ns", "beyond_ns").sum())
+        least, beyond = known.row(0)
+        if least:
+            evidence["norm_of_roofline_share"] = least / (least + beyond)
+        return evidence
+    return {}
+
+
+def _chains_of(analysis: Analysis, *, whole_norms: bool) -> pl.DataFrame:
+    """The chains of which those called norms have, or have not, a norm that is one operator."""
+    chains = analysis.fusions
+    whole = pl.Series([_has_whole_norm(names) for names in chains["op_types"]], dtype=pl.Boolean)
+    norms = pl.col("what") == FusionKind.NORM.value
+    return chains.filter(~norms | (whole if whole_norms else ~whole))
+
+
+def _has_whole_norm(op_types: str) -> bool:
+    """Whether an operator of a chain is a norm by itself: `aten::cudnn_batch_norm`."""
+    return any(map(_is_norm, op_types.split(f" {_NEXT} ")))
+
+
+def _is_norm(op_type: str) -> bool:
+    return operation_of(op_type).sort is Sort.NORM
+
+
+def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
+    """Casts, transposes and concatenations take a large part of the time in which a submodule's
+    devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
+    where not."""
+    total = end_to_end_ns(analysis)
+    kinds = _without_cold_calls(analysis)
+    rows = kinds.group_by("submodule", maintain_order=True).agg(
+        pl.col("commands", "total_ns").filter(_MOVES).sum(),
+        share=pl.col("total_ns").filter(_MOVES).sum() / pl.col("total_ns").sum(),
+    )
+    found = []
+    rows = rows.filter(pl.col("share") >= _MOVED)
+    for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
+        if share(row["total_ns"], total) < _MOVED_OF_RUN:
+            continue
+        types, layer = _movers(kinds, row["submodule"])
+        found.append(
+            Finding(
+                rule="data_movement",
+                evidence={
+                    "total_ns": round(row["total_ns"]),
+                    "compute_time_share": row["share"],
+                    "run_share": share(row["total_ns"], total),
+                    "commands": round(row["commands"]),
+                    "op_types": types,
+                    "longest_layer": layer,
+                },
+                where=calls_of(analysis, row["submodule"], layer=layer or None),
+                cost_ns=round(row["total_ns"]),
+                effect=Effect(
+                    (row["submodule"],),
+                    row["total_ns"],
+                    launches_of=_moves_of(analysis, kinds, row["submodule"]),
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _of_chains(
+    analysis: Analysis,
+    rule: str,
+    what: tuple[FusionKind, ...],
+    chains: pl.DataFrame | None = None,
+) -> tuple[Finding, ...]:
+    """A finding for each submodule whose chains of these sorts are worth a word, of all or of
+    `chains`: without a profile for the time they take, else for what fusing them saves."""
+    total = end_to_end_ns(analysis)
+    rows = (analysis.fusions if chains is None else chains).filter(
+        pl.col("what").is_in([kind.value for kind in what])
+    )
+    rows = scaled(analysis, rows, "total_ns", "saved_ns", "chains", "saved_bytes")
+    found = []
+    for (submodule,), some in rows.group_by("submodule", maintain_order=True):
+        busy = float(some["total_ns"].sum())
+        saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
+        lost = None
+        if saved is not None:
+            lost = Effect((str(submodule),), saved, launches_of=_launches(some))
+        part = share(busy if saved is None else saved, total)
+        if part < (_BUSY if saved is None else MATERIAL):
+            continue
+        found.append(
+            Finding(
+                rule=rule,
+                evidence=_evidence(some, busy, saved, total),
+                where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
+                cost_ns=None if saved is None else round(saved),
+                severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
+                effect=lost,
+            )
+        )
+    return tuple(found)
+
+
+def _launches(chains: pl.DataFrame) -> dict[str, float]:
+    """How many launches less fused chains have, by op type: of each the first one stays."""
+    found: dict[str, float] = {}
+    for names, times in chains.select("op_types", "chains").iter_rows():
+        for name in names.split(f" {_NEXT} ")[1:]:
+            found[name] = found.get(name, 0.0) + times
+    return found
+
+
+def _evidence(
+    chains: pl.DataFrame, busy: float, saved: float | None, total: int
+) -> dict[str, Value]:
+    evidence: dict[str, Value] = {
+        "chains": round(chains["chains"].sum()),
+        "total_ns": round(busy),
+        "busy_share": share(busy, total),
+        "memory_traffic_saved_bytes": round(chains["saved_bytes"].sum()),
+        "longest_chain": chains["op_types"][0],
+    }
+    if saved is not None:
+        evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
+    return evidence
+
+
+def _computing(analysis: Analysis) -> pl.DataFrame:
+    """The kinds of the submodules' commands of category compute and other, with their roles."""
+    roles = analysis.kind_roles["role"].cast(pl.String)
+    computes = pl.col("category").cast(pl.String).is_in(["compute", "other"])
+    kinds = analysis.kinds.table.with_columns(role=roles)
+    return kinds.filter(computes & pl.col("submodule").is_not_null())
+
+
+def _without_cold_calls(analysis: Analysis) -> pl.DataFrame:
+    """`_computing`; of a submodule whose first call is cold, what its later traced calls say, for
+    all of these calls: a first cast may load a library or start threads, which moves no data, and
+    `first_call` counts it."""
+    kinds, frame = _computing(analysis), analysis.inputs.frame
+    cold = cold_calls(analysis)
+    traced = analysis.inputs.calls.filter("ops_traced").select(
+        pl.col("submodule").cast(pl.String), cold=pl.col("call").is_in(cold.implode())
+    )
+    scale = traced.group_by("submodule").agg(scale=pl.len() / (~pl.col("cold")).sum())
+    scale = scale.filter(pl.col("scale").is_finite())  # some later call is traced
+    inside = np.flatnonzero(frame["call"].is_in(cold.implode()).to_numpy())
+    codes, duration = analysis.kinds.of_command[inside], frame["duration_ns"].to_numpy()[inside]
+    groups = len(analysis.kinds)
+    taken = np.bincount(codes, np.maximum(duration, 0), groups).astype(np.int64)
+    first = pl.DataFrame({"first": np.bincount(codes, minlength=groups), "first_ns": taken})
+    steady = pl.col("scale").is_not_null()
+    return (
+        pl.concat([kinds, first[kinds["kind"].to_numpy()]], how="horizontal")
+        .join(scale, on="submodule", how="left", maintain_order="left")
+        .with_columns(
+            pl.when(steady)
+            .then((pl.col(name) - pl.col(part)) * pl.col("scale"))
+            .otherwise(name)
+            .alias(name)
+            for name, part in (("commands", "first"), ("total_ns", "first_ns"))
+        )
+    )
+
+
+def _moves_of(analysis: Analysis, kinds: pl.DataFrame, submodule: str) -> dict[str, float]:
+    """How many commands of a submodule move data, by op type."""
+    rows = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
+    rows = rows.group_by("submodule", pl.col("op_type").cast(pl.String).fill_null("")).agg(
+        pl.col("commands").sum()
+    )
+    return dict(scaled(analysis, rows, "commands").select("op_type", "commands").iter_rows())
+
+
+def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
+    """The op types that move most, and the layer that does it longest."""
+    rows = kinds.filter(_MOVES & (pl.col("submodule") == submodule))
+
+    def longest(name: str) -> list[str]:
+        by = rows.drop_nulls(name).group_by(name).agg(pl.col("total_ns").sum())
+        return by.sort(["total_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
+
+    layers = longest("layer")
+    return ", ".join(longest("op_type")), layers[0] if layers else ""
+
+
+# --- The columns of operators held against their devices, and of what fusing them would save.
+
+
+FUSIONS: tuple[Column, ...] = (
+    Column(
+        "submodule",
+        STRING,
+        "",
+        "submodule in whose calls the chain stands",
+        importance=2,
+        combine=Key(),
+    ),
+    Column("device", STRING, "", "device that ran it", importance=15, combine=Key()),
+    Column(
+        "what",
+        STRING,
+        "",
+        ", ".join(FusionKind),
+        codes=FusionKind,
+    ),
+    Column(
+        "layer",
+        STRING,
+        "",
+        "layer of the first command of the first such chain",
+        label="first layer",
+        kind="layer",
+        importance=15,
+    ),
+    Column("op_types", STRING, "", "op types of its commands in order", kind="layer"),
+    Column("chains", INT64, "", "such chains in all traced calls", importance=1),
+    Column("total_ns", INT64, "ns", "sum of their commands' durations"),
+    Column(
+        "saved_bytes",
+        INT64,
+        "bytes",
+        "upper bound of the bytes of intermediates that are written and read",
+        label="saves traffic",
+    ),
+    Column(
+        "saved_ns",
+        INT64,
+        "ns",
+        "upper bound of the time that fusing saves: total_ns - the roofline of one command in "
+        "their place",
+        True,
+        label="saves time",
+    ),
+)
+
+
+# --- Chains of commands that hand intermediate tensors to each other through memory.
+#
+# A trace does not say which tensor is which, so a tensor that a command reads is taken to be the
+# last of its type and dims that was made within a few commands before (`_WINDOW`). As many
+# elements
+# are enough after a view between them, and where a product, convolution or copy makes or reads
+# it:
+# views are no commands on a GPU, and better no chain than a wrong one. Elementwise operations,
+# norms, softmax and reductions that read from each other are a chain. A softmax whose input came
+# from a product of two activations, or whose result goes into one, is unfused attention.
+#
+# Fused, an intermediate is not read again, nor written unless something outside of the chain
+# reads
+# it: `saved_bytes` adds these up. Once that has happened it is no link of the chain any more.
+# What
+# reads it later than the window is not seen, so that is the most that can be saved.
+
+
+_FUSIBLE = (Family.ELEMENTWISE, Family.NORM, Family.SOFTMAX, Family.REDUCTION)
+_WINDOW = 8  # commands, views and arithmetic on shapes not counted
+_LONGEST = 64  # commands of a chain
+_SHAPE_BYTES = 256  # integers that take no more are shapes
+
+
+class Chain(Struct, eq=False):
+    """Commands that could be one. `members` are positions in the sequence that was given,
+    `families` those of their operations (of which one may be several commands),
+    `saved_bytes` what their intermediates take to write and to read."""
+
+    members: list[int] = field(default_factory=list)
+    families: list[Family] = field(default_factory=list)
+    saved_bytes: int = 0
+    closed: bool = False
+    products: list[_Made] = field(default_factory=list)  # read by its members
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether a softmax and a product of activations follow each other."""
+        return Family.SOFTMAX in self.families and Family.MATMUL in self.families
+
+
+class _Made(Struct, eq=False):
+    """A tensor that a command gave; of a reduction whose result is not known, its input.
+
+    `chain` is that of the command, `read` whether the chain has read it, `escapes` whether
+    anything else has. `product` is the position of a product of activations, -1 of others.
+    """
+
+    tensor: Tensor
+    when: int  # commands passed
+    views: int  # views passed
+    chain: Chain | None = None
+    reduced: bool = False
+    read: bool = False
+    escapes: bool = False
+    product: int = -1
+
+    size: int = 0  # elements of the tensor
+
+    def __post_init__(self) -> None:
+        self.size = self.tensor.size
+
+    def is_read_as(self, read: Tensor, size: int, views: int, *, loosely: bool) -> bool:
+        """Whether it may be what is `read`, of so many elements."""
+        mine = self.tensor
+        if not read.may_be(mine):
+            return False
+        if self.reduced:
+            pairs = zip(read.dims, mine.dims, strict=False)
+            same_rank = len(read.dims) == len(mine.dims)
+            return same_rank and size < self.size and all(a in (1, b) for a, b in pairs)
+        if size != self.size:
+            return False
+        return read.dims == mine.dims or loosely or views > self.views or self.chain is None
+
+
+def find_chains(works: Sequence[Work | None]) -> list[Chain]:
+    """The chains of two and more commands in the works of a call's commands, in their order."""
+    finder = _Finder()
+    for position, work in enumerate(works):
+        finder.see(position, work)
+    found = [chain for chain in finder.chains if len(chain.families) > 1 and chain.saved_bytes > 0]
+    return sorted(found, key=lambda chain: chain.members[0])
+
+
+class _Finder:
+    """One pass over a call's commands, and the tensors made last."""
+
+    def __init__(self) -> None:
+        self.chains: list[Chain] = []
+        self._made: deque[_Made] = deque()  # in order
+        self._passed = 0
+        self._views = 0
+        self._last: Chain | None = None
+        self._passed_over: dict[int, bool] = {}  # by id: works come again and again
+
+    def see(self, position: int, work: Work | None) -> None:
+        """The next command; `work` None: nothing is known of it."""
+        if work is not None and self._is_passed_over(work):
+            self._views += 1
+            return
+        if work is not None and work.part > 1:
+            if self._last is not None:
+                self._last.members.append(position)
+            return
+        self._passed += 1
+        self._last = None
+        while self._made and self._made[0].when < self._passed - _WINDOW:
+            self._made.popleft()
+        if work is None:
+            return
+        sources = self._sources(work) if self._made else []
+        chain = self._chain(work, sources)
+        for read, made in sources:
+            self._read(chain, read, made)
+        if chain is not None:
+            chain.members.append(position)
+            chain.families.append(work.family)
+            self._last = chain
+            if work.family == Family.SOFTMAX:
+                self._with_product(chain, work)
+        self._give(position, work, chain)
+
+    def _is_passed_over(self, work: Work) -> bool:
+        """Whether the command is a view, or arithmetic on shapes."""
+        found = self._passed_over.get(id(work))
+        if found is None:
+            found = work.family == Family.VIEW or _is_of_shapes(work)
+            self._passed_over[id(work)] = found
+        return found
+
+    def _sources(self, work: Work) -> list[tuple[Tensor, _Made]]:
+        """What was read, and who is taken to have made it: each tensor made once."""
+        found: list[tuple[Tensor, _Made]] = []
+        loosely = work.family not in _FUSIBLE
+        for read in work.reads:
+            size = read.size
+            for made in reversed(self._made):
+                if size != made.size and not made.reduced:
+                    continue  # as nearly all
+                read_as = made.is_read_as(read, size, self._views, loosely=loosely)
+                if read_as and all(made is not other for _, other in found):
+                    found.append((read, made))
+                    break
+        return found
+
+    def _chain(self, work: Work, sources: Sequence[tuple[Tensor, _Made]]) -> Chain | None:
+        """The chain that the command joins or begins, None for what cannot be fused."""
+        made = [made for _, made in sources if not made.escapes]
+        if len(made) > 1:
+            made.sort(key=lambda m: -m.when)
+        before = [m.chain for m in made if m.chain is not None and not m.chain.closed]
+        if work.family == Family.MATMUL:
+            after_softmax = [c for c in before if Family.SOFTMAX in c.families]
+            if after_softmax:
+                after_softmax[0].closed = True
+            return after_softmax[0] if after_softmax else None
+        if work.family not in _FUSIBLE:
+            return None
+        if before and len(before[0].members) < _LONGEST:
+            return before[0]
+        self.chains.append(Chain())
+        return self.chains[-1]
+
+    @staticmethod
+    def _read(chain: Chain | None, read: Tensor, made: _Made) -> None:
+        """Count what need not be read and written; take the writing back once it must be."""
+        size = read.nbytes or 0
+        if chain is not None and made.product >= 0:
+            chain.products.append(made)
+        if made.escapes:
+            return
+        if chain is None or made.chain is not chain:
+            if made.read and made.chain is not None:
+                made.chain.saved_bytes -= made.tensor.nbytes or 0
+            made.escapes = True
+            return
+        chain.saved_bytes += size if made.read else 2 * size
+        made.read = True
+
+    @staticmethod
+    def _with_product(chain: Chain, work: Work) -> None:
+        """Put the product in front whose result, perhaps changed, the softmax reads."""
+        for made in reversed(chain.products):
+            if made.tensor.size == work.reads[0].size:
+                chain.members.insert(0, made.product)
+                chain.families.insert(0, Family.MATMUL)
+                chain.saved_bytes += 2 * (made.tensor.nbytes or 0)
+                return
+
+    def _give(self, position: int, work: Work, chain: Chain | None) -> None:
+        product = -1
+        if work.family == Family.MATMUL and len(work.reads) > 1 and len(work.reads[1].dims) > 2:
+            product = position
+        if work.writes is None and work.family == Family.REDUCTION and work.reads:
+            made = _Made(work.reads[0], self._passed, self._views, chain, reduced=True)
+            self._made.append(made)
+        for tensor in work.writes or ():
+            made = _Made(tensor, self._passed, self._views, chain, product=product)
+            self._made.append(made)
+
+
+def _is_of_shapes(work: Work) -> bool:
+    """Whether the command computes shapes: a few integers."""
+    tensors = (*work.reads, *(work.writes or ()))
+    return all(t.dtype == "int64" and (t.nbytes or 0) <= _SHAPE_BYTES for t in tensors)
+
+
+# --- What fusing would save: the chains of `fusible_chains`, in bytes and time.
+#
+# One traced call of each submodule is looked at, the second where there are several, and stands
+# for
+# all of them. `saved_ns` is what the chain takes beyond the roofline of one command in its place,
+# which computes as much and does not move `saved_bytes`: fusing saves no more than that. Where
+# the
+# chain was faster than that roofline already, it is not known.
+
+
+_MAX_COMMANDS = 20_000  # commands of a call that are looked at
+_ROOTS = ("sqrt", "rsqrt", "Sqrt", "Rsqrt", "Reciprocal", "reciprocal")
+
+
+def fusion_table(
+    calls: pl.DataFrame,
+    kinds: Kinds,
+    work: KindWork,
+    commands: CommandArrays,
+    profiles: Mapping[str, DeviceProfile],
+    roles: pl.Series | None = None,
+) -> pl.DataFrame:
+    """The chains of each submodule (`columns.FUSIONS`), equal ones added up, most bytes first.
+
+    `roles`, one a kind, say what chains are for; without them, their operations do.
+    """
+    facts = kinds.table.select(
+        "layer",
+        pl.col("op_type").fill_null(""),
+        total_ns=pl.col("total_ns") / pl.col("commands"),
+        role=pl.lit(None, pl.String) if roles is None else roles.cast(pl.String),
+    ).rows()
+    found = []
+    for submodule, call, number in _representatives(calls):
+        for device, sequence in _sequences(kinds, commands, call):
+            for chain in find_chains([work.works[kind] for kind in sequence]):
+                members = [sequence[i] for i in chain.members]
+                works = [work.works[kind] for kind in members]
+                own = [facts[kind] for kind in members]
+                row = _row(chain, works, own, profiles.get(device))
+                found.append((submodule, device, number, *row))
+    keys = ["submodule", "device", "what", "op_types"]
+    times = ["total_ns", "saved_bytes", "saved_ns"]
+    columns = ["submodule", "device", "chains", "what", "op_types", "layer", *times]
+    types = schema(FUSIONS)
+    frame = pl.DataFrame(
+        found,
+        schema={n: pl.Float64() if n in times else types[n] for n in columns},
+        orient="row",
+    )
+    return (
+        frame.group_by(keys, maintain_order=True)
+        .agg(
+            pl.col("layer").first(),
+            (pl.col("total_ns", "saved_bytes") * pl.col("chains")).sum(),
+            saved_ns=pl.when(pl.col("saved_ns").is_not_null().all()).then(
+                (pl.col("saved_ns") * pl.col("chains")).sum()
+            ),
+            chains=pl.col("chains").sum(),
+        )
+        .with_columns(pl.col("total_ns").round())
+        .sort(["saved_bytes", *keys], descending=[True, *(False for _ in keys)])
+        .select(as_declared(name, dtype) for name, dtype in types.items())
+    )
+
+
+_Fact = tuple[str, str, float, str | None]  # layer, op type, mean ns and role of a command's kind
+
+
+def _row(
+    chain: Chain,
+    works: Sequence[Work | None],
+    facts: Sequence[_Fact],
+    profile: DeviceProfile | None,
+) -> tuple[str, str, str, float, int, float | None]:
+    """What one chain is, its op types, first layer, busy time, saved bytes and time."""
+    pairs = zip(works, facts, strict=True)
+    names = [fact[1] for work, fact in pairs if work is not None and work.part == 1]
+    what = _what(chain, {fact[3] for fact in facts}) or _what_by_hand(chain, works, names)
+    busy = sum(fact[2] for fact in facts)
+    saved_ns = _saved_ns(chain, works, busy, profile)
+    return what.value, " → ".join(names), facts[0][0], busy, chain.saved_bytes, saved_ns
+
+
+def _representatives(calls: pl.DataFrame) -> list[tuple[str, int, int]]:
+    """Of each submodule its second traced call, or its only one, as a row of `calls`, and how
+    many traced calls it has."""
+    traced = calls.with_row_index("row").filter("ops_traced")
+    grouped = traced.group_by("submodule", maintain_order=True).agg("row")
+    return [
+        (str(name), rows[min(1, len(rows) - 1)], len(rows)) for name, rows in grouped.iter_rows()
+    ]
+
+
+def _sequences(kinds: Kinds, commands: CommandArrays, call: int) -> list[tuple[str, list[int]]]:
+    """The kinds of the device work of a call on each device, by start."""
+    rows = np.flatnonzero(commands.call == call)
+    compute = commands.category[rows] == CATEGORIES.index("compute")
+    rows = rows[compute][:_MAX_COMMANDS]
+    rows = rows[np.argsort(commands.start[rows], kind="stable")]
+    device = commands.device[rows]
+    return [
+        (commands.devices[place], kinds.of_command[rows[device == place]].tolist())
+        for place in np.unique(device).tolist()
+        if place < len(commands.devices)
+    ]
+
+
+def _what(chain: Chain, roles: set[str | None]) -> FusionKind | None:
+    """What a chain is by the roles of its commands, None where these do not tell."""
+    if chain.is_attention:
+        return FusionKind.ATTENTION
+    if {"norm", "modulation"} <= roles:
+        return FusionKind.NORM_AND_MODULATION
+    of_role = (FusionKind.NORM, FusionKind.MODULATION, FusionKind.ROPE)
+    return next((kind for kind in of_role if kind.value in roles), None)
+
+
+def _what_by_hand(chain: Chain, members: Sequence[Work | None], names: Sequence[str]) -> FusionKind:
+    """What a chain is by its operations."""
+    by_hand = Family.REDUCTION in chain.families and any(
+        name.removeprefix("aten::") in _ROOTS for name in names
+    )
+    is_norm = Family.NORM in chain.families or by_hand
+    modulates = any(_modulates(work) for work in members if work is not None)
+    if is_norm:
+        return FusionKind.NORM_AND_MODULATION if modulates else FusionKind.NORM
+    if modulates:
+        return FusionKind.MODULATION
+    softmax = Family.SOFTMAX in chain.families
+    return FusionKind.SOFTMAX if softmax else FusionKind.ELEMENTWISE
+
+
+def _modulates(work: Work) -> bool:
+    """Whether a [batch, 1, width] is applied to [batch, tokens, width]."""
+    if work.family != Family.ELEMENTWISE or not work.writes or len(work.writes[0].dims) != 3:
+        return False
+    _, tokens, width = work.writes[0].dims
+    read = (read.dims for read in work.reads if len(read.dims) == 3)
+    return tokens > 1 < width and any(dims[1:] == (1, width) for dims in read)
+
+
+def _saved_ns(
+    chain: Chain, members: Sequence[Work | None], busy: float, profile: DeviceProfile | None
+) -> float | None:
+    """What fusing one chain saves at most, None where its roofline is not known: without a profile
+    that has the bandwidth, or where the chain was faster."""
+    if profile is None or profile.memory_bandwidth is None:
+        return None
+    whole = [w for w in members if w is not None and w.part == 1]
+    moved = sum((w.bytes_read or 0) + (w.bytes_written or 0) for w in whole)
+    left = max(moved - chain.saved_bytes, 0) / profile.memory_bandwidth * 1e9
+    computed = sum((w.flops or 0) / (profile.peak(w.dtype) or float("inf")) * 1e9 for w in whole)
+    saved = busy - max(left, computed, profile.launch_ns or 0.0)
+    return saved if saved >= 0 else None
+
+
+# --- The table of chains that could be fused.
+
+
+def _fusions(of: Inputs) -> pl.DataFrame:
+    role = kind_roles(of)["role"]
+    return fusion_table(of.calls, of.kinds, works(of), of.commands, profiles(of), role)
+
+
+TABLES = (
+    Table(
+        name="fusions",
+        row="one chain of operators that could be fused",
+        section="roofline",
+        columns=FUSIONS,
+        make=_fusions,
+        title="What fusing would save at most",
+        about="The commands of a chain pass tensors to each other through memory. Chains with "
+        "equal op types are added up; rows are in order of `saved_bytes`, largest first. "
+        "[roofline.md](roofline.md) has details.",
+        rank=("-saved_bytes",),
+    ),
+)
+
+
+# --- What is said of chains of operators that could be one, and of data that is only moved.
+
+
+_SLOW = 0.25  # of the roofline
+_FEW_GROUPS = said(
+    "Its kernel has a block of threads for each group: with few groups in a small batch, most of a "
+    "large GPU does nothing. Compiled, the reduction is divided."
+)
+
+
+def _data_movement(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{submodule} spends {share} of its computing time on moving data",
+            share=given["compute_time_share"],
+            submodule=given["submodule"],
+        ),
+        caveat=said(
+            "The cost is an upper bound, as if all of it could go. Some is needed: a "
+            "transpose may be what makes the product behind it fast."
+        ),
+        recommendation=said(
+            "Keep one type and layout from end to end (no casts around norms, "
+            "channels-last for convolutions), avoid .contiguous(), concatenate less, "
+            "export with fixed shapes."
+        ),
+    )
+
+
+def _unfused_attention(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "Attention of {submodule} is not fused: {figure}",
+            submodule=found.where.submodule,
+            figure=_figure(found),
+        ),
+        caveat=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. Fused kernels support only "
+            "some masks and head sizes, and round differently."
+        ),
+        recommendation=said(
+            "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
+            "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
+            "float32 softmax keeps the fused kernel away."
+        ),
+    )
+
+
+def _norm_chains(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "Norms of {submodule} are chains of operators: {figure}",
+            submodule=found.where.submodule,
+            figure=_figure(found),
+        ),
+        caveat=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. A fused norm may accumulate in "
+            "another type."
+        ),
+        recommendation=said(
+            "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of a "
+            "handwritten one, compile the block, or use one kernel for norm, shift and scale."
+        ),
+    )
+
+
+def _elementwise_chains(found: Finding) -> Words:
+    title = said(
+        "Elementwise operators of {submodule} are not fused: {figure}",
+        submodule=found.where.submodule,
+        figure=_figure(found),
+    )
+    recommendation = said(
+        "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
+        "of its formula) and let the optimizer fuse them."
+    )
+    if "norm" in found.evidence:
+        title = said(
+            "{norm} of {submodule}, and elementwise operators beside it, are not fused: {figure}",
+            norm=texts(found)["norm"],
+            submodule=found.where.submodule,
+            figure=_figure(found),
+        )
+        recommendation = joined(" ", [_slow_norm(found), recommendation])
+    return Words(
+        title=title,
+        caveat=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. Compiling costs time at the "
+            "first call and at each new shape."
+        ),
+        recommendation=recommendation,
+    )
+
+
+def _slow_norm(found: Finding) -> Said:
+    """How long the norm takes, and why a norm of groups may be slow."""
+    given = texts(found)
+    taken = said("{norm} alone takes {time}.", norm=given["norm"], time=given["norm_total_ns"])
+    if "norm_of_roofline_share" in given:
+        taken = said(
+            "{norm} alone takes {time}, at {share} of its roofline.",
+            norm=given["norm"],
+            time=given["norm_total_ns"],
+            share=given["norm_of_roofline_share"],
+        )
+    return joined(" ", [taken, _FEW_GROUPS]) if _is_of_groups(found) else taken
+
+
+def _is_of_groups(found: Finding) -> bool:
+    """Whether it is torch's norm of groups, whose kernel has a block of threads for each of them,
+    at less than a quarter of its roofline."""
+    known = "norm_of_roofline_share" in found.evidence
+    slow = known and number(found, "norm_of_roofline_share") < _SLOW
+    return slow and found.evidence["norm"] == "aten::native_group_norm"
+
+
+def _figure(found: Finding) -> str:
+    """What fusing saves, or what the chains take where that is not known."""
+    given = texts(found)
+    if "saved_share" in given:
+        return said("at most {share} of the run to save", share=given["saved_share"])
+    return said("its chains take {share} of the run", share=given["busy_share"])
+
+
+WORDS: RuleWords = {
+    "unfused_attention": _unfused_attention,
+    "norm_chains": _norm_chains,
+    "elementwise_chains": _elementwise_chains,
+    "data_movement": _data_movement,
+}
+
+
+# --- What is said of fusions.
+
+
+SENTENCES: Sentences = {
+    FusionKind: {
+        FusionKind.ATTENTION: said("attention"),
+        FusionKind.NORM: said("norm"),
+        FusionKind.MODULATION: said("modulation"),
+        FusionKind.NORM_AND_MODULATION: said("norm and modulation"),
+        FusionKind.ROPE: said("rope"),
+        FusionKind.SOFTMAX: said("softmax"),
+        FusionKind.ELEMENTWISE: said("elementwise"),
+    },
+}

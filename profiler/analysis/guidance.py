@@ -1,0 +1,457 @@
+"""The cost of classifier-free guidance: denoiser calls that run only because of it.
+
+Guidance runs the denoiser twice per step: as a call of its own (`uncond`) or as half of a batch
+(`batched`). The cost of half a batch is measured if the same submodule also ran without
+guidance. Otherwise it is an estimate, and the column `estimated` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.context import Inputs
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.document import Part, SectionKind
+from profiler.analysis.end_to_end import accounting
+from profiler.analysis.question import Table
+from profiler.analysis.redundant_work import REDUNDANT_WORK
+from profiler.analysis.replay import Gains, replay_gains
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.roofline import Ratio, profiles
+from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch
+from profiler.analysis.table_text import Sentences, table
+from profiler.run.columns import BOOL, FLOAT64, INT64, STRING, Column, schema
+from profiler.run.device_timeline import Flags
+from profiler.text import Note, NoteCode, duration, joined, notes_text, percent, said, sentence
+
+# --- Words of the tables about denoising steps: closed sets.
+
+
+class GuidanceKind(StrEnum):
+    """What calls are there for."""
+
+    CLASSIFIER_FREE = "classifier_free_guidance"
+    NEGATIVE_PROMPT = "negative_prompt"
+    SKIP_LAYERS = "skip_layer_guidance"
+
+
+class GuidanceEvidence(NoteCode):
+    """What the cost of guidance was found by."""
+
+    OWN_CALLS = "own_calls"
+    MEASURED_CALLS = "measured_calls"
+    HALVED_OPERATORS = "halved_operators"
+    GUESSED_HALF = "guessed_half"
+    REPLAYED_LAUNCHES = "replayed_launches"
+
+
+# --- The columns of what is found about denoising steps: the step matrix, guidance, redundancy.
+
+
+GUIDANCE: tuple[Column, ...] = (
+    Column(
+        "what",
+        STRING,
+        "",
+        ", ".join(GuidanceKind),
+        codes=GuidanceKind,
+    ),
+    Column("submodule", STRING, "", "submodule whose calls it costs"),
+    Column("branch", STRING, "", "branch of these calls", importance=1),
+    Column("calls", INT64, "", "calls that it adds, or takes part in", importance=2),
+    Column(
+        "elapsed_ns",
+        INT64,
+        "ns",
+        "sum of elapsed_ns that it costs: all of its own calls; for batched calls, what half the "
+        "batch would save",
+        label="costs",
+    ),
+    Column(
+        "busy_ns",
+        INT64,
+        "ns",
+        "its device time (union); for batched calls, the part of half the batch",
+        label="device time",
+        importance=3,
+    ),
+    Column(
+        "corrected_ns",
+        INT64,
+        "ns",
+        "elapsed_ns, with traced calls multiplied by overhead_ratio",
+        True,
+        label="untraced",
+        importance=4,
+    ),
+    Column("share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
+    Column("estimated", BOOL, "", "whether the time of half a batch is an estimate"),
+    Column(
+        "evidence",
+        STRING,
+        "",
+        "how it was found, as a JSON list of notes",
+        importance=15,
+        codes=GuidanceEvidence,
+    ),
+)
+
+
+# --- The cost of classifier-free guidance: calls that are there only because of it.
+#
+# Classifier-free guidance runs the denoiser a second time a step, for the negative prompt: as a
+# call
+# of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs is what the
+# whole took, less what half of it would take (`batch.py`): that is measured where the same
+# submodule also ran without (guidance in some of the steps only), else an estimate, and
+# `estimated`
+# says so. Predictions without guidance go by the same.
+
+
+_WHOLE = {
+    "uncond": GuidanceKind.CLASSIFIER_FREE,
+    "negative_prompt": GuidanceKind.NEGATIVE_PROMPT,
+    "skip_layers": GuidanceKind.SKIP_LAYERS,
+}
+_TIMES = ("elapsed_ns", "busy_ns", "corrected_ns")
+
+
+def guidance_table(
+    inputs: pl.DataFrame,
+    calls: pl.DataFrame,
+    branches: pl.DataFrame,
+    kinds: pl.DataFrame,
+    profiles: Mapping[str, DeviceProfile],
+    overhead_ratio: pl.DataFrame,
+    end_to_end_ns: int,
+    gains: Callable[[], Gains | None] = lambda: None,
+) -> pl.DataFrame:
+    """One row a submodule and branch that guidance adds (`columns.GUIDANCE`), longest first of
+    each.
+
+    `inputs` are calls with the shapes of their inputs, `calls` and `branches` the tables of that
+    name, `kinds` the table of the kinds of its commands, `profiles` are those of devices by name,
+    `overhead_ratio` has the columns `submodule` and `overhead_ratio`; `gains` makes the replays of
+    the run.
+    """
+
+    def half(submodule: str, factor: float) -> HalfBatch:
+        return half_batch(inputs, calls, kinds, profiles, submodule, factor)
+
+    guided = BATCHED in calls["branch"]
+    known_gains = gains() if guided else None
+
+    factor = pl.when(pl.col("ops_traced")).then(pl.col("overhead_ratio")).otherwise(1.0)
+    known = calls.join(overhead_ratio, on="submodule", how="left").with_columns(
+        corrected_ns=pl.col("elapsed_ns") * factor,
+    )
+    rows = [
+        row
+        for (submodule,), some in known.group_by("submodule", maintain_order=True)
+        for row in _rows(str(submodule), some, branches, half, known_gains)
+    ]
+    table = pl.DataFrame(rows, schema=_ROW, orient="row").with_columns(
+        share=pl.col("elapsed_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
+        order=pl.col("what").replace_strict(
+            {kind.value: number for number, kind in enumerate(GuidanceKind)}, return_dtype=pl.Int64
+        ),
+    )
+    table = table.sort("order", "elapsed_ns", descending=[False, True], maintain_order=True)
+    rounded = table.with_columns(pl.col(*_TIMES).round()).with_columns(
+        pl.col("corrected_ns").cast(pl.Int64, strict=False)  # a foreign factor may be anything
+    )
+    return rounded.select(pl.col(n).cast(t) for n, t in schema(GUIDANCE).items())
+
+
+_ROW = pl.Schema(
+    {
+        "what": pl.String(),
+        "submodule": pl.String(),
+        "branch": pl.String(),
+        "calls": pl.Int64(),
+        "elapsed_ns": pl.Float64(),
+        "busy_ns": pl.Float64(),
+        "corrected_ns": pl.Float64(),
+        "estimated": pl.Boolean(),
+        "evidence": pl.String(),
+    }
+)
+
+
+def _rows(
+    submodule: str,
+    calls: pl.DataFrame,
+    branches: pl.DataFrame,
+    half: Callable[[str, float], HalfBatch],
+    gains: Gains | None,
+) -> Iterator[tuple[object, ...]]:
+    """What each branch of a submodule's calls costs."""
+    for branch, what in _WHOLE.items():
+        some = calls.filter(pl.col("branch") == branch)
+        if len(some):
+            sums = _times(some, branches)
+            evidence = Note.of(GuidanceEvidence.OWN_CALLS, branch=branch)
+            yield what.value, submodule, branch, len(some), *sums, False, notes_text([evidence])
+    batched = calls.filter(pl.col("branch") == BATCHED)
+    if not len(batched):
+        return
+    factor = calls["overhead_ratio"].first()
+    recorded = half(submodule, 1.0)
+    row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched))
+    if gains is not None and gains.covers(submodule):
+        own = gains.calls(submodule) & np.isin(gains.numbers, batched["call"].to_numpy())
+        busy = _times(batched, branches)[1]
+        yield *row, *_replayed(recorded.busy, busy, gains, own, factor)
+        return
+    corrected = half(submodule, factor) if isinstance(factor, float) else recorded
+    leaves = (recorded.wall, recorded.busy, corrected.wall)
+    costs = (
+        None if time is None else time * (1 - ratio.value)
+        for time, ratio in zip(_times(batched, branches), leaves, strict=True)
+    )
+    estimated = not recorded.measured
+    yield *row, *costs, estimated, notes_text([_evidence(corrected)])
+
+
+def _replayed(
+    ratio: Ratio, busy: float | None, gains: Gains, own: Flags, factor: object
+) -> tuple[object, ...]:
+    """`_TIMES`, whether that is estimated, and the evidence, of batched calls whose work becomes
+    `ratio` of what it was and whose launches stay."""
+    value = gains.of_share(own, ratio.value)
+    most, least = (gains.of_share(own, share) for share in (ratio.low, ratio.high))
+    corrected = None
+    if isinstance(factor, float):
+        corrected = gains.of_share(own, ratio.value, factor).recorded
+    note = Note.of(
+        GuidanceEvidence.REPLAYED_LAUNCHES,
+        left_share=ratio.value,
+        low_share=ratio.low,
+        high_share=ratio.high,
+        gain_low_ns=min(value.low, least.low),
+        gain_high_ns=max(value.high, most.high),
+    )
+    less = None if busy is None else busy * (1 - ratio.value)
+    return value.recorded, less, corrected, True, notes_text([note])
+
+
+def _times(calls: pl.DataFrame, branches: pl.DataFrame) -> tuple[float | None, ...]:
+    """`_TIMES` of the calls of a branch; None where a value is not known."""
+    row = calls.row(0, named=True)
+    same = (pl.col(name) == row[name] for name in ("submodule", "branch"))
+    busy = branches.filter(*same)["busy_ns"].sum()
+    return _sum(calls["elapsed_ns"]), float(busy), _sum(calls["corrected_ns"])
+
+
+def _sum(values: pl.Series) -> float | None:
+    """The sum, None where a value is not known."""
+    return None if values.null_count() else float(values.sum())
+
+
+def _evidence(half: HalfBatch) -> Note:
+    if half.measured:
+        return Note.of(GuidanceEvidence.MEASURED_CALLS, calls=half.measured)
+    if not half.from_operators:
+        return Note.of(GuidanceEvidence.GUESSED_HALF)
+    return Note.of(
+        GuidanceEvidence.HALVED_OPERATORS,
+        left_share=half.wall.value,
+        low_share=half.wall.low,
+        high_share=half.wall.high,
+    )
+
+
+# --- The table of what guidance costs.
+
+
+def _guidance(of: Inputs) -> pl.DataFrame:
+    return guidance_table(
+        of.calls,
+        of.table("calls"),
+        of.table("branches"),
+        of.kinds.table,
+        profiles(of),
+        of.table("submodules").select("submodule", "overhead_ratio"),
+        accounting(of).end_to_end_ns,
+        lambda: replay_gains(of),
+    )
+
+
+TABLES = (
+    Table(
+        name="guidance",
+        row="one measure of the cost of guidance",
+        section="guidance",
+        columns=GUIDANCE,
+        make=_guidance,
+        title="Cost of classifier-free guidance",
+        about="The table gives the cost of classifier-free guidance, the negative prompt and "
+        "skip-layer guidance for each submodule. [steps.md](steps.md) has details.",
+        reads=("branches", "calls", "submodules"),
+    ),
+)
+
+
+# --- The cost of classifier-free guidance, and redundant work.
+
+
+_HELD = 100  # rows of a table
+_LAUNCH_BOUND = 0.05  # of the elapsed time: with less, half a batch is as much faster as computed
+_HALF_OF_BATCH = said(
+    "estimated: what batched calls would save with half the batch, by their operators where these "
+    "were traced, else half of them"
+)
+_BY_RULES = said("inferred from names and shapes, not from values, which a trace does not have")
+_UPPER = said(
+    "at most: of what is known ahead all but one execution, were it computed as one batch"
+)
+_GUIDANCE = (
+    "what",
+    "submodule",
+    "branch",
+    "calls",
+    "elapsed_ns",
+    "corrected_ns",
+    "busy_ns",
+    "share",
+    "estimated",
+    "evidence",
+)
+_REDUNDANT_WORK = (
+    "layer",
+    "submodule",
+    "rule",
+    "same_over",
+    "calls",
+    "minimum_executions",
+    "total_ns",
+    "saved_ns",
+    "estimated",
+    "evidence",
+)
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    guidance, again = of.analysis.guidance, of.analysis.redundant_work
+    return (
+        Part(
+            said("Cost of classifier-free guidance"),
+            table=table("guidance", "guidance", _GUIDANCE, GUIDANCE, guidance, shown=of.rows(10)),
+            notes=_estimated(of.analysis),
+        ),
+        Part(
+            said("Redundant work, by what hoisting would save"),
+            sentence(_savings(of.analysis)),
+            table=table(
+                "again",
+                "redundant work",
+                _REDUNDANT_WORK,
+                REDUNDANT_WORK,
+                again,
+                shown=of.rows(10),
+                held=_HELD,
+            ),
+            notes=(sentence(_UPPER),) * bool(again["estimated"].any()),
+        ),
+    )
+
+
+def _estimated(analysis: Analysis) -> tuple[str, ...]:
+    """How half a batch was estimated, and of what the estimate knows nothing."""
+    estimated = analysis.guidance.filter("estimated")
+    if estimated.is_empty():
+        return ()
+    by_replay = pl.col("evidence").str.contains(GuidanceEvidence.REPLAYED_LAUNCHES.value)
+    replayed, rows = estimated.filter(by_replay), estimated.filter(~by_replay)
+    of_submodules = analysis.submodules.filter(
+        pl.col("submodule").is_in(rows["submodule"].implode())
+    )
+    late = of_submodules.filter(pl.col("launch_bound_ns") > _LAUNCH_BOUND * pl.col("elapsed_ns"))
+    return (
+        sentence(_HALF_OF_BATCH),
+        *(
+            sentence(
+                said(
+                    "half the batch has as many launches: of {less} less work on the device of "
+                    "{submodule} {gained} are gained, by a replay of its launches; a CUDA graph "
+                    "(`profile-sd3 predict --cuda-graph`) removes the waiting for launches",
+                    less=duration(less),
+                    submodule=submodule,
+                    gained=duration(gained),
+                )
+            )
+            for submodule, less, gained in replayed.select(
+                "submodule", "busy_ns", "elapsed_ns"
+            ).iter_rows()
+        ),
+        *(
+            sentence(
+                said(
+                    "{share} of {submodule} is launch-bound: half the batch takes as many "
+                    "launches, so it saves less than the estimate, or nothing",
+                    share=percent(bound / elapsed),
+                    submodule=submodule,
+                )
+            )
+            for submodule, bound, elapsed in late.select(
+                "submodule", "launch_bound_ns", "elapsed_ns"
+            ).iter_rows()
+        ),
+    )
+
+
+def _savings(analysis: Analysis) -> str:
+    """What hoisting all redundant work would save."""
+    again = analysis.redundant_work
+    measured = int(again.filter(~again["estimated"])["saved_ns"].sum())
+    ahead = int(again.filter("estimated")["saved_ns"].sum())
+    busy = int(analysis.submodules["busy_ns"].sum())
+    share = f" ({percent(measured / busy)})" if busy else ""
+    sums = []
+    if measured:
+        sums.append(said("{time} of device time{share}", time=duration(measured), share=share))
+    if ahead:
+        sums.append(said("at most {time} of what is known ahead", time=duration(ahead)))
+    if len(sums) > 1:
+        sums = [said("{one}, and {other}", one=sums[0], other=sums[1])]
+    return joined("; ", [*sums, _BY_RULES])
+
+
+SECTION = SectionKind(
+    "guidance",
+    90,
+    said("Guidance and redundancy"),
+    _parts,
+    tables=("guidance", "redundant_work"),
+)
+
+
+# --- What is said of guidance.
+
+
+SENTENCES: Sentences = {
+    GuidanceKind: {
+        GuidanceKind.CLASSIFIER_FREE: said("classifier-free guidance"),
+        GuidanceKind.NEGATIVE_PROMPT: said("negative prompt"),
+        GuidanceKind.SKIP_LAYERS: said("skip-layer guidance"),
+    },
+    GuidanceEvidence: {
+        GuidanceEvidence.OWN_CALLS: said("calls of branch {branch}"),
+        GuidanceEvidence.MEASURED_CALLS: said("batched against {calls} cond calls"),
+        GuidanceEvidence.HALVED_OPERATORS: said(
+            "half the batch of each operator: {left_share} ({low_share} to {high_share}) of "
+            "batched calls stays"
+        ),
+        GuidanceEvidence.REPLAYED_LAUNCHES: said(
+            "half the batch takes {left_share} ({low_share} to {high_share}) of the device's time "
+            "and as many launches, by a replay of which {gain_low_ns} to {gain_high_ns} are gained"
+        ),
+        GuidanceEvidence.GUESSED_HALF: said(
+            "half of batched calls, none of which was traced with operators"
+        ),
+    },
+}

@@ -1,0 +1,531 @@
+"""What each device gap is attributed to, and what the host did during it.
+
+Every idle moment of a device gets the first cause that applies: unrecorded, outside, a copy,
+another device, queue, unknown cause, launch, host. `find_gaps` has the rules. Missing data is
+never attributed to the host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import HOST, SYNC, CommandArrays, host_unseen, thread_of
+from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing
+from profiler.analysis.timeline import Axis, PipelineCalls, device_spans
+from profiler.run.device_timeline import Axes, DeviceAxis, Launches
+from profiler.run.intervals import Codes, Stretches, Times, batches, ends, group_heads, text_codes
+from profiler.run.run import Run
+from profiler.trace.events import (
+    CATEGORIES,
+    HOST_TRACK,
+    NO_RANK,
+    Call,
+    device_of_rank,
+    rank_of_device,
+)
+
+# --- When calls were under way, and on which devices: what both idle times and paths start from.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallExtents:
+    """n calls: `start` and `end` as their caller saw them, `done` when their last command had
+    ended, where that was later: devices that work through a queue return to the caller before.
+    `uses` tells on which of `devices` each was placed or ran anything but host work,
+    bool [n, devices]."""
+
+    start: Times
+    end: Times
+    done: Times
+    devices: tuple[str, ...]
+    uses: npt.NDArray[np.bool_]
+    placed: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, calls: pl.DataFrame, commands: CommandArrays) -> CallExtents:
+        """The extents of `calls`; `commands` are theirs and those of no call."""
+        codes, names = text_codes(calls["device"])
+        devices = tuple(sorted({*names, *commands.devices}))
+        of_name = {name: number for number, name in enumerate(devices)}
+        placed = np.zeros((len(calls), len(devices)), dtype=np.bool_)
+        column = np.array([*(of_name[name] for name in names), 0], dtype=np.int64)[codes]
+        placed[np.arange(len(calls)), column] = True
+        column = np.array([*(of_name[name] for name in commands.devices), -1], dtype=np.int64)
+        end = ends(calls)
+        return cls(
+            start=calls["start_ns"].to_numpy(),
+            end=end,
+            done=np.maximum(end, _last_ends(commands, end)),
+            devices=devices,
+            uses=placed | _used(commands, column, placed.shape),
+            placed=placed,
+        )
+
+
+def _last_ends(commands: CommandArrays, end: Times) -> Times:
+    """When the last command of each call had ended; `end` where it has none."""
+    done = end.copy()
+    if len(commands.call):
+        heads = group_heads(commands.call)  # commands are in order of their calls, mostly
+        last = np.maximum.reduceat(commands.end, heads)
+        of_call = commands.call[heads]
+        np.maximum.at(done, of_call[of_call >= 0], last[of_call >= 0])
+    return done
+
+
+def _used(commands: CommandArrays, column: Times, shape: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """Which call ran something but host work on which device."""
+    used = np.zeros(shape[0] * shape[1], dtype=np.bool_)
+    for rows in batches(len(commands.call)):
+        call, device = commands.call[rows], column[commands.device[rows]]
+        kept = (commands.category[rows] != HOST) & (call >= 0) & (device >= 0)
+        used[(call * np.int64(shape[1]) + device)[kept]] = True
+    return used.reshape(shape)
+
+
+# --- Calls of which drops say that commands are missing.
+
+
+def dropped_tiles(run: Run) -> Stretches:
+    """The tiles of these calls: that nothing ran there is not known."""
+    rows = np.array(dropped_calls(run), dtype=np.int64)
+    tiles = run.tiles.calls
+    begin, end = (tiles[name].to_numpy()[rows] for name in ("begin_ns", "end_ns"))
+    return Stretches.union(begin, end)
+
+
+def dropped_calls(run: Run) -> list[int]:
+    """The rows of `run.calls` whose own file a drop names that says that time is missing."""
+    named = {drop.where for drop in run.drops if drop.kind.time_missing}
+    if not named:
+        return []
+    columns = ("call", "submodule", "stage", "branch", "step")
+    rows = run.calls.select(columns).rows()
+    return [
+        row
+        for row, (call, submodule, stage, branch, step) in enumerate(rows)
+        if Call(call, submodule, stage, branch or "", step, "", 0, 0, True).file_name in named
+    ]
+
+
+# --- The gaps of each device, in which nothing runs on it, and what each is put down to.
+#
+# Every moment of a device's span, from its first command or tile to the end of its last, at which
+# nothing runs on it is put down to the first of these that holds of it:
+#
+# - unrecorded: nothing was recorded though work or the host waited (`table.tiles`), or a drop
+# says
+#   that commands of the call whose tile it lies in are missing;
+# - outside: it lies outside of the end-to-end time, such as among carried-over work (what of it
+# was
+#   the profiler's own work counts for nothing, not even for the span);
+# - a copy: a command of its own runs that waits for an asynchronous copy (`copy-done` of XLA);
+# - another device: another sync command of its own runs, or another device works for a call of
+# this
+#   one's;
+# - in the tile of one of its calls: queue, where what ends the gap had been launched in time;
+# unknown
+#   cause, where its launch was not recorded though others were, or nothing of the host was; else
+#   launch: it was launched too late, nothing was left to launch, or the trace knows no launches;
+# - another device, once more: no tile of its own, but a tile of another device's call, of a
+# pipeline
+#   call in which this device has calls too. Calls of a submodule that this device runs itself are
+#   copies of its own work (data parallel, one program on many devices): it does not wait for
+# them;
+# - host: the rest, between calls.
+#
+# Where the host waited for a device when this one ran dry, launch and host are *sync*: the host
+# could
+# not launch ahead, because it waited. What was not recorded is never put down to the host.
+
+
+_Flags = npt.NDArray[np.bool_]
+_COPY = re.compile(r"(copy|slice)-(start|done)")  # what XLA calls the two ends of a copy
+
+
+def device_gaps(
+    run: Run,
+    commands: CommandArrays,
+    axes: Axes,
+    axis: Axis,
+    pipelines: PipelineCalls,
+    dropped: Sequence[int],
+) -> tuple[DeviceGaps, ...]:
+    """The gaps of each device that worked and whose calls were traced, by name.
+
+    `commands`, `axes`, `axis` and `pipelines` are those of `run`, whose calls are sorted by `call`;
+    `dropped` are the rows of calls that drops name.
+    """
+    spans = device_spans(run, commands)
+    work, unseen = _Work.of(run, commands, axes.axes, axis, pipelines, dropped), host_unseen(run)
+    placed = run.calls["device"].cast(pl.String).to_numpy()
+    untraced = ~run.calls["ops_traced"].to_numpy()
+    found = []
+    for number, name in enumerate(axes.axes):
+        here = placed == name
+        if not (untraced & here).any() if here.any() else not untraced.any():
+            lost = axes.unrecorded.get(name, Stretches.none())
+            found.append(work.gaps(number, name, spans[name], axes.launches, lost, unseen=unseen))
+    return tuple(found)
+
+
+class _Work(Struct, frozen=True, eq=False):
+    """What the gaps of all devices are measured with. `uses` tells which call, of those in rows,
+    worked or has its tile on which device, bool [devices, calls]; `last` is when the last work of
+    each call on each device ended, int64 likewise, long ago for none; `pipeline` is the pipeline
+    call of each, None where the run has none, `submodule` a code of what each is a call of."""
+
+    commands: CommandArrays
+    layers: pl.Series
+    axes: Sequence[DeviceAxis]
+    axis: Axis
+    begin: Times
+    end: Times
+    uses: npt.NDArray[np.bool_]
+    last: npt.NDArray[np.int64]
+    pipeline: Codes | None
+    submodule: Codes
+    missing: Stretches
+    host: Stretches
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        commands: CommandArrays,
+        axes: Mapping[str, DeviceAxis],
+        axis: Axis,
+        pipelines: PipelineCalls,
+        dropped: Sequence[int],
+    ) -> _Work:
+        tiles = run.tiles.calls
+        begin, end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
+        last = np.full((len(axes), len(tiles) + 1), np.iinfo(np.int64).min)
+        for row, one in zip(last, axes.values(), strict=True):
+            np.maximum.at(row, one.call[one.heads], np.maximum.reduceat(one.end, one.heads))
+        last = last[:, :-1]
+        on = tiles["tile_device"].to_numpy()
+        rows = np.array(dropped, dtype=np.int64)
+        free = np.flatnonzero((commands.call < 0) & (commands.category == HOST))
+        host = Stretches.union(commands.start[free], commands.end[free])
+        return cls(
+            commands=commands,
+            layers=run.commands["layer"],
+            axes=tuple(axes.values()),
+            axis=axis,
+            begin=begin,
+            end=end,
+            uses=(last > np.iinfo(np.int64).min) | (np.array([*axes])[:, None] == on[None, :]),
+            last=last,
+            pipeline=pipelines.code_of(run.calls) if len(pipelines.numbers) else None,
+            submodule=run.calls["submodule"].cast(pl.Categorical).to_physical().to_numpy(),
+            missing=Stretches.union(begin[rows], end[rows]),
+            host=host.minus(axis.waits),
+        )
+
+    def gaps(
+        self,
+        number: int,
+        name: str,
+        span: tuple[int, int],
+        launches: Launches | None,
+        unrecorded: Stretches,
+        *,
+        unseen: bool,
+    ) -> DeviceGaps:
+        """The gaps of one device; `unseen` is whether nothing of the host was recorded."""
+        own = np.flatnonzero(self.uses[number])
+        counted = self.axis.counted.minus(self.missing)
+        tiles = Stretches.union(self.begin[own], self.end[own])
+        last = np.clip(self.last[number, own], self.begin[own], self.end[own])
+        ended = Stretches.union(last, self.end[own])
+        copying = self._copying(name)
+        covers = [Stretches.of_all((copying, self._elsewhere(number, name))).both(counted)]
+        for more in (ended, tiles, self._tiles_beside(self.uses[number]), self.host):
+            covers.append(Stretches.of_all((covers[-1], more.both(counted))))
+        axis = self.axes[number]
+        launch, late = _ended(axis, launches)
+        return DeviceGaps(
+            device=name,
+            calls=own,
+            span=span,
+            busy=axis.busy,
+            launch=launch,
+            late=late,
+            unknown=_unknown(axis, launch, unseen=unseen),
+            counted=counted,
+            copying=copying.both(counted),
+            elsewhere=covers[0],
+            tails=covers[1],
+            own=covers[2],
+            others=covers[3],
+            host=covers[4],
+            in_tiles=tiles.both(counted),
+            profilers=self.axis.beside.minus(unrecorded),
+            missing=self.axis.counted.both(self.missing),
+            unrecorded=Stretches.of_all((unrecorded, self.missing)),
+            waits=self.axis.waits,
+        )
+
+    def _elsewhere(self, number: int, name: str) -> Stretches:
+        """When a sync command of the device runs, or another device works for its calls."""
+        commands, syncs = self.commands, self._syncs(name)
+        found = [Stretches.union(commands.start[syncs], commands.end[syncs])]
+        several = self.uses[number] & ((self.last > np.iinfo(np.int64).min).sum(axis=0) > 0)
+        for other, axis in enumerate(self.axes):
+            shared = np.append(several & self.uses[other], False)  # a call of -1 takes the last
+            if other != number and shared.any():
+                kept = shared[axis.call]
+                found.append(Stretches.union(axis.start[kept], axis.end[kept]))
+        return Stretches.of_all(found)
+
+    def _copying(self, name: str) -> Stretches:
+        """When a command of the device runs that waits for a copy."""
+        syncs = self._syncs(name)
+        copies = self.layers[syncs].cast(pl.String).fill_null("").str.contains(_COPY.pattern)
+        rows = syncs[copies.to_numpy()]
+        return Stretches.union(self.commands.start[rows], self.commands.end[rows])
+
+    def _syncs(self, name: str) -> Times:
+        """The rows of the device's sync commands."""
+        here = self.commands.device == self.commands.devices.index(name)
+        return np.flatnonzero(here & (self.commands.category == SYNC))
+
+    def _tiles_beside(self, own: _Flags) -> Stretches:
+        """The tiles of calls that are not a device's own, nor of submodules that it runs itself, of
+        the pipeline calls in which it has some: of the run, where that has none."""
+        beside = ~own & ~np.isin(self.submodule, self.submodule[own])
+        if self.pipeline is not None:
+            beside &= np.isin(self.pipeline, self.pipeline[own & (self.pipeline >= 0)])
+        rows = np.flatnonzero(beside)
+        return Stretches.union(self.begin[rows], self.end[rows])
+
+
+def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Codes, _Flags] | tuple[None, None]:
+    """Of each gap of an axis, the row of the command that launched what ends it, -1 where none is
+    known, and whether it did so too late; nothing ends the last. None without launches."""
+    if launches is None or axis.source is None:
+        return None, None
+    return np.append(axis.source[axis.ender], np.int32(-1)), np.append(axis.late(launches), False)
+
+
+def _unknown(axis: DeviceAxis, launch: Codes | None, *, unseen: bool) -> _Flags | None:
+    """Of each gap whether nothing tells if the host was late, None where that is so of none: the
+    launch of what ends it was not recorded. Nothing ends the last one: the host is seen there."""
+    if unseen:
+        return np.ones(len(axis.gaps), dtype=np.bool_)
+    if launch is None:
+        return None
+    unknown = launch < 0
+    unknown[-1] = False
+    return unknown if unknown.any() else None
+
+
+# --- What the host did in a time at which a device had nothing to run: of what was recorded of it.
+#
+# That is its commands (launches, waits, host work of no call) and the activities that an importer
+# kept of Python frames, operators and runtime calls (`RunInfo.host_activities`). Of all that the
+# launching thread was in, the innermost that covers at least half of the time; where none does,
+# the
+# one that covers most of it.
+
+
+_LEAST = 10  # of a time: what covers less than one part in so many is not what the host did
+
+
+class Doing(Struct, frozen=True):
+    """What the host was in, for how much of a time, and what it called most often meanwhile."""
+
+    name: str
+    kind: HostDoing
+    covered_ns: int
+    repeated: str | None = None
+    times: int | None = None
+
+
+class HostDoings(Struct, frozen=True, eq=False):
+    """k things that the host was in, in order of begin: `start` and `end`, int64 [k]; `reach` is
+    the latest end so far; `row` that of the command, or of the activity behind -1, int64."""
+
+    run: Run
+    start: Times
+    end: Times
+    reach: Times
+    row: Times
+
+    @classmethod
+    def of(cls, run: Run, commands: CommandArrays, times: Stretches) -> HostDoings:
+        """Of all commands of a run that lie in some of these times."""
+        hosts = (commands.category == HOST) | (commands.category == SYNC)
+        rows = np.flatnonzero(hosts) if len(times) else np.zeros(0, dtype=np.int64)
+        place = np.searchsorted(times.end, commands.start[rows], side="right")
+        begins = np.append(times.start, np.iinfo(np.int64).max)[place]
+        rows = rows[begins < commands.end[rows]]
+        known = run.info.host_activities
+        begun = np.array([one.start_ns for one in known], dtype=np.int64)
+        lasted = np.array([one.duration_ns for one in known], dtype=np.int64)
+        start = np.concatenate((begun, commands.start[rows]))
+        end = np.concatenate((begun + lasted, commands.end[rows]))
+        row = np.concatenate((-1 - np.arange(len(known)), rows))
+        order = np.lexsort((-end, start))
+        start, end, row = start[order], end[order], row[order]
+        return cls(run, start, end, np.maximum.accumulate(end), row)
+
+    def during(self, first: int, last: int, launch: int) -> Doing | None:
+        """What the host did from `first` to `last`, of the thread of the command in row `launch`;
+        of any where that is -1. None where nothing tells."""
+        thread = self._thread_of(launch) if launch >= 0 else ""
+        host = self._on_rank(launch, HOST_TRACK) if launch >= 0 else ""
+        places = slice(
+            int(np.searchsorted(self.reach, first, side="right")),
+            int(np.searchsorted(self.start, last, side="left")),
+        )
+        start = np.maximum(self.start[places], first)
+        covered = np.minimum(self.end[places], last) - start
+        rows = self.row[places]
+        own = [
+            i
+            for i in np.flatnonzero(covered * _LEAST >= last - first).tolist()
+            if not thread or self._thread_of(int(rows[i])) in (thread, host)
+        ]
+        if not own:
+            return None
+        half = [i for i in own if 2 * covered[i] >= last - first]
+        most = max(covered[i] for i in own)
+        kept = half or [i for i in own if covered[i] == most]
+        found = max(kept, key=lambda i: (start[i], -covered[i], rows[i]))
+        return self._doing(int(rows[found]), int(covered[found]))
+
+    def _doing(self, row: int, covered: int) -> Doing:
+        if row < 0:
+            one = self.run.info.host_activities[-1 - row]
+            kind, repeated = HostDoing(one.kind.value), one.repeated or None
+            return Doing(one.name, kind, covered, repeated, one.times or None)
+        kind = HostDoing.HOST_WORK
+        if self._waited(row):
+            kind = HostDoing.WAIT
+        elif self._launched(row):
+            kind = HostDoing.LAUNCH
+        return Doing(self._text("layer", row), kind, covered)
+
+    def _waited(self, row: int) -> bool:
+        """Whether a command is a wait for a device, such as a copy that returned behind its end."""
+        start, took = (int(self.run.commands[name][row]) for name in ("start_ns", "duration_ns"))
+        first = np.array([start])
+        waited = int(self.run.tiles.waits.within(first, first + took)[0])
+        return waited == took
+
+    def _launched(self, row: int) -> bool:
+        return bool((self.run.flows["source"] == row).any())
+
+    def _text(self, column: str, row: int) -> str:
+        return str(self.run.commands[column][row])
+
+    def _thread_of(self, row: int) -> str:
+        if row < 0:
+            return self.run.info.host_activities[-1 - row].thread
+        return self._on_rank(row, thread_of(self._text("track", row)))
+
+    def _on_rank(self, row: int, thread: str) -> str:
+        """The thread of the rank of a command."""
+        rank = rank_of_device(str(self.run.commands["device"][row] or ""))
+        return thread if rank == NO_RANK else device_of_rank(rank, thread)
+
+
+# --- When the first and the last kernel of each call ran on a device, and what lies before them.
+#
+# A kernel is a command of category compute or other; copies, which may run long before, are none.
+
+
+_KERNELS = np.array([name in ("compute", "other") for name in CATEGORIES])
+_NEVER = np.iinfo(np.int64).max
+
+
+class KernelsOfCalls(Struct, frozen=True, eq=False):
+    """Of each call of a run, int64 [n]: begin and end of its tile, and on one device the begin of
+    its `first` kernel and the end of its `last`; the former behind the latter for none. `own` are
+    the rows of those that used the device."""
+
+    begin: Times
+    end: Times
+    first: Times
+    last: Times
+    own: Times
+
+    @classmethod
+    def of(
+        cls, devices: Iterable[DeviceGaps], run: Run, commands: CommandArrays
+    ) -> dict[str, KernelsOfCalls]:
+        """On each of some devices, by name; `commands` are those of `run`, whose calls are
+        sorted."""
+        begin, end = (run.tiles.calls[name].to_numpy() for name in ("begin_ns", "end_ns"))
+        first, last = _extents(commands, len(run.calls))
+        number = {name: row for row, name in enumerate(commands.devices)}
+        return {
+            gaps.device: cls(
+                begin, end, first[number[gaps.device]], last[number[gaps.device]], gaps.calls
+            )
+            for gaps in devices
+        }
+
+    def place(self, start: int, end: int) -> tuple[GapPosition, int]:
+        """Where a gap of the device lies, and the row of the call: that in whose tile at least half
+        of it lies; between calls the next, -1 for none."""
+        begin, until = self.begin[self.own], self.end[self.own]
+        inside = np.minimum(until, end) - np.maximum(begin, start)
+        place = int(inside.argmax()) if len(inside) else -1
+        if place < 0 or 2 * int(inside[place]) < end - start:
+            behind = np.flatnonzero(begin >= start)
+            following = self.own[behind[begin[behind].argmin()]] if len(behind) else -1
+            return GapPosition.BETWEEN_CALLS, int(following)
+        call = int(self.own[place])
+        first, last = int(self.first[call]), int(self.last[call])
+        position = GapPosition.INSIDE
+        if end <= first < _NEVER:
+            position = GapPosition.BEFORE_FIRST_KERNEL
+        elif -_NEVER < last <= start:
+            position = GapPosition.AFTER_LAST_KERNEL
+        return position, call
+
+
+def _extents(commands: CommandArrays, calls: int) -> tuple[Times, Times]:
+    """Begin of the first and end of the last kernel on each device of each call, int64 [devices,
+    calls] each; the former behind the latter for none."""
+    places = len(commands.devices) + 1, calls + 1  # the last are no device and no call
+    first, last = np.full(places, _NEVER), np.full(places, -_NEVER)
+    for rows in batches(len(commands.start)):
+        device, call = commands.device[rows], commands.call[rows]
+        kernels = _KERNELS[commands.category[rows]]
+        heads = group_heads(device, call)
+        place = (device[heads] + 1) * np.int64(calls + 1) - 1  # of no call
+        place -= np.where(call[heads] < 0, 0, calls - call[heads])
+        begins = np.where(kernels, commands.start[rows], _NEVER)
+        np.minimum.at(first.reshape(-1), place, np.minimum.reduceat(begins, heads))
+        ends = np.where(kernels, commands.end[rows], -_NEVER)
+        np.maximum.at(last.reshape(-1), place, np.maximum.reduceat(ends, heads))
+    return first[:, :-1], last[:, :-1]
+
+
+def before_first_kernels(
+    devices: Iterable[DeviceGaps], run: Run, kernels: Mapping[str, KernelsOfCalls]
+) -> pl.Series:
+    """How long each call was launch-bound before its first kernel, in its tile; 0 without kernels,
+    null where nobody knows what its device did, int64 [n]. `kernels` are those of all devices."""
+    found = pl.Series([None] * len(run.calls), dtype=pl.Int64)
+    placed = run.tiles.calls["tile_device"].cast(pl.String).to_numpy()
+    for gaps in devices:
+        of_calls = kernels[gaps.device]
+        rows = np.flatnonzero(placed == gaps.device)
+        begin, end = of_calls.begin[rows], of_calls.end[rows]
+        there = of_calls.first[rows] < _NEVER
+        until = np.where(there, np.minimum(of_calls.first[rows], end), begin)
+        bound = gaps.launched_late.minus(gaps.unrecorded)
+        found = found.scatter(rows, bound.within(begin, until))
+    return found

@@ -1,0 +1,663 @@
+"""Idle time per device: its causes, the longest gaps, and busy shares over time.
+
+With |A| the length of the union of A, C commands that compute, K collectives and T transfers,
+
+    span = |C| + exposed + data + idle + unrecorded
+    exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
+
+The causes add up to the idle time to the nanosecond, and it equals the idle time in the table
+of devices. Transfers overlapped with compute or collectives are |T| - data. Gaps over 100 µs
+count as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.commands import CommandArrays, times_recorded
+from profiler.analysis.context import Inputs, device_axes, shared
+from profiler.analysis.host_activity import (
+    Doing,
+    HostDoings,
+    KernelsOfCalls,
+    device_gaps,
+    dropped_calls,
+)
+from profiler.analysis.idle_causes import (
+    OUTSIDE,
+    PARTS,
+    UNKNOWN_CAUSE,
+    DeviceGaps,
+    GapPosition,
+    HostDoing,
+    InOrder,
+    RunTimeline,
+    WaitCause,
+    covered_before,
+)
+from profiler.analysis.question import FigureSpec, Table
+from profiler.analysis.table_text import Sentences
+from profiler.analysis.timeline import Axis
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, empty, schema
+from profiler.run.device_timeline import Busy
+from profiler.run.intervals import Stretches, Times
+from profiler.run.run import Run
+from profiler.text import said
+from profiler.trace.events import CATEGORIES
+
+# --- Columns of the tables that say who waits for whom; `columns` puts them among the others.
+
+
+IDLE: tuple[Column, ...] = (
+    Column("device", STRING, "", "a place that executes commands"),
+    Column(
+        "span_ns",
+        INT64,
+        "ns",
+        "from its first command or tile to the end of the last one, minus the profiler's own work",
+        importance=2,
+    ),
+    Column(
+        "computing_ns",
+        INT64,
+        "ns",
+        "union of its commands of category compute or other",
+        importance=8,
+    ),
+    Column(
+        "waiting_ns",
+        INT64,
+        "ns",
+        "span_ns - computing_ns - unrecorded_ns: idle_ns + data_ns + exposed_ns",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "idle_ns",
+        INT64,
+        "ns",
+        "time in its span in which nothing ran on it: the sum of the next seven columns",
+    ),
+    Column(
+        "launch_ns",
+        INT64,
+        "ns",
+        "idle in tiles of its calls because the host launched too late, or had nothing more to "
+        "launch",
+        label="launch-bound",
+    ),
+    Column(
+        "unknown_cause_ns",
+        INT64,
+        "ns",
+        "idle in tiles of its calls for an unknown reason: the launch that would tell was not "
+        "recorded",
+        label="cause not recorded",
+        importance=1,
+    ),
+    Column(
+        "sync_ns",
+        INT64,
+        "ns",
+        "idle because the host launched too late after it had waited for a device",
+        label="sync-bound",
+        importance=1,
+    ),
+    Column(
+        "queue_ns",
+        INT64,
+        "ns",
+        "idle in tiles of its calls although work was launched in time: it had not begun",
+        importance=1,
+    ),
+    Column(
+        "copy_wait_ns",
+        INT64,
+        "ns",
+        "waiting for an asynchronous copy of its own, while a command that waits for the copy ran",
+        label="waiting for copies",
+    ),
+    Column("other_device_ns", INT64, "ns", "waiting for another device, which was running"),
+    Column("host_ns", INT64, "ns", "between calls", label="between calls", importance=1),
+    Column(
+        "outside_ns",
+        INT64,
+        "ns",
+        "outside of the end-to-end time",
+        label="outside of end to end",
+        importance=16,
+    ),
+    Column(
+        "host_work_ns",
+        INT64,
+        "ns",
+        "part of host_ns in which host work of no call ran",
+        label="of it host work",
+        importance=3,
+    ),
+    Column(
+        "data_ns", INT64, "ns", "waiting for data, while one of its transfers ran", importance=1
+    ),
+    Column(
+        "collective_ns",
+        INT64,
+        "ns",
+        "union of its collectives between ranks, including the wait for the last rank",
+        label="collectives",
+        importance=4,
+    ),
+    Column(
+        "exposed_ns",
+        INT64,
+        "ns",
+        "part of collective_ns in which it computed nothing",
+        label="of it exposed",
+        importance=4,
+    ),
+    Column(
+        "unrecorded_ns",
+        INT64,
+        "ns",
+        "time in which nothing was recorded although work or the host waited, or which a drop "
+        "says is missing",
+        label="not recorded",
+    ),
+    Column(
+        "idle_inside_ns",
+        INT64,
+        "ns",
+        "part of idle_ns within tiles of its calls",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "unused_ns",
+        INT64,
+        "ns",
+        "part of the end-to-end time outside of span_ns",
+        label="before and behind",
+        importance=16,
+    ),
+    Column(
+        "idle_share",
+        FLOAT64,
+        "ratio",
+        "share of the end-to-end time: idle_ns - outside_ns + unused_ns",
+        True,
+        label="idle of run",
+        kind="share",
+    ),
+    Column(
+        "transfer_ns",
+        INT64,
+        "ns",
+        "union of its dma and copy commands",
+        label="transfers",
+        importance=8,
+    ),
+    Column(
+        "overlapped_ns",
+        INT64,
+        "ns",
+        "part of transfer_ns in which it also computed or communicated",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "overlap_share",
+        FLOAT64,
+        "ratio",
+        "overlapped_ns / transfer_ns; null without transfers",
+        True,
+        label="transfers hidden",
+        kind="share",
+        importance=1,
+    ),
+    Column(
+        "long_gaps",
+        INT64,
+        "",
+        "gaps with more than 100 µs of idle time within the end-to-end time",
+        importance=15,
+    ),
+    Column(
+        "long_gap_ns",
+        INT64,
+        "ns",
+        "idle time of these gaps",
+        label="in these",
+        importance=15,
+    ),
+)
+
+
+# --- Columns of the tables of what devices did over time: gaps, busy shares, copies.
+
+
+BUSY_TIMELINE: tuple[Column, ...] = (
+    Column("device", STRING, "", "a place that executes commands"),
+    Column("begin_ns", INT64, "ns", "begin of an interval, on the run's clock"),
+    Column("end_ns", INT64, "ns", "its end"),
+    Column(
+        "busy_share",
+        FLOAT64,
+        "ratio",
+        "share of the interval in which a command of the device ran, of any category except host "
+        "and sync",
+        label="busy",
+        kind="share",
+    ),
+    Column(
+        "unrecorded_share",
+        FLOAT64,
+        "ratio",
+        "share of the interval in which nothing was recorded although work or the host waited",
+        label="not recorded",
+        kind="share",
+    ),
+)
+
+GAPS: tuple[Column, ...] = (
+    Column("device", STRING, "", "the device that had nothing to run", importance=6),
+    Column("begin_ns", INT64, "ns", "when it ran dry, on the run's clock"),
+    Column(
+        "length_ns",
+        INT64,
+        "ns",
+        "until the next command, minus time outside of the end-to-end time",
+    ),
+    Column("cause", STRING, "", "cause of most of it", codes=WaitCause),
+    Column(
+        "position",
+        STRING,
+        "",
+        "where it lies; kernels are commands of category compute or other, and copies do not "
+        "count as kernels",
+        codes=GapPosition,
+        importance=2,
+    ),
+    Column(
+        "call",
+        INT32,
+        "",
+        "the call in whose tile most of it lies; between calls the next; null for none",
+        True,
+        kind="step",
+        importance=12,
+    ),
+    Column("submodule", STRING, "", "that of the call", True, importance=1),
+    Column("step", INT32, "", "that of the call; null or -1 outside denoise", True, kind="step"),
+    Column(
+        "host_doing",
+        STRING,
+        "",
+        "what the launching thread was executing: the innermost function that covers half of the "
+        "gap, else the one that covers most of it; null where unknown",
+        True,
+        label="the host was in",
+        kind="layer",
+    ),
+    Column(
+        "host_doing_kind",
+        STRING,
+        "",
+        "kind of host_doing",
+        True,
+        label="kind",
+        codes=HostDoing,
+        importance=5,
+    ),
+    Column(
+        "host_doing_share",
+        FLOAT64,
+        "ratio",
+        "share of the gap that host_doing covers, including time outside of the end-to-end time",
+        True,
+        label="covers",
+        kind="share",
+        importance=4,
+    ),
+    Column(
+        "repeated",
+        STRING,
+        "",
+        "what host_doing called most often during the gap; null below ten times",
+        True,
+        label="calling",
+        kind="layer",
+        importance=3,
+    ),
+    Column("repeated_times", INT64, "", "how often", True, label="times", importance=3),
+)
+
+
+# --- How busy each device was over the run: its busy share in each of a few intervals of equal
+# length.
+
+
+_INTERVALS = 200  # of a device
+
+
+def busy_timeline(devices: Sequence[DeviceGaps], axis: Axis) -> pl.DataFrame:
+    """`_INTERVALS` rows a device (`columns.BUSY_TIMELINE`), in order of device and time, from the
+    begin of the first pipeline call to the end of the last; fewer where the run is as short."""
+    windows = axis.windows
+    if not len(windows):
+        return pl.DataFrame(schema=schema(BUSY_TIMELINE))
+    first, last = int(windows.start[0]), int(windows.end[-1])
+    count = min(_INTERVALS, last - first)
+    edges = first + np.arange(count + 1) * (last - first) // count
+    return pl.concat(
+        [pl.DataFrame(schema=schema(BUSY_TIMELINE)), *(_course(gaps, edges) for gaps in devices)]
+    )
+
+
+def _course(gaps: DeviceGaps, edges: Times) -> pl.DataFrame:
+    """The rows of one device, between `edges`."""
+    begin, end = edges[:-1], edges[1:]
+    inside = np.clip(end, *gaps.span) - np.clip(begin, *gaps.span)
+    busy = inside - gaps.dry(begin, end)
+    lost = _both(gaps, edges)
+    columns = {
+        "device": [gaps.device] * len(begin),
+        "begin_ns": begin,
+        "end_ns": end,
+        "busy_share": busy / (end - begin),
+        "unrecorded_share": lost / (end - begin),
+    }
+    return pl.DataFrame(columns, schema=schema(BUSY_TIMELINE))
+
+
+def _both(gaps: DeviceGaps, edges: Times) -> Times:
+    """How long between `edges` nothing ran and nothing was recorded, int64."""
+    lost = gaps.unrecorded
+    moments = np.unique(np.concatenate((edges, lost.start, lost.end)))
+    begin, end = moments[:-1], moments[1:]
+    rows = np.flatnonzero((lost.within(begin, end) > 0) & (begin >= edges[0]) & (end <= edges[-1]))
+    found: Times = np.zeros(len(edges) - 1, dtype=np.int64)
+    place = np.searchsorted(edges, begin[rows], side="right") - 1
+    np.add.at(found, place, gaps.dry(begin[rows], end[rows]))
+    return found
+
+
+# --- The longest gaps of each device: when, in which call, what for, and what the host did in them.
+
+
+_LONGEST = 20  # of a device
+_PARTS = tuple(part for part in PARTS if part != OUTSIDE)
+_CAUSES = tuple(WaitCause.UNRECORDED if part == UNKNOWN_CAUSE else part for part in _PARTS)
+
+
+def gap_table(
+    devices: Sequence[DeviceGaps],
+    run: Run,
+    commands: CommandArrays,
+    kernels: Mapping[str, KernelsOfCalls],
+) -> pl.DataFrame:
+    """At most `_LONGEST` rows a device (`columns.GAPS`), longest first; gaps that lie outside of
+    the end-to-end time are left out. `commands` and the `kernels` on each device are those of
+    `run`, whose calls are sorted."""
+    longest = [(gaps, *_longest(gaps)) for gaps in devices]
+    times = Stretches.of_all(Stretches(*gaps.ranges(np.sort(rows))) for gaps, rows, _ in longest)
+    doings = HostDoings.of(run, commands, times)
+    rows = [
+        row
+        for gaps, places, parts in longest
+        for row in _rows(gaps, places, parts, kernels[gaps.device], doings)
+    ]
+    return pl.DataFrame(rows, schema=schema(GAPS), orient="row")
+
+
+def _longest(gaps: DeviceGaps) -> tuple[Times, Times]:
+    """The longest gaps of a device, and what each is put down to (`_PARTS`), int64 [parts, k]."""
+    rows = gaps.longest(_LONGEST)
+    parts = gaps.parts(rows)
+    return rows, parts[[PARTS.index(part) for part in _PARTS]]
+
+
+def _rows(
+    gaps: DeviceGaps,
+    places: Times,
+    parts: Times,
+    calls: KernelsOfCalls,
+    doings: HostDoings,
+) -> Iterator[tuple[object, ...]]:
+    names = doings.run.calls.select("call", pl.col("submodule").cast(pl.String), "step")
+    ranges = zip(*(column.tolist() for column in gaps.ranges(places)), strict=True)
+    for place, (start, end), found in zip(places.tolist(), ranges, parts.T, strict=True):
+        position, call = calls.place(start, end)
+        doing = doings.during(start, end, gaps.launched_by(place))
+        yield (
+            gaps.device,
+            start,
+            int(found.sum()),
+            _CAUSES[int(found.argmax())],
+            position,
+            *((None, None, None) if call < 0 else names.row(call)),
+            *((None,) * 5 if doing is None else _told(doing, end - start)),
+        )
+
+
+def _told(doing: Doing, length: int) -> tuple[object, ...]:
+    return (doing.name, doing.kind, doing.covered_ns / length, doing.repeated, doing.times)
+
+
+# --- How idle each device was, and what for: the sums of its gaps, and how its transfers were hidden.
+#
+# A device *computes* while a command of category compute or other runs on it, it *communicates*
+# while one of category collective does, and *transfers* while one of dma or copy does. With |A|
+# the
+# length of the union of A, and C, K and T these commands,
+#
+#     span = |C| + exposed + data + idle + unrecorded
+#     exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
+#
+# `waiting.device_gaps` says what the idle time is put down to; the parts add up to it to the
+# nanosecond, and it is the idle time of the table of devices. Of the end-to-end time,
+#
+#     idle_share = (idle - outside + unused) / end to end
+#
+# with what lies outside of it, and what of it lies outside of the device's own span. The span is
+# without the profiler's own work, for which the program waited. What transfers
+# took while the device computed or communicated is overlapped: |T| - data; so is |K| - exposed of
+# the collectives, whose time holds the wait for the last rank. Long gaps are those of which over
+# 100 µs count as idle.
+
+
+_COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
+_MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
+_COMMUNICATES = np.array([name == "collective" for name in CATEGORIES])
+_LONG_GAP_NS = 100_000
+_IN_TILES = ("launch", UNKNOWN_CAUSE, "sync", "queue", "copy_wait", "other_device")
+
+
+def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:
+    """One row a device (`columns.IDLE`), by name, of the whole run, whose commands are
+    `commands`."""
+    transfers = np.flatnonzero((_MOVES | _COMMUNICATES)[commands.category])
+    apart = {*np.flatnonzero(np.bincount(commands.device[transfers])).tolist()}
+    rows = [_row(gaps, _unions(commands, gaps, apart)) for gaps in devices]
+    return pl.DataFrame(rows, schema=schema(IDLE))
+
+
+def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, object]:
+    """The row of a device, whose unions are |C|, |C+K|, |K| and |T|."""
+    sums, worked = gaps.totals(), gaps.busy.length
+    computed, unmoved, communicated, moved = unions
+    exposed, data = unmoved - computed, worked - unmoved
+    first, last = gaps.span
+    span = last - first - sums["profiler"]
+    idle = span - worked - sums["unrecorded"]
+    unused = gaps.counted.length - gaps.counted.clipped(first, last).length
+    total = gaps.end_to_end_ns
+    long = gaps.longer_than(_LONG_GAP_NS)
+    return {
+        "device": gaps.device,
+        "span_ns": span,
+        "computing_ns": computed,
+        "waiting_ns": exposed + data + idle,
+        "idle_ns": idle,
+        **{f"{name}_ns": sums[name] for name in _IN_TILES},
+        "host_ns": sums["host"],
+        "host_work_ns": sums["host_work"],
+        "outside_ns": sums[OUTSIDE],
+        "data_ns": data,
+        "collective_ns": communicated,
+        "exposed_ns": exposed,
+        "unrecorded_ns": sums["unrecorded"],
+        "idle_inside_ns": sums["inside"],
+        "unused_ns": unused,
+        "idle_share": (idle - sums[OUTSIDE] + unused) / total if total else None,
+        "transfer_ns": moved,
+        "overlapped_ns": moved - data,
+        "overlap_share": (moved - data) / moved if moved else None,
+        "long_gaps": len(long),
+        "long_gap_ns": int(long.sum()),
+    }
+
+
+def _unions(
+    commands: CommandArrays, gaps: DeviceGaps, apart: Set[int]
+) -> tuple[int, int, int, int]:
+    """The lengths |C|, |C+K|, |K| and |T| on a device; `apart` are those of which C is not all."""
+    worked, device = gaps.busy.length, commands.devices.index(gaps.device)
+    if device not in apart:
+        return worked, worked, 0, 0
+    here = commands.device == device
+    moves, communicates = here & _MOVES[commands.category], here & _COMMUNICATES[commands.category]
+    moved, communicated = (_length(commands, which) for which in (moves, communicates))
+    computes = here & _COMPUTES[commands.category]
+    unmoved = _length(commands, computes | communicates) if moved else worked
+    computed = _length(commands, computes) if communicated else unmoved
+    return computed, unmoved, communicated, moved
+
+
+def _length(commands: CommandArrays, which: npt.NDArray[np.bool_]) -> int:
+    """Length of the union of some commands."""
+    if not which.any():
+        return 0
+    work = InOrder.of(commands.start, commands.end, which)
+    return int(covered_before(work, commands.end[which].max(keepdims=True))[0])
+
+
+# --- The tables of idle devices and of their gaps.
+
+
+@shared
+def device_works(of: Inputs) -> tuple[tuple[DeviceGaps, ...], dict[str, Busy]]:
+    """The gaps of the devices of a run, and when each worked, by name. They are all that is made of
+    the axes, which are forgotten."""
+    axes, dropped = device_axes(of), dropped_calls(of.run)
+    gaps = device_gaps(of.run, of.everything, axes, of.axis, of.pipelines, dropped)
+    of.forget(device_axes)
+    return gaps, {name: axis.busy for name, axis in axes.axes.items()}
+
+
+def gaps_of(of: Inputs) -> tuple[DeviceGaps, ...]:
+    """The gaps of the devices of a run."""
+    return device_works(of)[0]
+
+
+def busy_of(of: Inputs) -> dict[str, Busy]:
+    """When each device of the run worked, by name."""
+    return device_works(of)[1]
+
+
+@shared
+def kernels_of(of: Inputs) -> dict[str, KernelsOfCalls]:
+    """When the first and the last kernel of each call ran, by device."""
+    return KernelsOfCalls.of(gaps_of(of), of.run, of.everything)
+
+
+@shared
+def timeline_of(of: Inputs) -> RunTimeline:
+    """What happened when in the run."""
+    return RunTimeline.of(of.run, of.everything, of.pipelines, of.axis)
+
+
+def if_times_recorded(
+    columns: tuple[Column, ...], make: Callable[[Inputs], pl.DataFrame]
+) -> Callable[[Inputs], pl.DataFrame]:
+    """The table of runs whose commands have times of their own; of others it is empty."""
+
+    def made(of: Inputs) -> pl.DataFrame:
+        return make(of) if times_recorded(of.run.info) else empty(columns)
+
+    return made
+
+
+TABLES = (
+    Table(
+        name="idle",
+        row="one device, and what it waited for",
+        section="idle",
+        columns=IDLE,
+        make=if_times_recorded(IDLE, lambda of: idle_table(gaps_of(of), of.everything)),
+        title="What devices waited for, whole run",
+        about="Rows cover the whole run: there is one for each device that computed or "
+        "transferred data, in order of names. It shows what the device waited for while nothing "
+        "ran on it. [idle.md](idle.md) describes the rules.",
+    ),
+    Table(
+        name="busy_timeline",
+        row="one of 200 intervals of the run on a device",
+        section="idle",
+        columns=BUSY_TIMELINE,
+        make=if_times_recorded(BUSY_TIMELINE, lambda of: busy_timeline(gaps_of(of), of.axis)),
+        title="Busy share over time",
+        about="Each device of the idle table has 200 intervals of equal length, from the begin "
+        "of the first pipeline call to the end of the last.",
+        figure=FigureSpec(
+            "curves", {"series": ("device",), "time": ("begin_ns",), "share": ("busy_share",)}
+        ),
+    ),
+    Table(
+        name="gaps",
+        row="one of the longest gaps of a device",
+        section="idle",
+        columns=GAPS,
+        make=if_times_recorded(
+            GAPS, lambda of: gap_table(gaps_of(of), of.run, of.everything, kernels_of(of))
+        ),
+        title="Longest gaps, whole run",
+        about="The table has the 20 longest gaps of each device within the end-to-end time, "
+        "including time that was not recorded, which is not idle time. What the host did is "
+        "known from its launches and waits; for imports with Python stacks or operators, it is "
+        "also known for the 32 longest gaps over 100 µs of each device. [idle.md](idle.md) has "
+        "details.",
+        rank=("-length_ns",),
+    ),
+)
+
+
+# --- What is said of waiting devices and of the critical path.
+
+
+SENTENCES: Sentences = {
+    WaitCause: {
+        WaitCause.LAUNCH: said("the host, in calls"),
+        WaitCause.SYNC: said("the host, which had waited for it"),
+        WaitCause.QUEUE: said("launched commands to begin"),
+        WaitCause.HOST: said("the next call"),
+        WaitCause.COPY: said("asynchronous copies"),
+        WaitCause.OTHER_DEVICE: said("another device"),
+        WaitCause.DATA: said("data"),
+        WaitCause.UNRECORDED: said("work that was not recorded"),
+    },
+    GapPosition: {
+        GapPosition.BEFORE_FIRST_KERNEL: said("before first kernel"),
+        GapPosition.INSIDE: said("inside"),
+        GapPosition.AFTER_LAST_KERNEL: said("after last kernel"),
+        GapPosition.BETWEEN_CALLS: said("between calls"),
+    },
+    HostDoing: {
+        HostDoing.FUNCTION: said("function"),
+        HostDoing.OPERATOR: said("operator"),
+        HostDoing.RUNTIME_CALL: said("runtime call"),
+        HostDoing.RANGE: said("range"),
+        HostDoing.LAUNCH: said("launch"),
+        HostDoing.WAIT: said("wait"),
+        HostDoing.HOST_WORK: said("host work"),
+    },
+}

@@ -1,0 +1,856 @@
+"""Why a device is idle: launches, queues and host waits behind each gap.
+
+A command with a recorded launch is host-bound if the command before it in its queue had ended
+when it was launched. Otherwise the device was behind. The host waits for a device in sync
+commands, in copies that block, and in silences that match the device's work (`silent_waits`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import HOST, CommandArrays, queue_codes
+from profiler.analysis.timeline import Axis, PipelineCalls
+from profiler.run.device_timeline import Busy
+from profiler.run.intervals import (
+    Codes,
+    Stretches,
+    Times,
+    batches,
+    group_heads,
+    is_sorted,
+    order_by,
+    reaches,
+)
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES, device_kind
+
+# --- Words of the tables that say who waits for whom: closed sets.
+
+
+class WaitCause(StrEnum):
+    """Why nothing runs on a device."""
+
+    LAUNCH = "launch"  # the host launches too late, or has no more to launch
+    SYNC = "sync"  # so, because it had waited for a device
+    QUEUE = "queue"  # the next command was launched in time, and has not begun
+    COPY = "copy_wait"  # that it had started itself, and goes on beside it
+    OTHER_DEVICE = "other_device"
+    HOST = "host"  # between calls
+    DATA = "data"
+    UNRECORDED = "unrecorded"
+
+
+class GapPosition(StrEnum):
+    """Where a gap of a device lies, seen from its calls."""
+
+    BEFORE_FIRST_KERNEL = "before_first_kernel"  # of the call: copies may have run
+    INSIDE = "inside"
+    AFTER_LAST_KERNEL = "after_last_kernel"  # of the call, on this device
+    BETWEEN_CALLS = "between_calls"
+
+
+class HostDoing(StrEnum):
+    """What the host was in: as `ActivityKind` has it, or by its commands."""
+
+    FUNCTION = "function"
+    OPERATOR = "operator"
+    RUNTIME_CALL = "runtime_call"
+    RANGE = "range"
+    LAUNCH = "launch"
+    WAIT = "wait"
+    HOST_WORK = "host_work"
+
+
+# --- Unions of time intervals as lists, and how much of one lies before given moments.
+
+
+class Cover(Struct, frozen=True, eq=False):
+    """Disjoint intervals `[start, end)` in ns in order of time, none empty, int64 [n] each."""
+
+    start: Times
+    end: Times
+
+    @classmethod
+    def of(cls, start: Times, end: Times) -> Cover:
+        """The union of intervals in any order; those that are empty count for nothing."""
+        kept = np.flatnonzero(end > start)
+        if len(kept) < len(start):
+            start, end = start[kept], end[kept]
+        if not len(start):
+            return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        if not is_sorted(start):
+            order = np.argsort(start, kind="stable")
+            start, end = start[order], end[order]
+        until = np.maximum.accumulate(end)
+        heads = np.append(0, np.flatnonzero(start[1:] > until[:-1]) + 1)
+        return cls(start[heads], until[np.append(heads[1:], len(start)) - 1])
+
+    @property
+    def length(self) -> int:
+        """Its length in ns."""
+        return int((self.end - self.start).sum())
+
+    def clipped(self, first: int, last: int) -> Cover:
+        """What lies in `[first, last)`."""
+        return Cover.of(np.maximum(self.start, first), np.minimum(self.end, last))
+
+    def holds(self, moments: Times) -> npt.NDArray[np.bool_]:
+        """Whether each moment lies in it, bool [len(moments)]."""
+        found = np.zeros(len(moments), dtype=np.bool_)
+        for rows in batches(len(moments) if len(self.start) else 0):
+            place = np.searchsorted(self.start, moments[rows], side="right") - 1
+            found[rows] = (place >= 0) & (moments[rows] < self.end[place])
+        return found
+
+    def before(self, moments: Times) -> Times:
+        """How much of it lies before each moment, int64 [len(moments)]; moments in any order."""
+        if not len(self.start):
+            return np.zeros(len(moments), dtype=np.int64)
+        sums = np.cumsum(self.end - self.start)
+        place = np.searchsorted(self.start, moments, side="right") - 1
+        beyond = np.maximum(self.end[place] - moments, 0)
+        found: Times = np.where(place >= 0, sums[place] - beyond, 0)
+        return found
+
+
+class InOrder(Struct, frozen=True, eq=False):
+    """Some of many intervals in order of their start, taken by slices of that order. `rows` are
+    their rows, int32 [n]; None where they are all, and stand in order."""
+
+    start: Times
+    end: Times
+    rows: Codes | None
+
+    @classmethod
+    def of(cls, start: Times, end: Times, which: npt.NDArray[np.bool_]) -> InOrder:
+        """Those that `which`, bool [len(start)], chooses."""
+        if which.all() and is_sorted(start):
+            return cls(start, end, None)
+        rows = np.flatnonzero(which).astype(np.int32)
+        if not all(is_sorted(start[rows[part]]) for part in batches(len(rows), overlap=1)):
+            rows = rows[np.argsort(start[rows], kind="stable")]
+        return cls(start, end, rows)
+
+    def __len__(self) -> int:
+        return len(self.start if self.rows is None else self.rows)
+
+    def taken(self, column: Times, places: slice) -> Times:
+        """What a column of all intervals says of these at some places."""
+        return column[places] if self.rows is None else column[self.rows[places]]
+
+    def starts(self, places: slice) -> Times:
+        return self.taken(self.start, places)
+
+    def ends(self, places: slice) -> Times:
+        return self.taken(self.end, places)
+
+
+class Covered:
+    """How much of the union of many intervals lies before moments asked in order. The union
+    itself is never held: it is worked through a batch at a time.
+
+    No interval ends before it starts.
+    """
+
+    def __init__(self, work: InOrder) -> None:
+        self._work = work
+        self._parts = batches(len(work))
+        self._total, self._until = 0, int(work.starts(slice(0, 1))[0]) if len(work) else 0
+        self._next()
+
+    def before(self, moments: Times) -> Times:
+        """How much lies before each moment, int64 [len(moments)]. They are sorted, and none comes
+        before those asked earlier."""
+        found = np.zeros(len(moments), dtype=np.int64)
+        answered = 0
+        while answered < len(moments):
+            last = len(moments)
+            if self._behind is not None:
+                last = int(np.searchsorted(moments, self._behind))
+            found[answered:last] = self._answers(moments[answered:last])
+            answered = last
+            if last < len(moments):
+                self._next()
+        return found
+
+    def _answers(self, moments: Times) -> Times:
+        if not len(self._begin):
+            return np.zeros(len(moments), dtype=np.int64)
+        place = np.searchsorted(self._begin, moments, side="right") - 1
+        inside = self._sums[place] - np.maximum(self._reach[place] - moments, 0)
+        found: Times = np.where(place >= 0, inside, 0)  # before the first: nothing
+        return found
+
+    def _next(self) -> None:
+        """Go on to the next batch, of which there is one."""
+        places = next(self._parts, slice(0, 0))
+        self._begin, self._behind = self._work.starts(places), None
+        self._sums = self._reach = self._begin
+        if not len(self._begin):
+            return
+        behind = self._work.starts(slice(places.stop, places.stop + 1))
+        self._behind = int(behind[0]) if len(behind) else None
+        added, self._reach = reaches(self._work.ends(places), self._until)
+        np.maximum(added, self._begin, out=added)
+        np.subtract(self._reach, added, out=added)
+        self._sums = np.cumsum(added, out=added)
+        self._sums += self._total
+        self._total, self._until = int(self._sums[-1]), int(self._reach[-1])
+
+
+def covered_before(work: InOrder, moments: Times) -> Times:
+    """How much of the union of many intervals lies before each moment, int64 [len(moments)];
+    `moments` are sorted, no interval ends before it starts."""
+    return Covered(work).before(moments)
+
+
+def union_and_shared(some: InOrder, others: InOrder) -> tuple[int, int]:
+    """The length in ns of the union of `some`, and of what of it lies in the union of `others`."""
+    union = shared = 0
+    until = int(some.starts(slice(0, 1))[0]) if len(some) else 0
+    covered = Covered(others)
+    for places in batches(len(some)):
+        moments = np.empty((len(some.starts(places)), 2), dtype=np.int64)
+        before, reach = reaches(some.ends(places), until)
+        np.maximum(before, some.starts(places), out=moments[:, 0])  # none overlaps the one before
+        moments[:, 1] = reach
+        union += int((reach - moments[:, 0]).sum())
+        inside = covered.before(moments.ravel())
+        shared += int((inside[1::2] - inside[::2]).sum())
+        until = int(reach[-1])
+    return union, shared
+
+
+# --- The gaps of each device, in which nothing runs on it, and what each is put down to.
+#
+# `find_gaps` makes them and has the rules.
+
+
+_Flags = npt.NDArray[np.bool_]
+_Within = Callable[[Stretches], Times]
+OUTSIDE = "outside"
+UNKNOWN_CAUSE = "unknown_cause"
+PARTS: tuple[str, ...] = (
+    WaitCause.LAUNCH,
+    UNKNOWN_CAUSE,
+    WaitCause.SYNC,
+    WaitCause.QUEUE,
+    WaitCause.COPY,
+    WaitCause.OTHER_DEVICE,
+    WaitCause.HOST,
+    WaitCause.UNRECORDED,
+    OUTSIDE,
+)
+"""What a moment without work is put down to."""
+
+
+class DeviceGaps(Struct, frozen=True, eq=False):
+    """The k gaps of a device, in order; the first goes on before all time and the last behind it,
+    of which what lies in its `span` counts. `launch` is the row of the command that launched what
+    ends each, -1 where none is known, and `late` whether it did so too late, [k] each; both None
+    where no launch was recorded. `unknown` is whether nothing tells if the host was late: the
+    launch of what ends the gap was not recorded, where others were or nothing of the host was; [k],
+    None where that is so of no gap. `calls` are the rows of the calls that worked on the device, or
+    have their tile there. `busy` is when it worked.
+
+    What they are measured with: `copying` is when it waited for a copy of its own, `elsewhere` when
+    that or another device, `own` when a call of its own,
+    `others` when a call of other devices, `host` when host work was under way, each with those
+    before it; `tails` is `elsewhere` with when its calls had no more to launch. These lie in the
+    time that counts (`counted`, end to end). `profilers` is when callers waited for the profiler,
+    outside of that and of what was not recorded. `in_tiles` are the tiles of its calls there,
+    `missing` is what of the end-to-end time does not count because a drop says that it is
+    missing, `unrecorded` when nothing was recorded, that included, `waits` when the host waited for
+    a device.
+    """
+
+    device: str
+    calls: Times
+    span: tuple[int, int]
+    busy: Busy
+    launch: Codes | None
+    late: _Flags | None
+    unknown: _Flags | None
+    counted: Stretches
+    copying: Stretches
+    elsewhere: Stretches
+    tails: Stretches
+    own: Stretches
+    others: Stretches
+    host: Stretches
+    in_tiles: Stretches
+    profilers: Stretches
+    missing: Stretches
+    unrecorded: Stretches
+    waits: Stretches
+
+    def __len__(self) -> int:
+        return len(self.busy.gaps)
+
+    def ranges(self, rows: slice | Times) -> tuple[Times, Times]:
+        """Begin and end of some gaps within the span, int64 [len(rows)] each, in ns."""
+        gaps = self.busy.gaps
+        return np.clip(gaps.start[rows], *self.span), np.clip(gaps.end[rows], *self.span)
+
+    def dry(self, first: Times, last: Times) -> Times:
+        """How long nothing ran in each `[first, last)` within the span, int64, in ns."""
+        return self.busy.gaps.within(np.clip(first, *self.span), np.clip(last, *self.span))
+
+    @property
+    def launched_late(self) -> Stretches:
+        """The gaps that ended with what was launched too late, within the span."""
+        if self.late is None:
+            return Stretches.none()
+        start, end = self.ranges(np.flatnonzero(self.late))
+        return Stretches(start, end).where(end > start)
+
+    def launched_by(self, row: int) -> int:
+        """The row of the command that launched what ends a gap, -1 where none is known."""
+        return -1 if self.launch is None else int(self.launch[row])
+
+    def parts(self, rows: Times) -> Times:
+        """What some gaps are put down to, int64 [len(PARTS), len(rows)], in ns: the columns add up
+        to their lengths."""
+        start, end = self.ranges(rows)
+        kind = self.waits.holds(start), self._in_time(rows), self._unknown(rows)
+        return self._parts(lambda cover: cover.within(start, end), end - start, *kind)
+
+    def totals(self) -> dict[str, int]:
+        """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
+        tiles of its calls, `host_work` what of the host's part was host work of no call. `outside`
+        is without the profiler's own work, which is `profiler`.
+
+        How much of the gaps of a kind lies in a cover is how much of the cover lies in them: covers
+        are few.
+        """
+        sums = dict.fromkeys((*PARTS, "inside", "host_work", "profiler"), 0)
+        span = Stretches(*np.array([[each] for each in self.span]))
+        for kind, gaps in self._kinds():
+            within = self._overlap_with(gaps)
+            found = self._parts(within, within(span), *kind)
+            for name, (length,) in zip(PARTS, found.tolist(), strict=True):
+                sums[name] += length
+            sums["inside"] += int(within(self.in_tiles)[0])
+            sums["profiler"] += int(within(self.profilers)[0])
+            if not kind[0]:
+                sums["host_work"] += int((within(self.host) - within(self.others))[0])
+        sums[OUTSIDE] -= sums["profiler"]
+        return sums
+
+    def _parts(
+        self,
+        within: _Within,
+        length: Times,
+        blocked: _Flags,
+        in_time: _Flags,
+        unknown: _Flags,
+    ) -> Times:
+        """The parts of gaps by how much of them lies `within` a cover, [len(PARTS), k]."""
+        borders = (self.elsewhere, self.tails, self.own, self.others, self.counted)
+        elsewhere, tails, own, others, counted = map(within, borders)
+        copying = within(self.copying)
+        queue = np.where(in_time, own - tails, 0)
+        launch = own - elsewhere - queue
+        host = counted - others
+        unrecorded = within(self.unrecorded)
+        found: Times = np.stack(
+            (
+                np.where(blocked | unknown, 0, launch),
+                np.where(unknown, launch, 0),
+                np.where(blocked, np.where(unknown, 0, launch) + host, 0),
+                queue,
+                copying,
+                elsewhere + others - own - copying,
+                np.where(blocked, 0, host),
+                unrecorded,
+                length - unrecorded - counted,
+            )
+        )
+        return found
+
+    def _overlap_with(self, gaps: Stretches) -> _Within:
+        """How much of a cover lies in some gaps and the span, int64 [1]."""
+
+        def overlap(cover: Stretches) -> Times:
+            first, last = np.clip(cover.start, *self.span), np.clip(cover.end, *self.span)
+            length: Times = gaps.within(first, last).sum(keepdims=True)
+            return length
+
+        return overlap
+
+    def _kinds(self) -> Iterator[tuple[tuple[_Flags, _Flags, _Flags], Stretches]]:
+        """The gaps by whether the host was blocked when each began, whether what ended it had been
+        launched in time, and whether nobody knows, bool [1] each; kinds without gaps are left
+        out."""
+        if self.launch is None and self.unknown is None and not len(self.waits):
+            never = np.array([False])
+            yield (never, never, never), self.busy.gaps
+            return
+        kind = np.zeros(len(self), dtype=np.uint8)
+        for rows in batches(len(self)):
+            blocked = self.waits.holds(self.ranges(rows)[0])
+            kind[rows] = 4 * self._unknown(rows) + 2 * blocked + self._in_time(rows)
+        for number in np.flatnonzero(np.bincount(kind)).tolist():
+            flags = tuple(np.array([bool(number & bit)]) for bit in (2, 1, 4))
+            yield (flags[0], flags[1], flags[2]), self.busy.gaps.where(kind == number)
+
+    def _in_time(self, rows: slice | Times) -> _Flags:
+        """Whether what ends each gap had been launched in time."""
+        if self.launch is None or self.late is None:
+            return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
+        in_time: _Flags = (self.launch[rows] >= 0) & ~self.late[rows]
+        return in_time
+
+    def _unknown(self, rows: slice | Times) -> _Flags:
+        """Whether nothing tells if the host was late for what ends each gap."""
+        if self.unknown is None:
+            return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
+        unknown: _Flags = self.unknown[rows]
+        return unknown
+
+    @property
+    def end_to_end_ns(self) -> int:
+        """The end-to-end time."""
+        return self.counted.length + self.missing.length
+
+    def longest(self, count: int) -> Times:
+        """The rows of at most `count` gaps with most idle or unrecorded time of the run, the
+        longest first; none without any. The longest altogether are looked at first, so that most
+        need not be."""
+        tried = count
+        while True:
+            tried = min(16 * tried, len(self))
+            least = self._length_of(tried)
+            rows = self._at_least(least)
+            first, last = self.ranges(rows)
+            length = self.counted.within(first, last) + self.unrecorded.within(first, last)
+            order = np.argsort(-length, kind="stable")[:count]
+            order = order[length[order] > 0]
+            enough = len(order) == count and int(length[order[-1]]) >= least
+            if enough or tried == len(self):
+                found: Times = rows[order]
+                return found
+
+    def _length_of(self, rank: int) -> int:
+        """The length of the gap that is so many-th in the order of lengths, those at the ends and
+        then the longest first."""
+        most = np.zeros(0, dtype=np.int64)
+        for rows in batches(len(self)):
+            most = np.concatenate((most, self._whole(rows)))
+            most = np.partition(most, max(len(most) - rank, 0))[-rank:]
+        return int(most.min())
+
+    def _at_least(self, length: int) -> Times:
+        """The rows of the gaps of at least `length` ns, and of those at the ends."""
+        found = (
+            rows.start + np.flatnonzero(self._whole(rows) >= length) for rows in batches(len(self))
+        )
+        return np.concatenate([*found])
+
+    def _whole(self, rows: slice) -> Times:
+        """The lengths of some gaps, with what of those at the ends lies outside of the span."""
+        length: Times = self.busy.gaps.end[rows] - self.busy.gaps.start[rows]
+        return length
+
+    def longer_than(self, length: int) -> Times:
+        """How much of each gap counts as idle, of those of which it is more than `length` ns."""
+        idle = self.counted.within(*self.ranges(self._at_least(length + 1)))
+        found: Times = idle[idle > length]
+        return found
+
+
+# --- When commands of devices were launched: what flows from host commands to them tell.
+
+
+NOT_LAUNCHED = np.iinfo(np.int64).min
+
+
+class Launches(Struct, frozen=True, eq=False):
+    """`source` and `target` are rows of commands, int64 [m]: host commands, and what each launched
+    on a device. `returned` is when the launch of each command of the run had returned, int64 [n],
+    NOT_LAUNCHED where none is known; it is empty where there are no launches."""
+
+    source: Times
+    target: Times
+    returned: Times
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def launches_of(run: Run, commands: CommandArrays) -> Launches:
+    """The launches of `run`; `commands` are the arrays of all its commands."""
+    source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
+    kept = np.zeros(len(source), dtype=np.bool_)
+    for rows in batches(len(source)):
+        kept[rows] = commands.category[source[rows]] == HOST
+        kept[rows] &= commands.category[target[rows]] != HOST
+    source, target = source[kept], target[kept]
+    returned = np.full(len(commands.start) if len(source) else 0, NOT_LAUNCHED)
+    np.maximum.at(returned, target, commands.end[source])
+    return Launches(source, target, returned)
+
+
+# --- What happened when in a run: the input of the analyses that say who waited for whom.
+
+
+class RunTimeline(Struct, frozen=True, eq=False):
+    """A whole run whose calls are sorted by `call`: its commands as arrays, its axis, what launched
+    which command, and its pipeline calls."""
+
+    run: Run
+    commands: CommandArrays
+    axis: Axis
+    launches: Launches
+    pipelines: PipelineCalls
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        commands: CommandArrays | None = None,
+        pipelines: PipelineCalls | None = None,
+        axis: Axis | None = None,
+    ) -> RunTimeline:
+        """The timeline of `run`; `commands`, `pipelines` and `axis` are its own, if the caller has
+        them."""
+        if commands is None:
+            commands = CommandArrays.of(run.commands, run.calls)
+        if pipelines is None:
+            pipelines = PipelineCalls.of(run)
+        return cls(
+            run=run,
+            commands=commands,
+            axis=Axis.of(run, pipelines) if axis is None else axis,
+            launches=launches_of(run, commands),
+            pipelines=pipelines,
+        )
+
+
+# --- Waits of the host that nobody recorded: told by its silence while a device worked.
+#
+# Where a trace holds no wait, a launch that comes just after the device ran dry has two
+# explanations:
+# the host worked for as long, or it waited for the device. Nothing of the host was recorded
+# meanwhile. Work that takes as long as what the device does, time and again, is not to be
+# expected;
+# so the host is taken to have waited where the device was busy for nearly all of its silence: in
+# the
+# commands of a call on a queue, launches that came too late left the device idle for at most a
+# tenth
+# of the times in which the host was silent. A host that launches too late leaves it idle for
+# longer.
+
+
+_SYNC = CATEGORIES.index("sync")
+_IDLE_PART = 10  # one in so many of the host's silence, at most
+
+
+class Silences(Struct, frozen=True, eq=False):
+    """What was recorded of each host, by the code of its device: begins in order, and until when
+    the host was at work by then; int64 [k] each."""
+
+    recorded: dict[int, tuple[Times, Times]]
+
+    @classmethod
+    def of(cls, commands: CommandArrays, launchers: Times) -> Silences:
+        """Of the hosts of the commands `launchers`, int64 [m], which are rows."""
+        kinds = np.isin(commands.category, (HOST, _SYNC))
+        recorded = {}
+        for host in np.unique(commands.device[launchers]).tolist():
+            rows = np.flatnonzero(kinds & (commands.device == host))
+            rows = rows[np.argsort(commands.start[rows], kind="stable")]
+            recorded[host] = (commands.start[rows], np.maximum.accumulate(commands.end[rows]))
+        return cls(recorded)
+
+    def since(self, host: int, moments: Times) -> Times:
+        """Since when nothing was recorded of a host at these moments, -1 where something was, or
+        nothing had been yet."""
+        begun, until = self.recorded[host]
+        before = np.searchsorted(begun, moments, side="right") - 1
+        since = np.where(before >= 0, until[before], -1)
+        silent: Times = np.where(since <= moments, since, -1)
+        return silent
+
+    def waited(self, host: int, ended: int, last: int) -> bool:
+        """Whether a host of which nothing was recorded until `last` is taken to have waited for
+        what had `ended` on a device."""
+        since = int(self.since(host, np.array([last]))[0])
+        return 0 <= since < ended and (last - ended) * _IDLE_PART <= last - since
+
+
+def silent_waits(
+    commands: CommandArrays,
+    silences: Silences,
+    row: Times,
+    source: Times,
+    queue: Codes,
+    dry: Times,
+    late: npt.NDArray[np.bool_],
+) -> Times:
+    """The places in `row` of commands that the host is taken to have awaited before it launched the
+    next one of the queue, int64 [w], in order.
+
+    `row`, `source` and `queue`, int64 [m]: commands by queue and start, what launched each, the
+    queue of each; `dry`, when the queue had done all up to each; `late`, bool [m]: launched after
+    the one before in its queue had ended, of which there is one.
+    """
+    place = np.flatnonzero(late) - 1
+    ended = dry[place]
+    gap = np.maximum(commands.start[row[place + 1]] - ended, 0)
+    since = np.full(len(place), -1)
+    host = commands.device[source[place + 1]]
+    for code in np.unique(host).tolist():
+        own = np.flatnonzero(host == code)
+        since[own] = silences.since(code, ended[own])
+    silent = (since >= 0) & (since < ended)
+    worked = np.where(silent, ended - since, 0)
+    call = commands.call[row[place]].astype(np.int64)
+    key = queue[place].astype(np.int64) * (int(call.max(initial=0)) + 2) + call + 1
+    _, group = np.unique(key, return_inverse=True)
+    idle, busy = np.bincount(group, gap), np.bincount(group, worked)
+    waited = idle * _IDLE_PART <= idle + busy
+    return place[silent & waited[group]]
+
+
+# --- What devices worked through, and when the host waited for them: the way back along a path.
+#
+# Commands that were launched (a flow from a host command tells) stand in queues, one a stream. A
+# command had been launched when its launch returned; if it began before that, when its launch
+# began.
+# It is *host-bound* where the one before it in its queue had ended by then: the device waited for
+# the
+# host. Else the device was behind, and the command before it is what it waited for. The host
+# waits
+# for a device in
+#
+# - sync commands on a CPU, and host commands that are called Synchronize: for the last command
+# that
+#   ended meanwhile;
+# - host commands that launched a transfer and did not return before it had ended: for that;
+# - host commands and waits with a flow from a command of a device: for that;
+# - silences in which a device worked and after which the host launched at once, or the path ends,
+#   though no wait was recorded: for what ended last (`silent_waits`).
+#
+# The critical path, backward from its end, stays with the host until the host returned from such
+# a
+# wait, or begins on a device where a command ends with it. Then it is what the device did up to
+# there, back to the last host-bound command, and from there on the host again, when it had
+# launched
+# this one. That gives *stretches*: times at which the path is on a device. At all other times it
+# is
+# on the host.
+
+
+_TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
+_WAITS = "(?i)synchronize"
+
+
+class Stretch(Struct, frozen=True):
+    """The path is on a device from `start` to `end`: commands `first` to `last` of `Queues.row`,
+    of which none had ended by `start`. `guessed`: because of a wait that nobody recorded."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+    guessed: bool
+
+
+class Queues(Struct, frozen=True, eq=False):
+    """m launched commands by queue and start, int64 [m]: `row` of the command; `reach`, until when
+    the queue was busy; `bound`, the place of the last host-bound one up to it; `launched`, when it
+    had been launched; `host`, the code of the device that launched it. Waits of the host in order
+    of their ends, int64 [w]: `returned`, `awaited`, the place of the command waited for, and
+    bool [w] `guessed`, whether nobody recorded it. `silences`: when nothing was recorded of
+    hosts."""
+
+    row: Times
+    reach: Times
+    bound: Times
+    launched: Times
+    host: Codes
+    returned: Times
+    awaited: Times
+    guessed: npt.NDArray[np.bool_]
+    silences: Silences
+
+    @classmethod
+    def of(cls, timeline: RunTimeline) -> Queues:
+        """The queues of a run."""
+        commands, launches = timeline.commands, timeline.launches
+        if not len(launches):
+            nothing = np.zeros(0, dtype=np.int64)
+            return cls(*(nothing,) * 7, nothing.astype(np.bool_), Silences({}))
+        row, queue, launched, source = _in_queues(timeline)
+        heads = group_heads(queue)
+        reach = commands.end[row]
+        for first, last in zip(heads, [*heads[1:], len(row)], strict=True):
+            np.maximum.accumulate(reach[first:last], out=reach[first:last])
+        host_bound = np.ones(len(row), dtype=np.bool_)
+        host_bound[1:] = launched[1:] > reach[:-1]
+        host_bound[heads] = True
+        bound = np.where(host_bound, np.arange(len(row)), 0)
+        np.maximum.accumulate(bound, out=bound)
+        host_bound[heads] = False  # nothing ran before them in their queue
+        silences = Silences.of(commands, source)
+        silent = silent_waits(commands, silences, row, source, queue, reach, host_bound)
+        waits = _waits(timeline, row, reach, heads, silent)
+        host = commands.device[source]
+        return cls(row, reach, bound, launched, host, *waits, silences)
+
+    def stretches(self, first: int, last: int) -> list[Stretch]:
+        """When the path that ends on the host at `last` is on devices, back to `first`; in order of
+        time, disjoint."""
+        found: list[Stretch] = []
+        moment, wait = last, len(self.returned)
+        if (ending := self._ending(last)) is not None:
+            guessed = int(self.reach[ending]) < last
+            moment = self._add(found, ending, last, first, last, guessed)
+        while True:
+            wait = bisect_right(self.returned, moment, 0, wait) - 1
+            if wait < 0 or self.returned[wait] <= first:
+                return found[::-1]
+            awaited, returned = int(self.awaited[wait]), int(self.returned[wait])
+            guessed = bool(self.guessed[wait])
+            moment = self._add(found, awaited, returned, first, moment, guessed)
+
+    def _ending(self, last: int) -> int | None:
+        """The place of the command that ends at `last`, or that a silent host awaited until then;
+        None where there is none."""
+        if not len(self.reach):
+            return None
+        place = int(np.argmax(np.where(self.reach <= last, self.reach, -1)))
+        ended = int(self.reach[place])
+        if ended == last or (
+            ended < last and self.silences.waited(int(self.host[place]), ended, last)
+        ):
+            return place
+        return None
+
+    def _add(
+        self,
+        found: list[Stretch],
+        awaited: int,
+        until: int,
+        first: int,
+        moment: int,
+        guessed: bool,
+    ) -> int:
+        """Add the stretch that ends with the command `awaited` or at `until`, as far as it is
+        behind `first`; where the path goes on, which is `moment` without a stretch."""
+        bound = int(self.bound[awaited])
+        end = min(int(self.reach[awaited]), until)
+        start = max(int(self.launched[bound]), first)
+        if start >= end:
+            return moment
+        bound += int(np.searchsorted(self.reach[bound : awaited + 1], start, side="right"))
+        found.append(Stretch(start, end, bound, awaited, guessed))
+        return start
+
+    def parts(self, stretch: Stretch, commands: CommandArrays) -> tuple[Times, Times, Times]:
+        """Rows of the commands in a stretch, the time that each ran in it, and the time before each
+        in which its queue was empty though it had been launched; int64 [k] each, in ns. The times
+        add up to the stretch."""
+        places = slice(stretch.first, stretch.last + 1)
+        row = self.row[places]
+        until = np.clip(self.reach[places], stretch.start, stretch.end)
+        taken = np.diff(until, prepend=stretch.start)
+        ran = np.minimum(taken, until - np.clip(commands.start[row], stretch.start, until))
+        return row, ran, taken - ran
+
+
+def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times, Times]:
+    """Rows of launched commands by queue and start, the queue of each, when it had been launched,
+    and by which row."""
+    commands, source, row = timeline.commands, timeline.launches.source, timeline.launches.target
+    if not (row[1:] > row[:-1]).all():
+        row, first = np.unique(row, return_index=True)
+        source = source[first]
+    start, launched = np.empty_like(row), np.empty_like(row)
+    for part in batches(len(row)):
+        start[part] = begun = commands.start[row[part]]
+        returned = commands.end[source[part]]
+        early = np.minimum(commands.start[source[part]], begun)
+        launched[part] = np.where(returned <= begun, returned, early)
+    if not is_sorted(start):
+        order = np.argsort(start, kind="stable")
+        row, launched, source = row[order], launched[order], source[order]
+    queue, queues = queue_codes(timeline.run.commands["track"].gather(row))
+    queue += commands.device[row] * queues
+    if (queue == queue[0]).all():
+        return row, queue, launched, source
+    order = order_by(queue, (len(commands.devices) + 1) * queues)
+    return row[order], queue[order], launched[order], source[order]
+
+
+def _waits(
+    timeline: RunTimeline, row: Times, reach: Times, heads: Times, silent: Times
+) -> tuple[Times, Times, npt.NDArray[np.bool_]]:
+    """When the host returned from waits, in order, the place in `row` of what it awaited, and
+    whether nobody recorded the wait: from those, for the places `silent`, it returned when that
+    had ended. Of several with one end those that were recorded come last."""
+    run, commands, launches = timeline.run, timeline.commands, timeline.launches
+    copied = np.flatnonzero(np.isin(commands.category[launches.target], _TRANSFERS))
+    to, by = launches.target[copied], launches.source[copied]
+    copied = copied[commands.end[by] >= commands.end[to]]
+    source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
+    on_host = np.flatnonzero(np.isin(commands.category[target], (HOST, _SYNC)))
+    on_host = on_host[commands.category[source[on_host]] != HOST]
+    hosts = np.concatenate((launches.source[copied], target[on_host]))
+    awaited = _places(row, np.concatenate((launches.target[copied], source[on_host])))
+    others, behind = _of_synchronizations(run, commands, reach, heads)
+    hosts, awaited = np.concatenate((hosts, others)), np.concatenate((awaited, behind))
+    hosts, awaited = hosts[awaited >= 0], awaited[awaited >= 0]
+    returned = np.concatenate((reach[silent], commands.end[hosts]))
+    awaited = np.concatenate((silent, awaited))
+    order = np.argsort(returned, kind="stable")
+    return returned[order], awaited[order], order < len(silent)
+
+
+def _places(row: Times, wanted: Times) -> Times:
+    """Where each wanted row stands in `row`, -1 where it does not."""
+    if not len(wanted):
+        return wanted
+    order = np.argsort(row, kind="stable")
+    place = order[np.minimum(np.searchsorted(row, wanted, sorter=order), len(row) - 1)]
+    found: Times = np.where(row[place] == wanted, place, -1)
+    return found
+
+
+def _of_synchronizations(
+    run: Run, commands: CommandArrays, reach: Times, heads: Times
+) -> tuple[Times, Times]:
+    """Rows of waits for whatever runs, and the place of what ended last in each, -1 for nothing."""
+    rows = _synchronizations(run.commands, commands)
+    start, end = commands.start[rows], commands.end[rows]
+    awaited = np.full(len(rows), -1)
+    ended = start.copy()
+    for first, last in zip(heads.tolist(), [*heads[1:].tolist(), len(reach)], strict=True):
+        place = first + np.searchsorted(reach[first:last], end, side="right") - 1
+        later = (place >= first) & (reach[place] > ended)
+        awaited[later], ended[later] = place[later], reach[place[later]]
+    return rows, awaited
+
+
+def _synchronizations(frame: pl.DataFrame, commands: CommandArrays) -> Times:
+    """Rows of sync commands on CPUs, and of host commands that are called so."""
+    layer = frame["layer"]
+    names = layer.unique()
+    called = names.filter(names.cast(pl.String).str.contains(_WAITS))
+    codes = layer.to_physical().to_numpy()
+    found = np.zeros(len(frame), dtype=np.bool_)
+    for code in called.to_physical().to_list():
+        found |= codes == code
+    found &= commands.category == HOST
+    on_cpu = np.array([*(device_kind(name) == "cpu" for name in commands.devices), False])
+    found |= (commands.category == _SYNC) & on_cpu[commands.device]
+    return np.flatnonzero(found)

@@ -1,0 +1,689 @@
+"""The report section on idle devices: gaps, critical path, exposed transfers, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.critical_path import CRITICAL_PATH
+from profiler.analysis.document import Bars, Figure, Part, SectionKind
+from profiler.analysis.finding_text import (
+    MATERIAL,
+    RuleWords,
+    Words,
+    accelerators,
+    calls_of,
+    captures_and_replays,
+    end_to_end_ns,
+    named_devices,
+    number,
+    of_server,
+    on_several,
+    share,
+    texts,
+    unaligned,
+    value_range,
+)
+from profiler.analysis.idle import GAPS, IDLE
+from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.launch_bound import LOOK_IN_GAPS, stalls_of, with_host
+from profiler.analysis.profiling_overhead import tracing_overhead
+from profiler.analysis.question import table_named
+from profiler.analysis.result import Analysis, Finding, Recorded, ReportInput, Where
+from profiler.analysis.steps import launch_bound_steps
+from profiler.analysis.table_text import (
+    declared_figure,
+    guessed_waits,
+    path_by_part,
+    path_sentence,
+    renamed,
+    table,
+    why_no_waits,
+)
+from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS
+from profiler.text import Said, Value, count, said, sentence
+from profiler.trace.events import NO_STEP, device_kind
+from profiler.trace.manifest_fields import Device
+
+# --- Rules about devices that wait: for the host in calls, for data, for each other.
+
+
+_DATA_LOADER = r"DataLoader|utils/data/"  # ranges of torch.profiler, and Python frames
+_HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few per cent
+_MIN_GAP_SHARE = 0.05  # of end to end
+_EXPOSED = 0.05  # of the device's span
+_HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buffering
+_WORTH_NAMING = 0.25  # of the long gaps: what the host was in meanwhile
+_BUSY_DEVICE = 0.5  # of the run
+_IDLE_DEVICE = 0.1  # of the run
+_IN_CALLS = ("launch_ns", "queue_ns", "sync_ns")
+_FOR_HOST = ("launch_ns", "sync_ns", "host_ns")
+_WAITS = {  # by column of the idle table
+    "launch_ns": WaitCause.LAUNCH,
+    "unknown_cause_ns": WaitCause.UNRECORDED,
+    "sync_ns": WaitCause.SYNC,
+    "queue_ns": WaitCause.QUEUE,
+    "host_ns": WaitCause.HOST,
+    "copy_wait_ns": WaitCause.COPY,
+    "other_device_ns": WaitCause.OTHER_DEVICE,
+    "data_ns": WaitCause.DATA,
+}
+
+
+def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
+    """A device waits for the host to launch its next command, within calls. Silent where clocks of
+    devices are not aligned (when the host had called is not known on its clock), where nothing of
+    the host was recorded, and where what is launched one by one warms up for graphs. Commands whose
+    launch was not recorded do not count, nor does what the host did once in one of several calls:
+    fewer launches do not gain that."""
+    if unaligned(analysis) or captures_and_replays(analysis):
+        return ()
+    total = end_to_end_ns(analysis)
+    found = []
+    for row in accelerators(analysis).to_dicts():
+        device, stalls = row["device"], stalls_of(analysis, device=row["device"])
+        wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
+        if share(wait, total) < _HOST_WAIT:
+            continue
+        evidence: dict[str, Value] = {
+            "host_wait_ns": wait,
+            "host_wait_share": share(wait, total),
+            **_launches(analysis, device),
+            **_of_steps(analysis, device),
+            **_outside_steps(analysis, device, wait),
+            **_gap_evidence(row),
+            **(_data_loader(analysis, row) or ({} if stalls else _host_in(analysis, row))),
+            **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
+            **_slowed_by(analysis),
+        }
+        found.append(
+            Finding(
+                rule="host_bound",
+                evidence=evidence,
+                where=calls_of(analysis, _longest_wait(analysis, device), device=device),
+                cost_ns=wait,
+            )
+        )
+    return tuple(found)
+
+
+def _slowed_by(analysis: Analysis) -> dict[str, Value]:
+    """What was recorded that slowed the host, and what recording operators cost in calls where that
+    is known and matters: the host is late for less without it."""
+    evidence: dict[str, Value] = {}
+    recording = analysis.run.recording
+    if recording and recording.with_stack:
+        evidence["recorded"] = Recorded.PYTHON_STACKS
+    elif recording and recording.record_shapes:
+        evidence["recorded"] = Recorded.OPERATORS
+    elif tracing_overhead(analysis) is not None:
+        evidence["recorded"] = Recorded.OPERATORS
+        cost = round(analysis.run.overhead.operators_ns or 0)
+        evidence |= {"recording_ns": cost} if cost else {}
+    return evidence
+
+
+def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
+    """A device is idle for over 100 µs at a time, and why it waits most. Silent where that is
+    what `host_bound` says, where clocks of devices are not aligned: how far apart their calls were
+    is not known, and where devices are models of a server: an idle one keeps no hardware."""
+    if unaligned(analysis) or of_server(analysis):
+        return ()
+    total = end_to_end_ns(analysis)
+    found = []
+    for row in accelerators(analysis).to_dicts():
+        length = row["long_gap_ns"]
+        largest = max(_WAITS, key=lambda name: row[name])
+        stalls = stalls_of(analysis, device=row["device"])
+        often = row["launch_ns"] - (stalls.length_ns if stalls else 0)
+        told = largest == "launch_ns" and share(often, total) >= _HOST_WAIT
+        told = told and not captures_and_replays(analysis)
+        if told or share(length, total) < _MIN_GAP_SHARE:
+            continue
+        longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
+        where = calls_of(analysis, longest, device=row["device"]) if longest else None
+        found.append(
+            Finding(
+                rule="idle_gaps",
+                evidence={
+                    **_gap_evidence(row),
+                    "gap_share": share(length, total),
+                    "cause": _WAITS[largest],
+                    "waits_most_ns": row[largest],
+                    **_unrecorded(analysis, row),
+                    **(_host_in(analysis, row) if largest in _FOR_HOST else {}),
+                },
+                where=where or Where(device=row["device"]),
+                cost_ns=length,
+            )
+        )
+    return tuple(found)
+
+
+def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
+    """A device waits for transfers that nothing hides."""
+    total = end_to_end_ns(analysis)
+    found = []
+    for row in analysis.idle.to_dicts():
+        wait, hidden = row["data_ns"], row["overlap_share"]
+        if hidden is None or hidden >= _HIDDEN:
+            continue
+        if share(wait, row["span_ns"]) < _EXPOSED or share(wait, total) < MATERIAL:
+            continue
+        found.append(
+            Finding(
+                rule="transfers_exposed",
+                evidence={
+                    "data_wait_ns": wait,
+                    "data_wait_share": share(wait, row["span_ns"]),
+                    "transfer_ns": row["transfer_ns"],
+                    "hidden_share": hidden,
+                },
+                where=Where(device=row["device"]),
+                cost_ns=wait,
+            )
+        )
+    return tuple(found)
+
+
+def idle_device(analysis: Analysis) -> Finding | None:
+    """One device works for most of the run, another one like it hardly ever. Silent where clocks of
+    devices are not aligned: how long the run took is not known, and where devices are models of a
+    server."""
+    if unaligned(analysis) or of_server(analysis):
+        return None
+    wall = analysis.accounting.wall_ns or end_to_end_ns(analysis)
+    used = {
+        row["device"]: (share(row["calls_ns"], wall), row["calls_ns"])
+        for row in analysis.devices.filter(pl.col("calls") > 0).to_dicts()
+        if not _shares_cores(analysis.run.devices, row["device"])
+    }
+    if len(used) < 2:
+        return None
+    busiest, least = max(used, key=lambda n: used[n]), min(used, key=lambda n: used[n])
+    alike = device_kind(busiest) == device_kind(least)
+    if not alike or used[busiest][0] < _BUSY_DEVICE or used[least][0] > _IDLE_DEVICE:
+        return None
+    return Finding(
+        rule="idle_device",
+        evidence={
+            "devices": len(used),
+            "idle_device_calls_ns": used[least][1],
+            "idle_device_share": used[least][0],
+            "busy_device": busiest,
+            "busy_device_share": used[busiest][0],
+        },
+        where=Where(device=least),
+    )
+
+
+def _launches(analysis: Analysis, device: str) -> dict[str, int]:
+    """How many commands the device got, and how long one took."""
+    rows = analysis.roofline_roles.filter(pl.col("device") == device)
+    commands, busy = int(rows["commands"].sum()), int(rows["total_ns"].sum())
+    return {"commands": commands, "mean_command_ns": busy // commands} if commands else {}
+
+
+def _gap_evidence(row: Mapping[str, int]) -> dict[str, int]:
+    """The long gaps of a row of the idle table; nothing without any."""
+    gaps, length = row["long_gaps"], row["long_gap_ns"]
+    return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
+
+
+def _data_loader(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
+    """How long the host was in a DataLoader of PyTorch in the longest gaps of a device, and in how
+    many; nothing where that is not most of them, or long gaps are not most of what it waited."""
+    listed = analysis.gaps.filter(pl.col("device") == row["device"])
+    inside = listed.filter(
+        pl.col("host_doing").fill_null("").str.contains(_DATA_LOADER)
+        & pl.col("cause").is_in([WaitCause.LAUNCH, WaitCause.SYNC])
+    )
+    covered = inside.select(pl.col("length_ns") * pl.col("host_doing_share")).to_series().sum()
+    if 2 * covered < listed["length_ns"].sum() or 2 * row["long_gap_ns"] < row["launch_ns"]:
+        return {}
+    return {"data_loader_gaps": len(inside), "data_loader_ns": round(covered)} if covered else {}
+
+
+def _host_in(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
+    """What the host was in for longest in the longest gaps of a device, and how long; nothing where
+    that is less than a quarter of all long gaps."""
+    idle = pl.col("cause") != WaitCause.UNRECORDED
+    doing = (
+        analysis.gaps.filter(idle & (pl.col("device") == row["device"]))
+        .drop_nulls("host_doing")
+        .group_by("host_doing")
+        .agg(took=(pl.col("length_ns") * pl.col("host_doing_share")).sum())
+        .sort("took", "host_doing", descending=True)
+    )
+    if doing.is_empty() or doing["took"][0] < _WORTH_NAMING * row["long_gap_ns"]:
+        return {}
+    return {"host_in": str(doing["host_doing"][0]), "host_in_ns": round(doing["took"][0])}
+
+
+def _unrecorded(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, Value]:
+    """How much of a device's waiting nothing tells the cause of, and how many of its commands were
+    recorded without their launch; nothing where it knows them all."""
+    if not row["unknown_cause_ns"]:
+        return {}
+    run = analysis.inputs.run
+    launched = np.zeros(len(run.commands), dtype=np.bool_)
+    launched[run.flows["target"].to_numpy()] = True
+    own = run.commands.select(
+        (pl.col("device") == row["device"]) & ~pl.col("category").is_in(["host", "sync"])
+    )
+    here = own.to_series().fill_null(value=False).to_numpy()
+    return {
+        "unrecorded_share": share(row["unknown_cause_ns"], sum(row[name] for name in _WAITS)),
+        "commands": int(here.sum()),
+        "unrecorded_launches": int((here & ~launched).sum()),
+    }
+
+
+def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
+    """How much of each step is launch-bound, and of that lies before the first kernel of its
+    calls; nothing where there are no steps or nobody knows."""
+    steps = launch_bound_steps(analysis.calls.filter(pl.col("device") == device))
+    if steps is None or steps.before_low_ns is None or steps.before_high_ns is None:
+        return {}
+    return {
+        "least_of_step_ns": steps.low_ns,
+        "median_of_step_ns": steps.median_ns,
+        "most_of_step_ns": steps.high_ns,
+        "least_before_kernel_ns": steps.before_low_ns,
+        "most_before_kernel_ns": steps.before_high_ns,
+    }
+
+
+def _outside_steps(analysis: Analysis, device: str, wait_ns: int) -> dict[str, Value]:
+    """The stage without steps in which most of the wait is, where there is one; nothing else."""
+    calls = analysis.calls.filter((pl.col("device") == device) & (pl.col("step") == NO_STEP))
+    stages = calls.group_by("stage").agg(pl.col("launch_bound_ns").sum()).sort("launch_bound_ns")
+    if stages.is_empty() or analysis.steps.is_empty():
+        return {}
+    stage, length = stages.row(-1)
+    return {"waits_in": stage, "waits_in_ns": length} if length > wait_ns / 2 else {}
+
+
+def _longest_wait(analysis: Analysis, device: str) -> str | None:
+    """The submodule in whose calls the device waited longest."""
+    rows = (
+        analysis.roofline_roles.filter(pl.col("device") == device)
+        .drop_nulls("submodule")
+        .group_by("submodule")
+        .agg(pl.col("wait_ns").sum())
+        .sort("wait_ns", "submodule")
+    )
+    return str(rows["submodule"][-1]) if len(rows) else None
+
+
+def _shares_cores(devices: Mapping[str, Device], device: str) -> bool:
+    known = devices.get(device)
+    return known is not None and bool(known.shared_with)
+
+
+# --- Who waits for whom: idle devices, the critical path, switches between providers.
+
+
+_PATH_ROWS = 30
+_CPU_FALLBACK = 100
+_SUFFIX = "ExecutionProvider"
+_IDLE = (
+    "device",
+    "span_ns",
+    "computing_ns",
+    "idle_ns",
+    "idle_share",
+    "launch_ns",
+    "unknown_cause_ns",
+    "sync_ns",
+    "queue_ns",
+    "copy_wait_ns",
+    "other_device_ns",
+    "host_ns",
+    "host_work_ns",
+    "outside_ns",
+    "unused_ns",
+    "collective_ns",
+    "exposed_ns",
+    "data_ns",
+    "unrecorded_ns",
+    "long_gaps",
+    "long_gap_ns",
+    "transfer_ns",
+    "overlap_share",
+)
+_LATE = said(
+    "Launch-bound time of calls, submodules and steps is the sum of launch-bound and sync-bound "
+    "here: after a wait, too, the host launches too late."
+)
+_GAP_COLUMNS = (
+    renamed(GAPS, "begin_ns", meaning="when it ran dry, from the begin of the run"),
+    "length_ns",
+    "cause",
+    "position",
+    "submodule",
+    "step",
+    "call",
+    "device",
+    "host_doing",
+    "host_doing_kind",
+    "host_doing_share",
+    "repeated",
+    "repeated_times",
+)
+_PATH = (
+    "part",
+    "submodule",
+    "device",
+    "pieces",
+    "path_ns",
+    "guessed_ns",
+    renamed(CRITICAL_PATH, "share", meaning="path_ns / wall time of the pipeline calls"),
+)
+_DEVICE_TRANSITIONS = (
+    "submodule",
+    "source",
+    "target",
+    "calls",
+    "switches",
+    "copies",
+    "bytes",
+    "copy_ns",
+    "gap_ns",
+)
+_FALLBACK_NODES = (
+    "layer",
+    "submodule",
+    "op_type",
+    "provider",
+    "nodes",
+    "total_ns",
+)
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    """Idle devices and the critical path of the whole run; what several providers cost."""
+    return (*_idle(of), *_copies(of), *_busy(of), *_gap_parts(of), *_path(of), *_providers(of))
+
+
+def idle_figure(analysis: Analysis) -> Figure:
+    """What each device did, and what it waited for otherwise."""
+    return Figure("idle", "idle", (analysis.idle,))
+
+
+def critical_path_figure(analysis: Analysis) -> Figure:
+    """What the critical path consists of."""
+    names = [part.submodule for part in analysis.accounting.submodules]
+    return Figure("path", "critical_path", (analysis.critical_path, names))
+
+
+def _idle(of: ReportInput) -> Iterator[Part]:
+    analysis = of.analysis
+    title, why = (
+        said("What devices waited for, whole run"),
+        why_no_waits(analysis.idle, analysis.run),
+    )
+    if why:
+        yield Part(title, lead=sentence(why), always=True)
+        return
+    if analysis.idle.is_empty():
+        return
+    figure = idle_figure(analysis)
+    made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
+    late = bool((analysis.idle["sync_ns"] > 0).any())
+    yield Part(title, figure=figure, table=made, notes=(_LATE,) if late else ())
+
+
+def _copies(of: ReportInput) -> Iterator[Part]:
+    columns = [column.name for column in COPIES]
+    made = table("copies", "copies", columns, COPIES, of.analysis.copies, shown=20)
+    yield Part(said("Copies, whole run"), table=made)
+
+
+def _busy(of: ReportInput) -> Iterator[Part]:
+    """How busy each device was over time."""
+    frame = of.analysis.busy_timeline
+    if not frame.is_empty():
+        groups = frame.group_by("device", maintain_order=True)
+        bars = tuple(
+            Bars(str(device), (rows["busy_share"] * 1000).round().cast(pl.Int64).to_list())
+            for (device,), rows in groups
+        )
+        figure = declared_figure(table_named("busy_timeline"), frame, bars)
+        yield Part(said("Busy share over time"), figure=figure)
+
+
+def _gap_parts(of: ReportInput) -> Iterator[Part]:
+    relative = of.analysis.gaps.with_columns(pl.col("begin_ns") - of.begin_ns)
+    made = table("gaps", "gaps", _GAP_COLUMNS, GAPS, relative, shown=of.rows(10))
+    yield Part(said("Longest gaps, whole run"), table=made)
+
+
+def _path(of: ReportInput) -> Iterator[Part]:
+    analysis = of.analysis
+    if analysis.critical_path.is_empty():
+        return
+    rows = path_by_part(analysis.critical_path, _PATH_ROWS)
+    made = table("path", "critical path", _PATH, CRITICAL_PATH, rows)
+    guessed = guessed_waits(analysis.critical_path)
+    yield Part(
+        path_sentence(analysis.critical_path),
+        figure=critical_path_figure(analysis),
+        table=made,
+        notes=(sentence(guessed),) if guessed else (),
+    )
+
+
+def _providers(of: ReportInput) -> Iterator[Part]:
+    short = pl.col("source", "target").str.strip_suffix(_SUFFIX)
+    edges = of.analysis.device_transitions.with_columns(short)
+    yield Part(
+        said("Switches between providers"),
+        table=table(
+            "device_transitions", "switches", _DEVICE_TRANSITIONS, DEVICE_TRANSITIONS, edges
+        ),
+    )
+    yield Part(
+        said("CPU fallback between copies, by total time"),
+        table=table(
+            "cpu_fallback",
+            "CPU fallback nodes",
+            _FALLBACK_NODES,
+            CPU_FALLBACK,
+            of.analysis.cpu_fallback,
+            shown=of.rows(10),
+            held=_CPU_FALLBACK,
+        ),
+    )
+
+
+SECTION = SectionKind(
+    "idle",
+    70,
+    said("Idle time"),
+    _parts,
+    tables=(
+        "idle",
+        "copies",
+        "busy_timeline",
+        "gaps",
+        "critical_path",
+        "device_transitions",
+        "cpu_fallback",
+    ),
+)
+
+
+# --- What is said of devices that wait, whatever for; `late_host` is about launches alone.
+
+
+_RECOMMENDATIONS: Mapping[object, Said] = {
+    WaitCause.LAUNCH: LOOK_IN_GAPS,
+    WaitCause.SYNC: said(
+        "The host waited until the device had nothing left, and launched only then: look for "
+        ".item(), .cpu(), printing, blocking copies."
+    ),
+    WaitCause.QUEUE: said(
+        "The host had launched the next command: look for what holds it back, events of other "
+        "streams, other processes on the device, changes of clocks."
+    ),
+    WaitCause.HOST: said(
+        "Look at what the host does between calls: scheduler, guidance, callbacks, "
+        "post-processing; or let other requests fill the gaps."
+    ),
+    WaitCause.COPY: said(
+        "The device is idle in operations such as copy-done until a copy arrives: keep what each "
+        "call copies resident (weights, caches offloaded to the host), copy less, or start "
+        "copies earlier."
+    ),
+    WaitCause.OTHER_DEVICE: said(
+        "Give it other work in the meantime: independent calls, several requests at once. "
+        "profile-sd3 predict compares placements."
+    ),
+    WaitCause.UNRECORDED: said(
+        "Record the host as well, with every launch: launches say whether it was late, or the "
+        "device had nothing to do."
+    ),
+    WaitCause.DATA: said(
+        "Prefetch from pinned memory on a separate stream, and keep weights resident."
+    ),
+}
+
+
+def _idle_gaps(found: Finding) -> Words:
+    if on_several(found):
+        return _idle_devices(found)
+    given = texts(found)
+    known = {
+        "device": given["device"],
+        "times": _times(round(number(found, "gaps"))),
+        "share": given["gap_share"],
+    }
+    if found.evidence["cause"] == WaitCause.UNRECORDED:
+        title = said(
+            "{device} is idle for more than 100 µs {times}, {share} of its time in all; the cause "
+            "of {unrecorded} of its waiting was not recorded",
+            **known,
+            unrecorded=given["unrecorded_share"],
+        )
+        caveat = _without_launches(found)
+    else:
+        title = said(
+            "{device} is idle for more than 100 µs {times}, {share} of its time in all; it mainly "
+            "waits for {most}",
+            **known,
+            most=given["cause"],
+        )
+        title = with_host(title, found)
+        caveat = _OF_ALL_WAITING
+    return Words(
+        title=title,
+        caveat=caveat,
+        recommendation=_RECOMMENDATIONS[found.evidence["cause"]],
+    )
+
+
+_OF_ALL_WAITING = said(
+    "The cause is that of all its waiting, shorter gaps included. A gap that other requests fill "
+    "costs nothing."
+)
+
+
+def _without_launches(found: Finding) -> Said:
+    return said(
+        "Of its {commands} commands, {missing} were recorded without their launch. A gap that "
+        "other requests fill costs nothing.",
+        commands=count(round(number(found, "commands"))),
+        missing=count(round(number(found, "unrecorded_launches"))),
+    )
+
+
+def _idle_devices(found: Finding) -> Words:
+    """The same of several devices, the caveat of the one that is idle longest."""
+    known = {
+        "devices": named_devices(found),
+        "low": count(round(number(found, "least_gaps"))),
+        "high": count(round(number(found, "most_gaps"))),
+        "share": value_range(found, "gap_share"),
+    }
+    if found.evidence["cause"] == WaitCause.UNRECORDED:
+        title = said(
+            "{devices} are each idle for more than 100 µs {low} to {high} times, {share} of the "
+            "time in all; the cause was mostly not recorded",
+            **known,
+        )
+        caveat = _without_launches(found)
+    else:
+        title = said(
+            "{devices} are each idle for more than 100 µs {low} to {high} times, {share} of the "
+            "time in all; they mainly wait for {most}",
+            **known,
+            most=texts(found)["cause"],
+        )
+        title = with_host(title, found)
+        caveat = _OF_ALL_WAITING
+    recommendation = _RECOMMENDATIONS[found.evidence["cause"]]
+    return Words(title=title, caveat=caveat, recommendation=recommendation)
+
+
+def _transfers_exposed(found: Finding) -> Words:
+    given = texts(found)
+    title = said(
+        "{device} waits for transfers for {share} of its time",
+        device=given["device"],
+        share=given["data_wait_share"],
+    )
+    if on_several(found):
+        title = said(
+            "{devices} each wait for transfers for {share} of their time",
+            devices=named_devices(found),
+            share=value_range(found, "data_wait_share"),
+        )
+    return Words(
+        title=title,
+        caveat=said(
+            "Prefetching needs memory for a second buffer. Copies from pageable memory do not "
+            "overlap at all."
+        ),
+        recommendation=said(
+            "Pin host memory and prefetch on a separate stream; keep weights resident instead of "
+            "offloading; leave tensors on the device between submodules."
+        ),
+    )
+
+
+def _idle_device(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "Calls on {least} take {share} of the run, those on {busiest} {share_2}",
+            least=given["device"],
+            share=given["idle_device_share"],
+            busiest=given["busy_device"],
+            share_2=given["busy_device_share"],
+        ),
+        caveat=said(
+            "A placement made for lack of memory is no mistake. Dividing work over devices costs "
+            "transfers."
+        ),
+        recommendation=said(
+            "Run the branches of guidance or several requests on both devices, or encode the next "
+            "request on the idle one. profile-sd3 predict compares placements."
+        ),
+    )
+
+
+def _times(number: int) -> Said:
+    """`"once"`, `"twice"`, `"1,200 times"`."""
+    few = {1: said("once"), 2: said("twice")}
+    return few.get(number) or said("{number} times", number=count(number))
+
+
+WORDS: RuleWords = {
+    "idle_gaps": _idle_gaps,
+    "transfers_exposed": _transfers_exposed,
+    "idle_device": _idle_device,
+}

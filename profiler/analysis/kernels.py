@@ -1,0 +1,155 @@
+"""Which kernels take the time: executions, medians and shares per device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from profiler.analysis.commands import are_apart
+from profiler.analysis.document import TOP, Part, SectionKind
+from profiler.analysis.question import Table
+from profiler.analysis.result import ReportInput
+from profiler.analysis.table_text import on_devices, table
+from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.text import count, duration, percent, said
+
+# --- The columns of kernels.
+
+
+KERNELS: tuple[Column, ...] = (
+    Column("kernel", STRING, "", "name of the kernel in full", kind="layer"),
+    Column("device", STRING, "", "device that ran it", True, importance=5),
+    Column("executions", INT64, "", "how often it ran", label="executed"),
+    Column("total_ns", INT64, "ns", "sum of its executions"),
+    Column(
+        "share",
+        FLOAT64,
+        "ratio",
+        "total_ns / total_ns of all work of the device except waits; where parts were recorded "
+        "one by one, only of the parts in which it ran",
+        True,
+        kind="share",
+    ),
+    Column("mean_ns", INT64, "ns", "mean of its executions", label="mean", importance=2),
+    Column("p50_ns", INT64, "ns", "half of them took no longer", label="p50"),
+    Column("p99_ns", INT64, "ns", "99 of 100 took no longer", label="p99"),
+    Column("min_ns", INT64, "ns", "shortest execution", label="shortest", importance=3),
+    Column("max_ns", INT64, "ns", "longest execution", label="longest", importance=1),
+    Column("layers", INT64, "", "layers that ran it", importance=4),
+)
+
+
+# --- The table of kernels.
+
+
+_NO_WORK = ("host", "sync")
+_NO_KERNELS = ("dma", "copy")  # what copies and fills is no function that ran
+
+
+def kernel_table(commands: pl.DataFrame, *, apart: bool = False) -> pl.DataFrame:
+    """One row a kernel and device (`KERNELS`), of commands whose producer tells their kernel. A
+    quantile is the time of an execution; a command that never closed took none. `apart`: pipeline
+    calls are parts that were recorded one by one (`analysis.timelines`)."""
+    took = pl.col("duration_ns").clip(0)
+    work = commands.lazy().filter(~pl.col("category").is_in(_NO_WORK))
+    ran = work.filter(pl.col("kernel").is_not_null(), ~pl.col("category").is_in(_NO_KERNELS))
+    keys = ["device", "kernel"] if apart else ["device"]
+    if apart:
+        parts = work.group_by("device", "pipeline").agg(whole_ns=took.sum())
+        places = ran.select("device", "kernel", "pipeline").unique()
+        ran_in = places.join(parts, on=["device", "pipeline"], nulls_equal=True)
+        whole = ran_in.group_by(keys).agg(pl.col("whole_ns").sum())
+    else:
+        whole = work.group_by(keys).agg(whole_ns=took.sum())
+    rows = (
+        ran.group_by("device", "kernel")
+        .agg(
+            executions=pl.len(),
+            total_ns=took.sum(),
+            mean_ns=took.mean().round(),
+            p50_ns=took.quantile(0.5, "higher"),
+            p99_ns=took.quantile(0.99, "higher"),
+            min_ns=took.min(),
+            max_ns=took.max(),
+            layers=pl.col("layer").n_unique(),
+        )
+        .join(whole, on=keys, how="left", nulls_equal=True)
+        .with_columns(
+            pl.col("device", "kernel").cast(pl.String),
+            share=pl.when(pl.col("whole_ns") > 0).then(pl.col("total_ns") / pl.col("whole_ns")),
+        )
+        .sort(["total_ns", "kernel", "device"], descending=[True, False, False], nulls_last=True)
+    )
+    declared = schema(KERNELS)
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in declared.items()).collect()
+
+
+TABLES = (
+    Table(
+        name="kernels",
+        row="one kernel on a device",
+        section="kernels",
+        columns=KERNELS,
+        make=lambda of: kernel_table(of.frame, apart=are_apart(of.run.drops)),
+        title="Kernels",
+        about="Kernels of all operators and submodules are listed by their full names, longest "
+        "`total_ns` first. Only some producers record kernels: those of GPUs do, but nodes of "
+        "ONNX Runtime are not kernels. [shapes](#shapes) and [operators](#operators) show what "
+        "the kernels belong to.",
+        rank=("-total_ns",),
+        shown=15,
+    ),
+)
+
+
+# --- How long each kernel takes: its executions, one against the other.
+
+
+_HELD = 200  # rows of a table
+_COLUMNS = tuple(column.name for column in KERNELS)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    """The kernels of devices, where any are known."""
+    rows = of.analysis.kernels
+    if rows.is_empty():
+        return
+    yield Part(
+        lead=_most(rows),
+        table=table(
+            "kernels",
+            "kernels",
+            on_devices(_COLUMNS, KERNELS, rows, "kernel"),
+            KERNELS,
+            rows,
+            shown=of.rows(TOP),
+            held=_HELD,
+            search=True,
+            sort="total_ns",
+        ),
+    )
+
+
+def _most(rows: pl.DataFrame) -> str:
+    """The kernel with most time, and how far its executions lie apart."""
+    first = rows.row(0, named=True)
+    return said(
+        "{kernels} kernels. {kernel} takes the most time: {count} executions with a median of "
+        "{median}, {time} in all, {share} of its device's work.",
+        kernels=count(len(rows)),
+        kernel=first["kernel"],
+        count=count(first["executions"]),
+        median=duration(first["p50_ns"]),
+        time=duration(first["total_ns"]),
+        share=percent(first["share"] or 0),
+    )
+
+
+SECTION = SectionKind(
+    "kernels",
+    65,
+    said("Kernels"),
+    _parts,
+    tables=("kernels",),
+)

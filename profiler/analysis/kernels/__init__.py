@@ -1,1 +1,0 @@
-"""How long does each kernel take: its executions, one against the other."""

@@ -1,0 +1,387 @@
+"""Host-bound devices: single host stalls, and the wording of launch-bound findings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.finding_text import (
+    MATERIAL,
+    RuleWords,
+    Words,
+    accelerators,
+    end_to_end_ns,
+    named_devices,
+    number,
+    on_several,
+    share,
+    texts,
+    unaligned,
+    value_range,
+    works_behind,
+)
+from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.result import Analysis, Finding, Recorded, Where
+from profiler.analysis.table_text import Sentences
+from profiler.text import Said, Value, joined, said
+
+# --- Words of the evidence of findings: closed sets.
+
+
+class MostlyBetween(StrEnum):
+    """What most of the time between calls is."""
+
+    HOST_WORK = "host_work"
+    NOT_RECORDED = "not_recorded"
+
+
+# --- Rules about the time between calls: host work and synchronization around the steps.
+
+
+_BETWEEN = 0.05  # of the steps' time
+_SYNC_STEPS = 0.5  # of the steps: what waits in fewer is not the loop's habit
+_SYNC_WAIT = 0.02  # of the device's span
+_SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_scalar_dense)$"
+
+
+def host_between_steps(analysis: Analysis) -> Finding | None:
+    """Between the tiles of the steps' calls the host (scheduler, guidance, callbacks) takes its
+    time, and the device waits. Silent where clocks of devices are not aligned: where steps end is
+    not known, and where calls on a GPU were captured alone: there the host waits for it."""
+    steps = analysis.steps
+    if steps.is_empty() or unaligned(analysis) or works_behind(analysis):
+        return None
+    inside = int((steps["host_ns"] + steps["idle_ns"]).sum())  # between calls of one step
+    between = inside + int(steps["between_ns"].sum())
+    duration = int(steps["elapsed_ns"].sum()) + int(steps["between_ns"].sum())
+    device = _denoiser_device(analysis)
+    if device is None:
+        return None
+    if (
+        share(between, duration) < _BETWEEN
+        or share(between, end_to_end_ns(analysis)) < 2 * MATERIAL
+    ):
+        return None
+    host_work = int(steps["host_ns"].sum()) + int(steps["between_host_ns"].sum())
+    return Finding(
+        rule="host_between_steps",
+        evidence={
+            "between_ns": between,
+            "between_share": share(between, duration),
+            "host_work_ns": host_work,
+            "not_recorded_ns": between - host_work,
+            "mostly": _mostly(host_work, between),
+            **_longest_host_work(analysis),
+        },
+        where=Where(device=device),
+        cost_ns=between,
+    )
+
+
+def scheduler_sync(analysis: Analysis) -> Finding | None:
+    """The host waits for its device between the calls of most steps. Silent where clocks of devices
+    are not aligned."""
+    steps, waits = len(analysis.steps), accelerators(analysis)
+    if waits.is_empty() or unaligned(analysis):
+        return None
+    often = pl.col("calls") > 1 + _SYNC_STEPS * steps  # what is in no step counts as one
+    of_steps = pl.col("submodule").is_null() & often
+    named = pl.col("layer").str.contains(_SYNC) | pl.col("op_types").str.contains(_SYNC)
+    rows = analysis.operators.filter(of_steps & named).sort("wall_ns", descending=True)
+    longest = waits.sort(pl.col("launch_ns") + pl.col("host_ns")).row(-1, named=True)
+    wait = longest["launch_ns"] + longest["host_ns"]
+    if rows.is_empty() or share(wait, longest["span_ns"]) < _SYNC_WAIT:
+        return None
+    return Finding(
+        rule="scheduler_sync",
+        evidence={
+            "operation": rows["layer"][0],
+            "waits": int(rows["commands"].sum()),
+            "host_ns": int(rows["wall_ns"].sum()),
+            "device_wait_ns": wait,
+            "device_wait_share": share(wait, longest["span_ns"]),
+        },
+        where=Where(layer=rows["layer"][0], device=longest["device"]),
+        cost_ns=longest["host_ns"],
+    )
+
+
+def _mostly(host_work: int, between: int) -> MostlyBetween:
+    """What most of the time between calls is."""
+    return MostlyBetween.HOST_WORK if host_work >= between / 2 else MostlyBetween.NOT_RECORDED
+
+
+def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
+    """What of no call the host worked on longest in at least half of the steps, waits and what it
+    called aside; nothing where no host work was recorded."""
+    often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
+    rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
+    rows = rows.with_columns(work_ns=pl.col("self_ns") - pl.col("waited_ns")).sort("work_ns")
+    if rows.is_empty() or not rows["work_ns"][-1]:
+        return {}
+    return {
+        "longest_host_work": str(rows["layer"][-1]),
+        "longest_host_work_ns": int(rows["work_ns"][-1]),
+    }
+
+
+def _denoiser_device(analysis: Analysis) -> str | None:
+    rows = analysis.calls.filter(pl.col("step") >= 0)
+    return str(rows["device"][0]) if len(rows) else None
+
+
+# --- Times at which the host stood still once: long gaps of a device in one call of a submodule that
+# has others, none of which has the like. What makes one (a garbage collection, a library that is
+# loaded, a profiler at its start) is none of what each call launches.
+
+
+_LONG_NS = 10_000_000  # without a launch: no host that launches takes so long for the next
+_ALIKE = 0.25  # of its length: with a gap as long in another call it is no single time
+
+
+class Stalls(Struct, frozen=True):
+    """Number and length of some stalls in all; what the host was in during the longest, "" where
+    nobody knows."""
+
+    times: int
+    length_ns: int
+    host_in: str
+
+
+def stalls_of(
+    analysis: Analysis,
+    *,
+    device: str | None = None,
+    call: int | None = None,
+    submodule: str | None = None,
+) -> Stalls | None:
+    """The stalls in calls on a device, or in one call or those of a submodule, there also behind a
+    wait for the device; None without any."""
+    causes = (WaitCause.LAUNCH,) if device else (WaitCause.LAUNCH, WaitCause.SYNC)
+    waited = analysis.gaps.filter(
+        pl.col("cause").is_in(causes) & pl.col("call").is_not_null()
+    ).select("device", "call", pl.col("submodule").cast(pl.String), "length_ns", "host_doing")
+    calls = analysis.calls.group_by(pl.col("submodule").cast(pl.String)).len()
+    several = {name for name, number in calls.iter_rows() if number > 1}
+    found = []
+    for row in waited.filter(pl.col("length_ns") >= _LONG_NS).to_dicts():
+        others = waited.filter(
+            (pl.col("submodule") == row["submodule"]) & (pl.col("call") != row["call"])
+        )
+        here = device in (None, row["device"]) and call in (None, row["call"])
+        here &= submodule in (None, row["submodule"])
+        longest = others["length_ns"].max() or 0
+        if here and row["submodule"] in several and longest < _ALIKE * row["length_ns"]:
+            found.append(row)
+    if not found:
+        return None
+    found.sort(key=lambda row: -row["length_ns"])
+    return Stalls(
+        len(found), sum(row["length_ns"] for row in found), str(found[0]["host_doing"] or "")
+    )
+
+
+# --- What is said of what is mostly between calls.
+
+
+SENTENCES: Sentences = {
+    MostlyBetween: {
+        MostlyBetween.HOST_WORK: said("host work"),
+        MostlyBetween.NOT_RECORDED: said("not recorded"),
+    },
+}
+
+
+# --- What is said of the time between calls.
+
+
+_KEEP_THERE = said(
+    "Keep latents, guidance and scheduler on the device, and sigmas and timesteps there from the "
+    "start; drop callbacks and progress bars; or compile the whole step."
+)
+_FIND_OUT = said(
+    "Find out what runs there, for most of it was not recorded: callbacks, progress bars, garbage "
+    "collection, locks, other threads."
+)
+
+
+def _host_between_steps(found: Finding) -> Words:
+    given = texts(found)
+    recorded = found.evidence["mostly"] == MostlyBetween.HOST_WORK
+    return Words(
+        title=said("{share} of the steps' time lies between calls", share=given["between_share"]),
+        caveat=said(
+            "What is not recorded may be callbacks, progress bars or other threads. Part of "
+            "the host work may be arithmetic that has to run somewhere."
+        ),
+        recommendation=_KEEP_THERE if recorded else _FIND_OUT,
+    )
+
+
+def _scheduler_sync(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "The host waits for {device} between the calls of most steps", device=given["device"]
+        ),
+        caveat=said(
+            "While the host waits it launches nothing, so the device is idle after every "
+            "wait. The wait itself is the device's work, not lost time."
+        ),
+        recommendation=said(
+            "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
+            "nonzero() in the scheduler or a callback) and keep those values on the host."
+        ),
+    )
+
+
+# --- What is said of a host that is late: devices wait for it to launch work.
+
+
+LOOK_IN_GAPS = said(
+    "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
+    "allocation, graph breaks, lazy loading."
+)
+_SLOWER = said(
+    "Recording slows the host: without the profiler the device waits less. Faster kernels gain "
+    "nothing while it waits."
+)
+_SLOWER_WITH_STACKS = said(
+    "Recording slows the host, Python stacks most of all: without the profiler the device waits "
+    "less. Faster kernels gain nothing while it waits."
+)
+_LAUNCH_NS = 1_000_000  # longer than any launch takes
+_LAUNCH_LESS = said(
+    "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
+    "nodes."
+)
+_LOOK = said("The table of gaps says what the host did in the longest of them.")
+_RECORD_CALLS = said("Record once with call spans only to see how much is left.")
+_TIME_UNTRACED = said(
+    "Without the profiler the host is late for less: profile-sd3 predict --untraced MS, with what "
+    "the run takes without it, says what a CUDA graph then gains."
+)
+_LOAD_AHEAD = said(
+    "Load ahead: more workers (num_workers; with 0 the loop itself loads), persistent_workers, "
+    "prefetch_factor, pin_memory, or cheaper decoding and transforms. Fewer launches gain only "
+    "what is left."
+)
+
+
+def _host_bound(found: Finding) -> Words:
+    given = texts(found)
+    title = _waits_for_host(found)
+    if waits_longer_than_launches(found):
+        title = with_host(title, found)
+    if "stalls_ns" in found.evidence and not on_several(found):
+        title = said(
+            "{what}, not counting {time} of host work that happened only once",
+            what=title,
+            time=given["stalls_ns"],
+        )
+    if "recording_ns" in found.evidence:
+        title = said(
+            "{what}; recording operators took {time} of the host's time in calls",
+            what=title,
+            time=given["recording_ns"],
+        )
+    return Words(
+        title=_with_data_loader(title, found),
+        caveat=_SLOWER_WITH_STACKS if _has_stacks(found) else _SLOWER,
+        recommendation=_less_waiting(found),
+    )
+
+
+def _waits_for_host(found: Finding) -> Said:
+    """For how long a device waits, and in which stage or where in each step; or several devices."""
+    given = texts(found)
+    if on_several(found):
+        return said(
+            "{devices} each wait for the host to launch work for {share} of the time",
+            devices=named_devices(found),
+            share=value_range(found, "host_wait_share"),
+        )
+    title = said(
+        "{device} waits for the host to launch work for {share} of the time",
+        device=given["device"],
+        share=given["host_wait_share"],
+    )
+    if "waits_in_ns" in found.evidence:
+        return said(
+            "{what}, {time} of it in {stage}",
+            what=title,
+            time=given["waits_in_ns"],
+            stage=given["waits_in"],
+        )
+    if found.evidence.get("most_of_step_ns"):
+        return said(
+            "{what}: {low} to {high} of each step, of which {least} to {most} before the first "
+            "kernel",
+            what=title,
+            low=given["least_of_step_ns"],
+            high=given["most_of_step_ns"],
+            least=given["least_before_kernel_ns"],
+            most=given["most_before_kernel_ns"],
+        )
+    return title
+
+
+def _has_stacks(found: Finding) -> bool:
+    return found.evidence.get("recorded") == Recorded.PYTHON_STACKS
+
+
+def _with_data_loader(title: Said, found: Finding) -> Said:
+    """The title, with how long it was for a DataLoader."""
+    if not waits_for_data_loader(found):
+        return title
+    return said(
+        "{what}; at least {time} of that for the DataLoader",
+        what=title,
+        time=texts(found)["data_loader_ns"],
+    )
+
+
+def waits_for_data_loader(found: Finding) -> bool:
+    """Whether a device waits for the host because that loads data: fewer launches do not help."""
+    return "data_loader_ns" in found.evidence
+
+
+def _less_waiting(found: Finding) -> Said:
+    """What to do by how long the device waits for each command: fewer launches help where it is
+    about what a launch takes."""
+    if waits_for_data_loader(found):
+        return _LOAD_AHEAD
+    if waits_longer_than_launches(found):
+        return LOOK_IN_GAPS
+    imported = "recorded" in found.evidence and "recording_ns" not in found.evidence
+    look = [_LOOK] if "gaps" in found.evidence else []
+    return joined(" ", [*look, _LAUNCH_LESS, _TIME_UNTRACED if imported else _RECORD_CALLS])
+
+
+def waits_longer_than_launches(found: Finding) -> bool:
+    """Whether a device waits for the host longer for each command than a launch takes: then it is
+    other work of the host, and fewer launches do not help."""
+    commands = number(found, "commands") if "commands" in found.evidence else 0
+    return bool(commands) and number(found, "host_wait_ns") / commands > _LAUNCH_NS
+
+
+def with_host(title: Said, found: Finding) -> Said:
+    """The title, with what the host was in for a large part of the longest gaps."""
+    if "host_in" not in found.evidence:
+        return title
+    given = texts(found)
+    return said(
+        "{what}; the host was in {name} for {time}",
+        what=title,
+        name=given["host_in"],
+        time=given["host_in_ns"],
+    )
+
+
+WORDS: RuleWords = {
+    "host_between_steps": _host_between_steps,
+    "scheduler_sync": _scheduler_sync,
+    "host_bound": _host_bound,
+}

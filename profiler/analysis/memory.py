@@ -1,0 +1,898 @@
+"""Device memory over time: the peak, what allocated it, and the remaining headroom.
+
+It always covers the whole run. A counter keeps its value until its next sample. On CPUs torch
+counts only changes since the pipeline started, so weights are added to what is required. The
+same holds if an arena never reaches the size of its submodule's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import is_accelerator
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.document import Bars, Figure, Part, SectionKind
+from profiler.analysis.finding_text import RuleWords, Words, calls_of, number, share, texts
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, Finding, ReportInput, Where
+from profiler.analysis.table_text import Sentences, table, worded_note
+from profiler.errors import InputError
+from profiler.options import parse_size
+from profiler.run.columns import BOOL, DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, Key, schema
+from profiler.run.intervals import Times, ends
+from profiler.run.run import Run
+from profiler.text import Note, NoteCode, Value, percent, said, sentence
+from profiler.trace.events import device_kind
+from profiler.trace.manifest_fields import Device, Recording, Submodule
+
+# --- Rules about memory: what does not fit, and what makes the peak.
+
+
+_HEADROOM = 0.10  # of the memory: fragmentation and the driver's context need about as much
+_ACTIVATIONS = 0.30  # of what is needed
+_OF_SIZE = 0.50  # of the memory: a peak below half of it is nobody's problem
+_LARGE = 1 << 30  # bytes, where the device's memory is not known
+
+
+def little_headroom(analysis: Analysis) -> tuple[Finding, ...]:
+    """A device's memory is nearly, or more than, full."""
+    found = []
+    for row in analysis.memory_devices.drop_nulls("headroom_bytes").to_dicts():
+        left, size = row["headroom_bytes"], row["size_bytes"]
+        if not size or share(left, size) >= _HEADROOM:
+            continue
+        over = left < 0
+        found.append(
+            Finding(
+                rule="little_headroom",
+                evidence={
+                    "needed_bytes": row["needed_bytes"],
+                    "size_bytes": size,
+                    "headroom_bytes": left,
+                    "headroom_share": share(left, size),
+                    **({"peak_in": row["submodule"]} if row["submodule"] else {}),
+                },
+                where=_at_peak(analysis, row),
+                severity="high" if over else "medium",
+            )
+        )
+    return tuple(found)
+
+
+def decode_peak(analysis: Analysis) -> tuple[Finding, ...]:
+    """Decoding the image needs most memory, for activations."""
+    found = []
+    for row in analysis.memory_devices.filter(pl.col("stage") == "decode").to_dicts():
+        held = analysis.memory.filter(
+            (pl.col("device") == row["device"]) & (pl.col("submodule") == row["submodule"])
+        )
+        activations = held["activation_bytes"][0] if len(held) else None
+        needed, size = row["needed_bytes"], row["size_bytes"]
+        if activations is None or not needed or share(activations, needed) < _ACTIVATIONS:
+            continue
+        if (share(needed, size) < _OF_SIZE) if size else activations < _LARGE:
+            continue
+        evidence: dict[str, Value] = {
+            "activation_bytes": activations,
+            "activation_share": share(activations, needed),
+            "needed_bytes": needed,
+        }
+        if size:
+            evidence["size_bytes"] = size
+        found.append(
+            Finding(
+                rule="decode_peak",
+                evidence=evidence,
+                where=_at_peak(analysis, row),
+                severity="medium" if size else "low",
+            )
+        )
+    return tuple(found)
+
+
+def _at_peak(analysis: Analysis, row: dict[str, Any]) -> Where:
+    """The calls of the submodule that ran at the peak."""
+    if row["submodule"] is None:
+        return Where(device=row["device"])
+    step = row["step"] if row["step"] is not None and row["step"] >= 0 else None
+    return calls_of(analysis, row["submodule"], device=row["device"], step=step)
+
+
+# --- Why a run has no allocations, and what records them.
+
+
+_CAPTURE = "capture"
+
+
+class NoAllocations(NoteCode):
+    """Why nothing is known of what an allocator gave out."""
+
+    NOT_ASKED_FOR = "not_asked_for"  # of a capture of ours
+    NOT_IN_TRACE = "not_in_trace"  # of torch.profiler, by whoever recorded it
+
+
+def why_no_allocations(
+    producer: str, recording: Recording | None, counters: Iterable[str | None]
+) -> Note | None:
+    """Why there are no allocations, where they could have been recorded and nobody asked for them;
+    `counters` are the names of those that there are, by device."""
+    if recording is None or recording.profile_memory is not False:
+        return None
+    if any("torch" in names for names in counters if names):
+        return None
+    ours = producer == _CAPTURE
+    return Note.of(NoAllocations.NOT_ASKED_FOR if ours else NoAllocations.NOT_IN_TRACE)
+
+
+# --- The columns of what is found about memory.
+
+
+_OF_DEVICE = Column("device", STRING, "", "device whose memory it is", combine=Key())
+
+MEMORY_DEVICES: tuple[Column, ...] = (
+    _OF_DEVICE,
+    Column(
+        "counters",
+        STRING,
+        "",
+        "counters of its memory, joined with commas",
+        kind="list",
+        importance=15,
+    ),
+    Column("peak_bytes", INT64, "bytes", "largest sum of these counters at one time", True),
+    Column("peak_ns", INT64, "ns", "time, on the run's clock", True, label="at", importance=8),
+    Column(
+        "submodule", STRING, "", "submodule whose call ran then", True, label="in", importance=1
+    ),
+    Column("stage", STRING, "", "stage of that call", True, importance=DATA_ONLY),
+    Column(
+        "step", INT32, "", "step of that call; -1 outside denoise", True, kind="step", importance=1
+    ),
+    Column(
+        "least_bytes",
+        INT64,
+        "bytes",
+        "smallest sum of these counters during the run",
+        True,
+        importance=4,
+    ),
+    Column(
+        "weight_bytes",
+        INT64,
+        "bytes",
+        "weights of the submodules placed there",
+        True,
+        label="weights",
+        importance=2,
+    ),
+    Column(
+        "weights_counted",
+        BOOL,
+        "",
+        "whether the counters count weights",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "needed_bytes",
+        INT64,
+        "bytes",
+        "peak_bytes plus weights that are not counted in it; only weights where there are no "
+        "counters",
+        True,
+    ),
+    Column(
+        "size_bytes",
+        INT64,
+        "bytes",
+        "memory of the device: as given by the user, else as known",
+        True,
+        label="memory",
+        importance=3,
+    ),
+    Column(
+        "headroom_bytes",
+        INT64,
+        "bytes",
+        "size_bytes - needed_bytes; below 0, memory is too small",
+        True,
+        label="head-room",
+    ),
+)
+
+MEMORY: tuple[Column, ...] = (
+    _OF_DEVICE,
+    Column(
+        "submodule",
+        STRING,
+        "",
+        "submodule that held it; null for memory that is not known to belong to one",
+        True,
+        combine=Key(),
+    ),
+    Column("calls", INT64, "", "its calls with samples", importance=2),
+    Column(
+        "peak_bytes",
+        INT64,
+        "bytes",
+        "most that its own arena held; with torch's allocator, most that the device held in its "
+        "calls",
+        True,
+        label="peak in calls",
+        importance=1,
+    ),
+    Column(
+        "activation_bytes",
+        INT64,
+        "bytes",
+        "most that one of its calls held in addition to its weights",
+        True,
+        label="activations",
+    ),
+    Column(
+        "weight_bytes",
+        INT64,
+        "bytes",
+        "its weights, except those shared with an earlier submodule",
+        True,
+        label="weights",
+    ),
+    Column("held_bytes", INT64, "bytes", "its part of the device's needed_bytes at the peak", True),
+    Column(
+        "share", FLOAT64, "ratio", "held_bytes / needed_bytes of the device", True, kind="share"
+    ),
+)
+
+MEMORY_TIMELINE: tuple[Column, ...] = (
+    _OF_DEVICE,
+    Column("time_ns", INT64, "ns", "begin of an interval, on the run's clock"),
+    Column("bytes", INT64, "bytes", "most that the counters held in it"),
+    Column("submodule", STRING, "", "submodule whose call ran at that moment", True),
+)
+
+
+# --- Counters of memory in use, as a run has them: arenas of ONNX Runtime, allocators of torch
+# and CUDA.
+
+
+CHANGES = "since the pipeline began"
+"""In the name of a counter that counts changes alone."""
+
+_ARENA = " arena in use"
+_ALLOCATED = r"^(torch|CUDA) allocated"
+
+
+class MemoryCounter(Struct, frozen=True, eq=False):
+    """What one counter held: `values[i]` bytes from `times[i]` on, `before` until then. `owner` is
+    the submodule whose arena it is, None for an allocator."""
+
+    name: str
+    owner: str | None
+    times: Times
+    values: Times
+    calls: Times
+
+    @property
+    def before(self) -> int:
+        if CHANGES in self.name:
+            return 0
+        return int(self.values[0] if self.owner is None else self.values.min())
+
+    def at(self, time: int) -> int:
+        """Bytes held at a moment."""
+        place = int(np.searchsorted(self.times, time, side="right"))
+        return int(self.values[place - 1]) if place else self.before
+
+    def added(self) -> dict[int, int]:
+        """By call, the most that it held above what it held when the call's samples began."""
+        rows = pl.DataFrame({"call": self.calls, "value": self.values})
+        above = pl.col("value").max() - pl.col("value").first()
+        found = rows.filter(pl.col("call") >= 0).group_by("call").agg(above)
+        return dict(found.iter_rows())
+
+
+def memory_counters(run: Run) -> dict[str, list[MemoryCounter]]:
+    """The counters of memory in use, by device."""
+    name = pl.col("name").cast(pl.String)
+    known = name.str.ends_with(_ARENA) | name.str.contains(_ALLOCATED)
+    rows = run.counters.filter(known, pl.col("unit").cast(pl.String) == "bytes")
+    found: dict[str, list[MemoryCounter]] = {}
+    texts = [pl.col("device").cast(pl.String), name]
+    for (device, called), some in rows.drop_nulls("device").group_by(texts, maintain_order=True):
+        samples = some.sort("time_ns", maintain_order=True).unique(
+            "time_ns", keep="last", maintain_order=True
+        )
+        owner = str(called).removesuffix(_ARENA) if str(called).endswith(_ARENA) else None
+        values = samples["value"].to_numpy().astype(np.int64)
+        counter = MemoryCounter(
+            str(called), owner, samples["time_ns"].to_numpy(), values, samples["call"].to_numpy()
+        )
+        found.setdefault(str(device), []).append(counter)
+    return found
+
+
+def summed(counters: list[MemoryCounter]) -> tuple[Times, Times]:
+    """The sum of the counters after each of their samples: times and bytes."""
+    if not counters:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    times = np.concatenate([counter.times for counter in counters])
+    changes = [np.diff(counter.values, prepend=counter.before) for counter in counters]
+    order = np.argsort(times, kind="stable")
+    times, values = times[order], np.cumsum(np.concatenate(changes)[order])
+    last = np.flatnonzero(np.append(np.diff(times), 1))
+    return times[last], values[last] + sum(counter.before for counter in counters)
+
+
+# --- Memory of devices as people give it: `16GiB`, bytes, by device; and whether a run has them.
+
+
+_LARGEST = 1 << 62
+
+
+def sizes_by_device(given: object) -> dict[str, int]:
+    """Bytes by device, "" for all others, of a size or a mapping of devices to sizes. A size is a
+    number of bytes or a text. Raises InputError for what is none."""
+    pairs: Iterable[tuple[object, object]]
+    pairs = given.items() if isinstance(given, Mapping) else [("", given)]
+    return {_device(device): _bytes(size) for device, size in pairs}
+
+
+def _device(name: object) -> str:
+    if not isinstance(name, str):
+        raise InputError(f"device_memory names a device {name!r}: give its name, as in 'cuda:0'")
+    return name
+
+
+def _bytes(given: object) -> int:
+    size = parse_size(given) if isinstance(given, str) else given
+    whole = isinstance(size, Integral) and not isinstance(size, bool)
+    number = int(size) if whole else 0  # type: ignore[call-overload]
+    if not 0 < number < _LARGEST:
+        raise InputError(
+            f"device_memory {given!r} is no size: give bytes above 0, or a text such as '16GiB' or "
+            "'80GB', for all devices or by device"
+        )
+    return number
+
+
+def check_devices(sizes: Mapping[str, int], known: Iterable[str]) -> None:
+    """Raises InputError where `sizes` names a device that is none of `known`."""
+    names = sorted(set(known))
+    for device in sizes:
+        if device and device not in names:
+            raise InputError(
+                f"memory is given for {device}, but the run's devices are "
+                f"{', '.join(names) or 'not known'}: name one of them"
+            )
+
+
+# --- Weights by device: what must fit there before anything runs.
+
+
+def device_weights(
+    submodules: Mapping[str, Submodule], devices: Mapping[str, Device]
+) -> dict[str, int]:
+    """Bytes of weights by device, the most at once, from `RunInfo.submodules` and `.devices`.
+
+    Where a device does not tell, its submodules are added up; weights that they share
+    (`shared_weight_bytes`) count once. A device with a submodule whose weights nobody told of is
+    left out.
+    """
+    totals: dict[str, int] = {}
+    unknown: set[str] = set()
+    for known in submodules.values():
+        size = _own_bytes(known)
+        if size is None:
+            unknown.add(known.device)
+        else:
+            totals[known.device] = totals.get(known.device, 0) + size
+    for name, device in devices.items():
+        if device.weight_bytes is not None:
+            totals[name] = device.weight_bytes
+    named = {name: size for name, size in totals.items() if name}
+    return {name: size for name, size in named.items() if name not in unknown and size < 1 << 63}
+
+
+def submodule_weights(submodules: Mapping[str, Submodule]) -> dict[str, int | None]:
+    """Bytes of weights by submodule, but those shared with one before; None where nobody told."""
+    return {name: _own_bytes(known) for name, known in submodules.items()}
+
+
+def _own_bytes(known: Submodule) -> int | None:
+    """Bytes of a submodule's weights but those that it shares with one before."""
+    size = known.weight_bytes
+    return None if size is None else max(size - (known.shared_weight_bytes or 0), 0)
+
+
+# --- How much memory each device needed, when, and who held it; always of the whole run.
+#
+# Counters tell: an arena of ONNX Runtime what one submodule holds, torch's allocator what all of
+# a
+# device hold. A counter keeps its value until its next sample. Before its first sample an arena
+# is
+# taken to have held the least it ever did (its weights are loaded before the run), torch's
+# allocator
+# what its first sample says. On CPUs torch counts changes since the pipeline began alone: then,
+# and
+# where an arena never holds as much as its submodule's weights, weights are added to what is
+# needed.
+
+
+_POINTS = 256  # of a device's timeline
+_COUNTED = 0.9  # of a submodule's weights: an arena that always holds that much holds them
+
+
+class Memory(Struct, frozen=True, eq=False):
+    """`devices` (`columns.MEMORY_DEVICES`), who held what (`columns.MEMORY`), and the course of it
+    (`columns.MEMORY_TIMELINE`)."""
+
+    devices: pl.DataFrame
+    holders: pl.DataFrame
+    timeline: pl.DataFrame
+
+
+def find_memory(run: Run, sizes: Mapping[str, int]) -> Memory:
+    """What the counters of `run` tell; `sizes` are bytes of memory by device, "" for every
+    other. Raises InputError where they name a device that the run does not have."""
+    counters = memory_counters(run)
+    weights = submodule_weights(run.info.submodules)
+    placed = _placed(run)
+    if any(sizes):
+        ran = run.commands["device"].unique().cast(pl.String).drop_nulls()
+        check_devices(sizes, {*counters, *placed, *run.info.devices, *ran})
+    found = [
+        _OfDevice.of(run, device, counters.get(device, []), placed.get(device, []), weights)
+        for device in sorted({*counters, *placed})
+    ]
+    shown = [one for one in found if one.counters or one.weights is not None]
+    return Memory(
+        _frame([one.row(_size(run, one.device, sizes)) for one in shown], MEMORY_DEVICES),
+        _frame([row for one in shown for row in one.holders()], MEMORY),
+        _frame([row for one in shown for row in one.timeline()], MEMORY_TIMELINE),
+    )
+
+
+class _OfDevice(Struct, frozen=True, eq=False):
+    """A device: its counters, the submodules placed there with their weights, and the sum of the
+    counters: `values[i]` bytes from `times[i]` on."""
+
+    run: Run
+    device: str
+    counters: list[MemoryCounter]
+    submodules: dict[str, int | None]
+    times: Times
+    values: Times
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        device: str,
+        counters: list[MemoryCounter],
+        placed: list[str],
+        weights: Mapping[str, int | None],
+    ) -> _OfDevice:
+        submodules = {name: weights.get(name) for name in placed}
+        return cls(run, device, counters, submodules, *summed(counters))
+
+    @property
+    def weights(self) -> int | None:
+        """Bytes of all weights; None where those of a submodule are not known, or there is none."""
+        known = [size for size in self.submodules.values() if size is not None]
+        return sum(known) if known and len(known) == len(self.submodules) else None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the counters count all weights."""
+        return not any(self._uncounted(name) for name in self.submodules)
+
+    @property
+    def peak(self) -> tuple[int, int] | None:
+        """When the counters held most, and how much."""
+        if not len(self.times):
+            return None
+        row = int(np.argmax(self.values))
+        return int(self.times[row]), int(self.values[row])
+
+    def row(self, size: int | None) -> dict[str, Any]:
+        """The device's row."""
+        uncounted = sum(map(self._uncounted, self.submodules))
+        needed: int | None = self.weights
+        found: dict[str, Any] = {"peak_bytes": None, "peak_ns": None, "least_bytes": None}
+        call: dict[str, Any] = {}
+        if self.peak is not None:
+            time, most = self.peak
+            needed = max(most, 0) + uncounted  # changes can be below what the pipeline began with
+            found = {"peak_bytes": most, "peak_ns": time, "least_bytes": int(self.values.min())}
+            call = self._running(time) or {}
+        return {
+            "device": self.device,
+            "counters": ", ".join(sorted(counter.name for counter in self.counters)),
+            **found,
+            **{name: call.get(name) for name in ("submodule", "stage", "step")},
+            "weight_bytes": self.weights,
+            "weights_counted": self.counted if self.counters else None,
+            "needed_bytes": needed,
+            "size_bytes": size,
+            "headroom_bytes": None if size is None or needed is None else size - needed,
+        }
+
+    def holders(self) -> list[dict[str, Any]]:
+        """A row for each submodule, and one for what none is known to hold."""
+        time = self.peak[0] if self.peak else 0
+        running = (self._running(time) or {}).get("submodule") if self.peak else None
+        needed = self.row(None)["needed_bytes"]
+        rows = [self._holder(name, time, running) for name in self.submodules]
+        rest = (needed or 0) - sum(row["held_bytes"] or 0 for row in rows)
+        if self.counters and rest < 0:  # not all weights were there: which, nobody tells
+            for row in rows:
+                if row["submodule"] != running:
+                    row["held_bytes"] = None
+                elif row["held_bytes"] is not None:  # its call began below what was there first
+                    row["held_bytes"] = min(row["held_bytes"], needed or 0)
+            rest = (needed or 0) - sum(row["held_bytes"] or 0 for row in rows)
+        if self.counters and rest > 0:
+            rows.append({"device": self.device, "submodule": None, "calls": 0, "held_bytes": rest})
+        for row in rows:
+            held = row.get("held_bytes")
+            row["share"] = held / needed if needed and held is not None else None
+        return sorted(rows, key=lambda row: -(row["held_bytes"] or 0))
+
+    def timeline(self) -> list[dict[str, Any]]:
+        """The most in each of some equal intervals."""
+        if not len(self.times):
+            return []
+        first, span = int(self.times[0]), max(int(self.times[-1] - self.times[0]), 1)
+        place = ((self.times - first) * _POINTS // (span + 1)).astype(np.int64)
+        heads = np.flatnonzero(np.diff(place, prepend=-1))
+        most = np.maximum.reduceat(self.values, heads)
+        most[1:] = np.maximum(most[1:], self.values[heads[1:] - 1])  # held when it began
+        times = self.times[heads]
+        submodules = [*self.run.calls["submodule"].cast(pl.String), None]
+        return [
+            {"device": self.device, "time_ns": time, "bytes": value, "submodule": submodules[row]}
+            for time, value, row in zip(
+                times.tolist(), most.tolist(), self._rows_at(times).tolist(), strict=True
+            )
+        ]
+
+    def _holder(self, name: str, time: int, running: str | None) -> dict[str, Any]:
+        own = [c for c in self.counters if c.owner is not None and _submodule(c.owner) == name]
+        torch = [c for c in self.counters if c.owner is None]
+        calls = self._calls_of(name)
+        weight = self.submodules[name]
+        held = sum(counter.at(time) for counter in own) + self._uncounted(name)
+        if not own:
+            held = (weight or 0) + (self._above(torch, time) if running == name else 0)
+        return {
+            "device": self.device,
+            "submodule": name,
+            "calls": len({call for c in own or torch for call in c.calls.tolist()} & calls),
+            "peak_bytes": _peak(own or torch, None if own else calls),
+            "activation_bytes": self._activations(name, own, torch, calls),
+            "weight_bytes": weight,
+            "held_bytes": held if own or weight is not None or running == name else None,
+        }
+
+    def _activations(
+        self, name: str, own: list[MemoryCounter], torch: list[MemoryCounter], calls: set[int]
+    ) -> int | None:
+        """The most that a call held beside the weights. ONNX Runtime takes what a call will need
+        before its first node ends: of an arena it is all but the weights that are counted there."""
+        weight = self.submodules[name]
+        if own and weight is not None:
+            least = sum(int(counter.values.min()) for counter in own)
+            more = max(int(counter.values.max() - counter.values.min()) for counter in own)
+            return max(least + more - weight + self._uncounted(name), 0)
+        added = [v for c in own or torch for call, v in c.added().items() if call in calls]
+        return max(added, default=None)
+
+    def _above(self, counters: list[MemoryCounter], time: int) -> int:
+        """What was held beyond what was when the running call began."""
+        call = self._running(time)
+        start = call["start_ns"] if call else time
+        return sum(max(c.at(time) - c.at(start), 0) for c in counters)
+
+    def _uncounted(self, name: str) -> int:
+        """Bytes of a submodule's weights that no counter counts."""
+        weight = self.submodules.get(name) or 0
+        own = [c for c in self.counters if c.owner is not None and _submodule(c.owner) == name]
+        if own:
+            least = sum(int(counter.values.min()) for counter in own)
+            return 0 if least >= _COUNTED * weight else weight
+        torch = [c for c in self.counters if c.owner is None]
+        return 0 if any(CHANGES not in c.name for c in torch) else weight
+
+    def _calls_of(self, name: str) -> set[int]:
+        calls = self.run.calls
+        return {*calls.filter(calls["submodule"].cast(pl.String) == name)["call"]}
+
+    def _running(self, time: int) -> dict[str, Any] | None:
+        """The call that ran at a moment: on the device where there is one, the last to begin."""
+        row = int(self._rows_at(np.array([time]))[0])
+        return None if row < 0 else self.run.calls.row(row, named=True)
+
+    def _rows_at(self, times: Times) -> Times:
+        """The row of the call that ran at each moment, -1 for none."""
+        calls = self.run.calls
+        here = (calls["device"].cast(pl.String) == self.device).to_numpy()
+        start, end = calls["start_ns"].to_numpy(), ends(calls)
+        found = last_begun(np.flatnonzero(here), start, end, times)
+        none = np.flatnonzero(found < 0)
+        found[none] = last_begun(np.flatnonzero(~here), start, end, times[none])
+        return found
+
+
+def last_begun(rows: Times, start: Times, end: Times, times: Times) -> Times:
+    """Of the calls `rows`, which run from `start` to `end`, the row of the one that ran at each
+    moment, of several the last to begin; -1 for none."""
+    order = rows[np.argsort(start[rows], kind="stable")]
+    ended = end[order]
+    begun = np.searchsorted(start[order], times, side="right")
+    over = np.searchsorted(np.maximum.accumulate(ended), times)  # so many had ended by then
+    found = np.full(len(times), -1)
+    for place, time in enumerate(times.tolist()):
+        running = np.flatnonzero(ended[over[place] : begun[place]] >= time)
+        if len(running):
+            found[place] = order[over[place] + running[-1]]
+    return found
+
+
+def _peak(counters: list[MemoryCounter], calls: set[int] | None) -> int | None:
+    """The most that one of the counters held, in some calls where they are given; None for no
+    sample."""
+    values = [
+        c.values if calls is None else c.values[np.isin(c.calls, sorted(calls))] for c in counters
+    ]
+    return max((int(some.max()) for some in values if len(some)), default=None)
+
+
+def _placed(run: Run) -> dict[str, list[str]]:
+    """The submodules of each device: where their calls are placed, else what the manifest says."""
+    pairs = run.calls.select(pl.col("device", "submodule").cast(pl.String)).unique(
+        maintain_order=True
+    )
+    found: dict[str, list[str]] = {}
+    for device, name in pairs.iter_rows():
+        found.setdefault(device, []).append(name)
+    called = set(pairs["submodule"])
+    for name, known in run.info.submodules.items():
+        if name not in called and known.device:
+            found.setdefault(known.device, []).append(name)
+    return found
+
+
+def _submodule(owner: str) -> str:
+    """`vae.decoder` is a part of `vae`."""
+    return owner.split(".", 1)[0]
+
+
+def _size(run: Run, device: str, asked: Mapping[str, int]) -> int | None:
+    """Bytes of memory that a device has."""
+    if device in asked or "" in asked:
+        return asked.get(device, asked.get(""))
+    known = run.info.devices.get(device)
+    size = known.memory_bytes if known else None
+    if size is None and device_kind(device) == "cpu":
+        size = run.info.hardware.memory_bytes
+    return size or None
+
+
+def _frame(rows: list[dict[str, Any]], columns: Any) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=schema(columns))
+
+
+# --- The tables of memory: by device, by submodule, over time.
+
+
+@shared
+def _memory(of: Inputs) -> Memory:
+    return find_memory(of.run, of.device_memory)
+
+
+TABLES = (
+    Table(
+        name="memory_devices",
+        row="the memory of one device",
+        section="memory",
+        columns=MEMORY_DEVICES,
+        make=lambda of: _memory(of).devices,
+        title="Peak and head-room, whole run",
+        about="Rows cover the whole run. A device has a row where its counters or weights are "
+        "known. [memory.md](memory.md) says where the numbers come from.",
+    ),
+    Table(
+        name="memory",
+        row="the memory of one submodule on a device",
+        section="memory",
+        columns=MEMORY,
+        make=lambda of: _memory(of).holders,
+        title="What held memory at the peak",
+        about="The table shows what held memory at the peak; a row without submodule stands for "
+        "the rest. [memory.md](memory.md) has details.",
+    ),
+    Table(
+        name="memory_timeline",
+        row="one moment on a device, and its memory from then on",
+        section="memory",
+        columns=MEMORY_TIMELINE,
+        make=lambda of: _memory(of).timeline,
+        title="Memory over time",
+        about="The table shows how memory develops, in at most 256 intervals per device.",
+    ),
+)
+
+
+# --- What memory each device needed, when, who held it, and what is left.
+
+
+_UNCOUNTED_WEIGHTS = said("required: the peak, plus weights, which the counters leave out")
+_CHANGES_ALONE = said(
+    "The memory that {devices} held when the recording began is unknown and not in these "
+    "figures: the trace has only changes. The head-room is at most the value shown."
+)
+_DEVICES = (
+    "device",
+    "peak_bytes",
+    "peak_ns",
+    "submodule",
+    "step",
+    "least_bytes",
+    "weight_bytes",
+    "needed_bytes",
+    "size_bytes",
+    "headroom_bytes",
+    "counters",
+)
+_HOLDERS = (
+    "submodule",
+    "device",
+    "held_bytes",
+    "share",
+    "weight_bytes",
+    "activation_bytes",
+    "peak_bytes",
+    "calls",
+)
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    """Devices with counters of memory, and who held it at the peak; why allocations are missing."""
+    analysis, devices = of.analysis, of.analysis.memory_devices
+    run = analysis.run
+    missing = why_no_allocations(run.producer, run.recording, devices["counters"])
+    why = () if missing is None else (sentence(worded_note(missing)),)
+    counted = devices.drop_nulls("peak_bytes")
+    if counted.is_empty():
+        return (Part(notes=why, always=True),) if why else ()
+    relative = devices.with_columns(pl.col("peak_ns") - of.begin_ns)
+    notes = why if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS), *why)
+    holders = analysis.memory.filter(pl.col("held_bytes").fill_null(0) > 0).with_columns(
+        pl.col("submodule").fill_null("other")
+    )
+    return (
+        Part(
+            said("Peak and head-room, whole run"),
+            figure=memory_figure(analysis),
+            table=table("memory_devices", "memory", _DEVICES, MEMORY_DEVICES, relative, shown=20),
+            notes=(*_changes_alone(counted), *notes),
+        ),
+        Part(
+            said("What held memory at the peak"),
+            table=table("memory", "holders", _HOLDERS, MEMORY, holders, shown=20),
+        ),
+    )
+
+
+def _changes_alone(devices: pl.DataFrame) -> tuple[str, ...]:
+    """That accelerators may have held more, where all that a foreign trace tells are changes."""
+    alone = [
+        row["device"]
+        for row in devices.rows(named=True)
+        if is_accelerator(row["device"].rpartition("/")[2]) and _of_changes(row["counters"])
+    ]
+    return (said(_CHANGES_ALONE.template, devices=", ".join(alone)),) if alone else ()
+
+
+def _of_changes(counters: str | None) -> bool:
+    """Whether all of a device's counters count changes since they began."""
+    return bool(counters) and all(CHANGES in name for name in str(counters).split(", "))
+
+
+def memory_figure(analysis: Analysis) -> Figure:
+    """What the counters of each device held over the run."""
+    frames = (analysis.memory_timeline, analysis.memory_devices, analysis.calls)
+    return Figure("memory", "memory", frames, _course(analysis))
+
+
+def _course(analysis: Analysis) -> tuple[Bars, ...]:
+    """What each device held over the run."""
+    groups = analysis.memory_timeline.group_by("device", maintain_order=True)
+    return tuple(Bars(str(device), rows["bytes"].to_list()) for (device,), rows in groups)
+
+
+SECTION = SectionKind(
+    "memory",
+    80,
+    said("Memory"),
+    _parts,
+    tables=("memory_devices", "memory", "memory_timeline"),
+)
+
+
+# --- What is said of memory.
+
+
+def _little_headroom(found: Finding) -> Words:
+    given = texts(found)
+    needed, whole = number(found, "needed_bytes"), number(found, "size_bytes")
+    title = said(
+        "{device} has {share} of its memory left at the peak",
+        device=given["device"],
+        share=given["headroom_share"],
+    )
+    if needed > whole:
+        title = said(
+            "The run needs {share} of the memory of {device}: it does not fit",
+            share=percent(needed / whole).replace("\N{NO-BREAK SPACE}", " "),
+            device=given["device"],
+        )
+    return Words(
+        title=title,
+        caveat=said(
+            "Counters see tensors: fragmentation, contexts of the driver and "
+            "libraries, and a second request need memory that is not counted."
+        ),
+        recommendation=said(
+            "Place submodules on other devices, quantize the largest, offload encoders "
+            "when they are done, or decode in tiles where the peak is there."
+        ),
+    )
+
+
+def _decode_peak(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "The peak of {device} is in {submodule}: its activations are {share} of it",
+            device=given["device"],
+            submodule=given["submodule"],
+            share=given["activation_share"],
+        ),
+        caveat=said(
+            "Tiles take longer and may show seams; a VAE in float16 may overflow "
+            "(bfloat16 or a fixed VAE does not)."
+        ),
+        recommendation=said(
+            "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
+            "16 bits, or after the denoiser's weights have left the device."
+        ),
+    )
+
+
+WORDS: RuleWords = {
+    "little_headroom": _little_headroom,
+    "decode_peak": _decode_peak,
+}
+
+
+# --- What is said of memory that nobody recorded.
+
+
+SENTENCES: Sentences = {
+    NoAllocations: {
+        NoAllocations.NOT_ASKED_FOR: said(
+            "what torch allocates was not recorded, since nobody asked for it (5 % more time): "
+            "`--memory` or memory=True records it"
+        ),
+        NoAllocations.NOT_IN_TRACE: said(
+            "what torch allocates was not recorded: profile_memory=True records it"
+        ),
+    }
+}

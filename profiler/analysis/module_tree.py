@@ -1,0 +1,767 @@
+"""The module tree as a table: device time, FLOPs and bounds per module and operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from profiler.analysis.commands import CallKinds, Kinds
+from profiler.analysis.context import Inputs
+from profiler.analysis.document import TOP, Figure, Part, SectionKind
+from profiler.analysis.end_to_end import Accounting, accounting
+from profiler.analysis.module_paths import (
+    BOUNDS,
+    MEASURES,
+    Folded,
+    Kind,
+    Paths,
+    Sums,
+    folded,
+    own_times,
+    sums_of,
+)
+from profiler.analysis.question import FigureSpec, Table, table_named
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.roles import kind_roles
+from profiler.analysis.roofline import Bound, kind_bounds
+from profiler.analysis.table_text import Node, Sentences, declared_figure, inwards, labelled, table
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, schema
+from profiler.run.intervals import Codes, Times, group_heads
+from profiler.text import count, duration, percent, said
+from profiler.trace.manifest_fields import Submodule
+
+# --- The columns of the module tree.
+
+
+MODULE_TREE: tuple[Column, ...] = (
+    Column("node", INT32, "", "number of the node: its row", importance=DATA_ONLY),
+    Column("parent", INT32, "", "parent node; -1 for the run", importance=DATA_ONLY),
+    Column("depth", INT32, "", "depth in the tree; 0 for the run", importance=DATA_ONLY),
+    Column(
+        "name",
+        STRING,
+        "",
+        "its own name: part of a path, with `*` for the numbers of equal blocks; op type for an "
+        "operator",
+        kind="layer",
+    ),
+    Column("kind", STRING, "", "kind of node: " + ", ".join(Node), importance=16, codes=Node),
+    Column("class", STRING, "", "class of the module, where known", True, importance=8),
+    Column("count", INT64, "", "how many equal blocks or operators it stands for", importance=5),
+    Column(
+        "elapsed_ns",
+        INT64,
+        "ns",
+        "inclusive time on the devices' axis: self_ns plus elapsed_ns of the nodes in it",
+    ),
+    Column(
+        "self_ns",
+        INT64,
+        "ns",
+        "part of elapsed_ns that belongs to no node in it",
+        label="self",
+        importance=2,
+    ),
+    Column("share", FLOAT64, "ratio", "elapsed_ns / elapsed_ns of the run", True, kind="share"),
+    Column(
+        "executions",
+        INT64,
+        "",
+        "calls of a submodule; calls in which a module ran, counted separately for each of "
+        "several equal blocks; executions of an operator, counted once where it has several "
+        "kernels",
+        True,
+        label="executed",
+        importance=1,
+    ),
+    Column(
+        "min_ns",
+        INT64,
+        "ns",
+        "smallest elapsed_ns among those that it stands for",
+        True,
+        label="shortest",
+        importance=11,
+    ),
+    Column(
+        "median_ns",
+        INT64,
+        "ns",
+        "median elapsed_ns of those that it stands for",
+        True,
+        importance=6,
+    ),
+    Column(
+        "max_ns",
+        INT64,
+        "ns",
+        "largest elapsed_ns among those that it stands for",
+        True,
+        label="longest",
+        importance=11,
+    ),
+    Column(
+        "total_ns",
+        INT64,
+        "ns",
+        "sum of the durations of its device commands, whether or not they overlap",
+        importance=14,
+    ),
+    Column("commands", INT64, "", "its device commands", importance=15),
+    Column(
+        "teraflops_per_s",
+        FLOAT64,
+        "TFLOP/s",
+        "FLOPs / time, of commands whose FLOPs are known",
+        True,
+        label="compute",
+        importance=3,
+    ),
+    Column(
+        "flops_of_peak",
+        FLOAT64,
+        "ratio",
+        "that rate / the device's peak for its data type; null above the peak",
+        True,
+        label="of peak",
+        kind="share",
+        importance=4,
+    ),
+    Column(
+        "bound",
+        STRING,
+        "",
+        "what bounds it: " + ", ".join(Bound) + "; null where that is known for less than half",
+        True,
+        codes=Bound,
+        importance=4,
+    ),
+    Column("role", STRING, "", "role of more than half of its total_ns", True, importance=10),
+    Column("flops", INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
+    Column("stage", STRING, "", "stage that it lies in", True, importance=DATA_ONLY),
+    Column("submodule", STRING, "", "submodule that it lies in", True, importance=DATA_ONLY),
+    Column(
+        "path",
+        STRING,
+        "",
+        "path of its module in the submodule: `*` stands for any number, `[0-22]` for one of these",
+        True,
+        importance=DATA_ONLY,
+    ),
+)
+
+
+# --- The tree of modules, row by row: sums of what is in each node, and what follows from them.
+
+
+_OWN, _COMMANDS = MEASURES.index("own_ns"), MEASURES.index("commands")
+_EXECUTIONS = MEASURES.index("executions")
+
+
+class Around(Struct, frozen=True, eq=False):
+    """What is around modules: the `name` of the run, its number of `pipelines`, the time in none of
+    its `stages` (`self_ns`), of each of these the time in no call (`outside_ns`). `submodules` has
+    a row a stage and submodule in order of first calls: stage, submodule, calls, elapsed_ns,
+    untraced, untraced_ns."""
+
+    name: str
+    pipelines: int
+    self_ns: int
+    stages: Sequence[str]
+    outside_ns: Sequence[int]
+    submodules: pl.DataFrame
+
+
+_MOST = float((1 << 63) - (1 << 10))  # FLOPs that an Int64 holds and a float64 tells
+
+
+class Inside(Struct, frozen=True, eq=False):
+    """What is in submodules. `sums` are the measures of each node of `folded` by stage, [nodes,
+    stages, measures], its `roles` what it took by role, [nodes, stages, roles], in the order of
+    `role_names`; `blocks` has the times of those that it stands for: node, stage, count, min_ns,
+    median_ns, max_ns; `visits` how often it was in a call, [nodes, stages]."""
+
+    paths: Paths
+    folded: Folded
+    sums: Sums
+    roles: Sums
+    role_names: Sequence[str]
+    blocks: pl.LazyFrame
+    visits: Times
+
+
+class _Row(Struct, frozen=True):
+    parent: int
+    depth: int
+    kind: Node
+    name: str
+    elapsed_ns: int
+    executions: int | None
+    within: int = -1  # the node of `Folded`; -1 where it is none
+    of_stage: int = -1
+    class_name: str | None = None
+    stage: str | None = None
+    submodule: str | None = None
+    path: str | None = None
+
+
+class _Rows(Struct):
+    around: Around
+    inside: Inside
+    rows: list[_Row] = field(default_factory=list)
+    children: list[list[int]] = field(default_factory=list)
+
+    def fill(self) -> None:
+        """All rows, depth first: stages in order, what is in submodules by time."""
+        folded = self.inside.folded
+        self.children = [[] for _ in folded.parent]
+        for node, parent in enumerate(folded.parent):
+            if parent >= 0:
+                self.children[parent].append(node)
+        roots = {folded.name[at]: at for at, up in enumerate(folded.parent) if up < 0}
+        around = self.around
+        elapsed = around.self_ns + sum(around.outside_ns) + _elapsed(around.submodules)
+        self.rows.append(_Row(-1, 0, Node.RUN, around.name, elapsed, around.pipelines or None))
+        parts = around.submodules.partition_by("stage", as_dict=True)
+        for number, (stage, outside) in enumerate(
+            zip(around.stages, around.outside_ns, strict=True)
+        ):
+            own = parts.get((stage,))
+            took = outside + (_elapsed(own) if own is not None else 0)
+            row = _Row(0, 1, Node.STAGE, stage, took, None, of_stage=number, stage=stage)
+            at = self._add(row)
+            for one in own.iter_rows(named=True) if own is not None else ():
+                self._submodule(at, row, one, roots[one["submodule"]])
+
+    def _add(self, row: _Row) -> int:
+        self.rows.append(row)
+        return len(self.rows) - 1
+
+    def _submodule(self, parent: int, stage: _Row, one: dict[str, int], node: int) -> None:
+        paths, folded = self.inside.paths, self.inside.folded
+        row = _Row(
+            parent,
+            2,
+            Node.SUBMODULE,
+            folded.name[node],
+            one["elapsed_ns"],
+            one["calls"],
+            node,
+            stage.of_stage,
+            paths.class_name[folded.members[node][0]] or None,
+            stage.stage,
+            folded.name[node],
+            "",
+        )
+        at = self._add(row)
+        if 0 < one["untraced"] < one["calls"]:
+            left = replace(
+                row,
+                parent=at,
+                depth=3,
+                kind=Node.UNTRACED,
+                name="",
+                elapsed_ns=one["untraced_ns"],
+                executions=one["untraced"],
+                within=-1,
+                class_name=None,
+            )
+            self._add(left)
+        self._below(at, row)
+
+    def _below(self, at: int, row: _Row) -> None:
+        inside, stage = self.inside, row.of_stage
+        paths, folded = inside.paths, inside.folded
+        for node in self._present(row.within, stage):
+            member = folded.members[node][0]
+            kind, sums = paths.kind[member], inside.sums[node, stage]
+            ran = sums[_EXECUTIONS] if kind is Node.OPERATOR else inside.visits[node, stage]
+            below = _Row(
+                at,
+                row.depth + 1,
+                kind,
+                folded.name[node],
+                int(sums[_OWN]),
+                int(ran),
+                node,
+                stage,
+                paths.class_name[member] or None,
+                row.stage,
+                row.submodule,
+                folded.path[node],
+            )
+            self._below(self._add(below), below)
+
+    def _present(self, node: int, stage: int) -> Iterator[int]:
+        """The nodes in one that ran in a stage, longest first."""
+        sums = self.inside.sums
+        ran = [child for child in self.children[node] if sums[child, stage, _COMMANDS] > 0]
+        name = self.inside.folded.name
+        yield from sorted(ran, key=lambda child: (-sums[child, stage, _OWN], name[child]))
+
+
+def _elapsed(submodules: pl.DataFrame) -> int:
+    return int(submodules["elapsed_ns"].sum())
+
+
+def tree(around: Around, inside: Inside) -> pl.DataFrame:
+    """The rows of the table (`columns.MODULE_TREE`)."""
+    made = _Rows(around, inside)
+    made.fill()
+    rows = made.rows
+    taken = [name for name in _Row.__struct_fields__ if name != "kind"]
+    columns = {name: [getattr(row, name) for row in rows] for name in taken}
+    columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}
+    frame = (
+        pl.DataFrame(columns, strict=False).with_row_index("node").hstack(_measures(rows, inside))
+    )
+    parent = pl.col("parent").cast(pl.UInt32, strict=False)
+    inner = frame.lazy().group_by(node=parent).agg(inner_ns=pl.col("elapsed_ns").sum())
+    whole_ns = rows[0].elapsed_ns
+    found = (
+        frame.lazy()
+        .join(inner, on="node", how="left", maintain_order="left")
+        .join(inside.blocks, on=["within", "of_stage"], how="left", maintain_order="left")
+        .with_columns(
+            *_derived(),
+            self_ns=pl.col("elapsed_ns") - pl.col("inner_ns").fill_null(0),
+            share=pl.when(whole_ns > 0).then(pl.col("elapsed_ns") / whole_ns),
+            count=pl.col("count").fill_null(1),
+        )
+    )
+    declared = schema(MODULE_TREE)
+    return found.select(pl.col(name).cast(dtype) for name, dtype in declared.items()).collect()
+
+
+def _measures(rows: list[_Row], inside: Inside) -> pl.DataFrame:
+    """The measures of each row; those of stages and of the run are sums of submodules'."""
+    sums = np.zeros((len(rows), len(MEASURES)))
+    roles = np.zeros((len(rows), len(inside.role_names)))
+    for at in range(len(rows) - 1, -1, -1):
+        row = rows[at]
+        if row.within >= 0:
+            sums[at] = inside.sums[row.within, row.of_stage]
+            roles[at] = inside.roles[row.within, row.of_stage]
+        if row.kind in (Node.SUBMODULE, Node.STAGE):
+            sums[row.parent] += sums[at]
+            roles[row.parent] += roles[at]
+    found = pl.DataFrame({name: sums[:, at] for at, name in enumerate(MEASURES)})
+    most = roles.argmax(axis=1) if len(inside.role_names) else np.zeros(len(rows), np.int64)
+    half = roles.max(axis=1, initial=0) * 2 > sums[:, MEASURES.index("total_ns")]
+    names = pl.Series([*inside.role_names, None], dtype=pl.String)
+    role = names.gather(pl.Series(np.where(half, most, len(inside.role_names))))
+    return found.drop("own_ns", "executions").with_columns(role=role)
+
+
+def _derived() -> Iterator[pl.Expr]:
+    most = pl.max_horizontal(*BOUNDS)
+    of_peak = pl.col("compute_ns") / pl.col("computed_ns")
+    yield (
+        pl.when((pl.col("flops_ns") > 0) & (pl.col("flops") > 0))
+        .then(pl.col("flops") / pl.col("flops_ns") / 1e3)
+        .alias("teraflops_per_s")
+    )
+    yield pl.when((pl.col("computed_ns") > 0) & (of_peak <= 1)).then(of_peak).alias("flops_of_peak")
+    yield (
+        pl.when(pl.col("flops_ns") > 0)
+        .then(pl.col("flops").round().clip(upper_bound=_MOST))
+        .alias("flops")
+    )
+    bound = (
+        pl.when((pl.col("blamed_ns") > pl.col("rated_ns")) & (pl.col("rated_ns") > 0))
+        .then(pl.lit(Bound.HOST.value))
+        .when((2 * pl.col("known_ns") < pl.col("rated_ns")) | (most <= 0))
+        .then(None)
+    )
+    for name, code in zip(BOUNDS, (Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), strict=True):
+        bound = bound.when(pl.col(name) == most).then(pl.lit(code.value))
+    yield bound.otherwise(None).alias("bound")
+
+
+# --- What the tree of modules is made of, from the inputs of an analysis.
+
+
+_CALLS = 1 << 12  # at a time
+_Flags = npt.NDArray[np.bool_]
+
+
+def kept_kinds(kinds: Kinds) -> _Flags:
+    """Which kinds are work of a device in a call, bool [kinds]."""
+    works = ~pl.col("host") & (pl.col("category") != "sync") & pl.col("submodule").is_not_null()
+    found: _Flags = kinds.table.select(works.alias("works"))["works"].to_numpy()
+    return found
+
+
+def paths_of(
+    kinds: Kinds, kept: _Flags, roles: pl.Series, names: list[str], known: dict[str, Submodule]
+) -> Paths:
+    """The modules and operators of the kinds that are `kept`; `roles` is that of each kind, `names`
+    are the submodules by first call."""
+    rows = kinds.table.with_columns(role=roles.cast(pl.String)).filter(pl.Series(kept))
+    classes = {name: known[name].modules for name in names if name in known}
+    return Paths.of(names, map(Kind._make, rows.select(Kind._fields).iter_rows()), classes)
+
+
+def stage_sums(cells: CallKinds, stage: Codes, stages: int, kinds: int) -> tuple[Times, Times]:
+    """Commands and durations of each kind in the calls of each stage, int64 [stages, kinds]."""
+    code = stage[cells.call] * np.int64(kinds) + cells.kind
+    found = tuple(
+        np.bincount(code, values, stages * kinds).astype(np.int64).reshape(stages, kinds)
+        for values in (cells.commands, cells.busy)
+    )
+    return found[0], found[1]
+
+
+def once_of(kinds: Kinds) -> Times:
+    """1 for kinds whose commands each are an execution, 0 for further kernels of an operator."""
+    part = kinds.table["shapes"].str.extract(r" part (\d+)/\d+$").cast(pl.Int64)
+    found: Times = (part.fill_null(1) == 1).cast(pl.Int64).to_numpy()
+    return found
+
+
+def around(
+    name: str, calls: pl.DataFrame, account: Accounting | None, lost_ns: int, pipelines: int
+) -> Around:
+    """What is around modules; without an `account`, which is of the whole run, calls alone."""
+    stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages} if account else {}
+    for stage in calls["stage"].unique(maintain_order=True).to_list():
+        stages.setdefault(stage, 0)
+    untraced = ~pl.col("ops_traced")
+    submodules = calls.group_by("stage", "submodule", maintain_order=True).agg(
+        calls=pl.len().cast(pl.Int64),
+        elapsed_ns=pl.col("elapsed_ns").sum(),
+        untraced=untraced.sum().cast(pl.Int64),
+        untraced_ns=pl.col("elapsed_ns").filter(untraced).sum(),
+    )
+    return Around(name, pipelines, lost_ns, [*stages], [*stages.values()], submodules)
+
+
+def inside(
+    paths: Paths,
+    sums: Sums,
+    roles: pl.Series,
+    cells: CallKinds,
+    stage: Codes,
+    calls: int,
+) -> Inside:
+    """What is in submodules: `sums` are the measures by stage and kind, `roles` that of each kind,
+    `stage` that of each of the `calls`."""
+    blocks, stages = folded(paths), len(sums)
+    leaf = np.full(sums.shape[1], -1)
+    leaf[[*paths.leaf]] = [*paths.leaf.values()]
+    kept = np.flatnonzero(leaf >= 0)
+    total = sums[:, :, 1]
+    names = roles.unique().drop_nulls().cast(pl.String).sort().to_list()
+    number = {name: at for at, name in enumerate(names)}
+    role = np.array([number.get(name, -1) for name in roles.cast(pl.String)], dtype=np.int64)
+    told = kept[role[kept] >= 0]
+    of, parent = np.array(blocks.of, dtype=np.int64), np.array(blocks.parent, dtype=np.int64)
+    by_node = np.zeros((len(parent), stages, sums.shape[2]))
+    by_role = np.zeros((len(parent), stages, len(names)))
+    for at in range(stages):
+        np.add.at(by_node[:, at], of[leaf[kept]], sums[at, kept])
+        np.add.at(by_role[:, at], (of[leaf[told]], role[told]), total[at, told])
+    _upwards(parent, by_node, by_role)
+    one_by_one = np.zeros((len(paths.parent), stages, 2))
+    for at in range(stages):
+        np.add.at(one_by_one[:, at], leaf[kept], sums[at][kept][:, [0, 2]])
+    _upwards(np.array(paths.parent, dtype=np.int64), one_by_one)
+    visits = np.zeros((len(parent), stages), dtype=np.int64)
+    np.add.at(visits, of, _visits(paths, leaf, cells, stage, calls, stages))
+    return Inside(paths, blocks, by_node, by_role, names, _blocks(blocks, one_by_one), visits)
+
+
+def _upwards(parent: Times, *sums: Sums) -> None:
+    """Add to each node what is in it, in place; parents stand before what is in them."""
+    for nodes, heads, parents in _levels(parent):
+        for values in sums:
+            values[parents] += np.add.reduceat(values[nodes], heads, axis=0)
+
+
+def _blocks(blocks: Folded, values: Sums) -> pl.LazyFrame:
+    """The time of the blocks that each node stands for, by stage: `values` are theirs and the
+    number of their commands, [blocks, stages, 2]. Single ones have none."""
+    stages = values.shape[1]
+    rows = pl.LazyFrame(
+        {
+            "within": np.repeat(np.array(blocks.of, dtype=np.int64), stages),
+            "of_stage": np.tile(np.arange(stages), len(blocks.of)),
+            "own_ns": values[:, :, 0].ravel(),
+            "commands": values[:, :, 1].ravel(),
+        }
+    ).filter(pl.col("commands") > 0)
+    own, several = pl.col("own_ns"), pl.len() > 1
+    return rows.group_by("within", "of_stage").agg(
+        count=pl.len().cast(pl.Int64),
+        min_ns=pl.when(several).then(own.min()),
+        median_ns=pl.when(several).then(own.median()),
+        max_ns=pl.when(several).then(own.max()),
+    )
+
+
+def _visits(
+    paths: Paths, leaf: Times, cells: CallKinds, stage: Codes, calls: int, stages: int
+) -> Times:
+    """In how many calls of each stage each node ran, int64 [nodes, stages]."""
+    levels = _levels(np.array(paths.parent, dtype=np.int64))
+    found = np.zeros((len(paths.parent), stages), dtype=np.int64)
+    node = leaf[cells.kind]
+    for first in range(0, calls, _CALLS):
+        last = min(first + _CALLS, calls)
+        rows = slice(*np.searchsorted(cells.call, (first, last)).tolist())
+        ran = np.zeros((len(paths.parent) + 1, last - first), dtype=np.bool_)
+        ran[node[rows], cells.call[rows] - first] = True  # what is no node, -1, is the last row
+        for nodes, heads, parents in levels:
+            ran[parents] |= np.logical_or.reduceat(ran[nodes], heads, axis=0)
+        for at in range(stages):
+            found[:, at] += ran[:-1, stage[first:last] == at].sum(axis=1)
+    return found
+
+
+def _levels(parent: Times) -> list[tuple[Times, Times, Times]]:
+    """The nodes of each level but the first, the deepest first, those of one parent together: with
+    the first of each parent's, and the parents."""
+    depth, found = _depths(parent), []
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        nodes = np.flatnonzero(depth == level)
+        nodes = nodes[np.argsort(parent[nodes], kind="stable")]
+        heads = group_heads(parent[nodes])
+        found.append((nodes, heads, parent[nodes][heads]))
+    return found
+
+
+def _depths(parent: Times) -> Times:
+    depth = np.zeros(len(parent), dtype=np.int64)
+    for node, up in enumerate(parent.tolist()):
+        if up >= 0:
+            depth[node] = depth[up] + 1
+    return depth
+
+
+# --- The table of modules as a tree.
+
+
+def _module_tree(of: Inputs) -> pl.DataFrame:
+    calls, kinds = of.table("calls"), of.kinds
+    if calls.is_empty():
+        return pl.DataFrame(schema=schema(MODULE_TREE))
+    kept, roles = kept_kinds(kinds), kind_roles(of)["role"]
+    outside = _around(of, calls)
+    names = calls["submodule"].unique(maintain_order=True).to_list()
+    paths = paths_of(kinds, kept, roles, names, of.run.info.submodules)
+    number = {name: at for at, name in enumerate(outside.stages)}
+    stage = calls["stage"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
+    begin = calls["begin_ns"].fill_null(0).to_numpy()
+    length = (calls["end_ns"].fill_null(0) - calls["begin_ns"].fill_null(0)).to_numpy()
+    stages = len(outside.stages)
+    own = own_times(of.commands, kinds.of_command, kept, (begin, length), stage, stages)
+    commands, totals = stage_sums(of.call_kinds, stage, stages, len(kinds))
+    sums = sums_of(own, commands, totals, once_of(kinds), kind_bounds(of))
+    return tree(outside, inside(paths, sums, roles, of.call_kinds, stage, len(calls)))
+
+
+def _around(of: Inputs, calls: pl.DataFrame) -> Around:
+    info = of.run.info
+    name = info.pipeline or info.model
+    if of.selection:
+        return around(name, calls, None, 0, 0)
+    account = accounting(of)
+    axis = of.axis.of_all()
+    lost = account.residual_ns if account.possible else (axis.counted.minus(axis.tiles)).length
+    return around(name, calls, account, lost, account.pipelines)
+
+
+TABLES = (
+    Table(
+        name="module_tree",
+        row="a stage, submodule, module or operator, with what is in it",
+        section="modules",
+        columns=MODULE_TREE,
+        make=_module_tree,
+        title="Module tree",
+        about="Rows are in depth-first order: a node comes before the nodes in it, of which the "
+        "longest come first. At every node, `elapsed_ns` is the sum of `self_ns` and the "
+        "`elapsed_ns` of the nodes in it. Within a call, each moment of its tile belongs to one "
+        "command: of those that were running, the one that began first. Together the commands of "
+        "a call have the union of their times, and the submodule itself has the rest, in which "
+        "nothing ran. A stage has the host work and idle time between its calls, together with "
+        "device work of no call. The `elapsed_ns` of the run is the end-to-end time, or more "
+        "where calls overlapped or ran outside of pipeline calls; for a selection, it is the sum "
+        "of the selected calls. Equal blocks are one node, which gives the minimum, median and "
+        "maximum over these blocks. Where layers do not name modules, operators are grouped by "
+        "role. The table is empty without calls. [The decision](decisions/0073-module-tree.md) "
+        "has details.",
+        reads=("calls",),
+        shown=40,
+        figure=FigureSpec(
+            "icicle", {"parent": ("parent",), "value": ("elapsed_ns",), "role": ("role",)}
+        ),
+    ),
+)
+
+
+# --- Where in the model the time went: the tree from stages down to operators.
+
+
+_LABEL = Column(
+    "label",
+    pl.String(),
+    "",
+    "stage, submodule, module or operator; equal blocks are one, with how many it stands for",
+    label="node",
+    kind="layer",
+)
+_COLUMNS = (
+    _LABEL,
+    "elapsed_ns",
+    "self_ns",
+    "share",
+    "executions",
+    "min_ns",
+    "median_ns",
+    "max_ns",
+    "total_ns",
+    "commands",
+    "teraflops_per_s",
+    "flops_of_peak",
+    "bound",
+    "role",
+    "kind",
+)
+_ROWS = 2 * TOP
+_HELD = 2_000  # nodes of a page
+_LEAST = 0.01  # share of a node on paper
+_BESIDE = 1.01  # times the end-to-end time: more is no rounding
+
+
+def icicle_figure(analysis: Analysis) -> Figure:
+    """The module tree, each node as wide as its time below the one that it is in."""
+    figure = declared_figure(table_named("module_tree"), analysis.module_tree)
+    assert figure is not None  # the table declares it
+    return figure
+
+
+def nodes_of(analysis: Analysis, held: int) -> pl.DataFrame:
+    """The `held` longest nodes of the tree, with their labels."""
+    return longest(labelled(analysis.module_tree), held)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    tree = labelled(of.analysis.module_tree)
+    inner = tree.filter(pl.col("depth") > 2)
+    if inner.is_empty():
+        return
+    held = longest(tree, _HELD)
+    yield Part(
+        lead=_most(tree),
+        table=table(
+            "module_tree",
+            "module tree",
+            _COLUMNS,
+            MODULE_TREE,
+            _unfolding(held),
+            shown=of.rows(_ROWS),
+            search=True,
+            nested=True,
+            paper=_indented(tree),
+        ),
+        notes=(*_held(held, tree), *_beside(of.analysis, tree)),
+    )
+
+
+def _held(held: pl.DataFrame, tree: pl.DataFrame) -> Iterator[str]:
+    """How many nodes a page holds, where these are not all."""
+    if len(held) < len(tree):
+        yield said(
+            "This page holds the longest {held} of {total} nodes.",
+            held=count(len(held)),
+            total=count(len(tree)),
+        )
+
+
+def _beside(analysis: Analysis, tree: pl.DataFrame) -> Iterator[str]:
+    """That calls ran beside each other, where the tree adds up to more than passed."""
+    account = analysis.accounting
+    whole = int(tree["elapsed_ns"].max() or 0)  # type: ignore[arg-type]
+    passed = account.end_to_end_ns
+    if not analysis.run.selection and passed and whole > _BESIDE * passed:
+        yield said(
+            "Calls ran at the same time on several devices: the run took {passed} end to end, and "
+            "the times of the tree add up to {whole}, to which its shares refer.",
+            passed=duration(passed),
+            whole=duration(whole),
+        )
+
+
+def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
+    """That many nodes: a node takes at least as long as what is in it, and stands before it."""
+    ranked = tree.sort("elapsed_ns", "node", descending=[True, False])
+    return ranked.head(held).sort("node")
+
+
+def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a page: what is told by other columns is left out, and a name by its label."""
+    name = pl.when(pl.col("name") != pl.col("label")).then("name")
+    shown = [column if isinstance(column, str) else column.name for column in _COLUMNS]
+    return tree.select(*shown, "depth", name=name)
+
+
+def _indented(tree: pl.DataFrame) -> pl.DataFrame:
+    """The nodes of at least one per cent, each further in than the one that it is in."""
+    large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
+    return large.with_columns(label=inwards(pl.col("depth") - 1) + pl.col("label"))
+
+
+def _most(tree: pl.DataFrame) -> str:
+    """Which modules take most: the blocks, else the modules directly in a submodule."""
+    modules = tree.filter(pl.col("kind") == Node.MODULE)
+    blocks = modules.filter((pl.col("count") > 1) & (pl.col("median_ns") > 0))
+    found = blocks if len(blocks) else modules
+    if found.is_empty():
+        return said("Operators by role: the trace names no modules.")
+    first = found.sort("elapsed_ns", descending=True, maintain_order=True).row(0, named=True)
+    words = {
+        "node": first["label"],
+        "submodule": first["submodule"],
+        "time": duration(first["elapsed_ns"]),
+        "share": percent(first["share"] or 0),
+    }
+    if len(blocks):
+        return said(
+            "{node} of {submodule} take {time}, {share} of the whole; one of them takes {least} to "
+            "{most}.",
+            **words,
+            least=duration(first["min_ns"]),
+            most=duration(first["max_ns"]),
+        )
+    return said("{node} of {submodule} takes {time}, {share} of the whole.", **words)
+
+
+SECTION = SectionKind(
+    "modules",
+    47,
+    said("Module tree"),
+    _parts,
+    tables=("module_tree",),
+)
+
+
+# --- What is said of the nodes of the module tree.
+
+
+SENTENCES: Sentences = {
+    Node: {
+        Node.RUN: said("run"),
+        Node.STAGE: said("stage"),
+        Node.SUBMODULE: said("submodule"),
+        Node.MODULE: said("module"),
+        Node.ROLE: said("role"),
+        Node.OPERATOR: said("operator"),
+        Node.UNTRACED: said("calls without operators"),
+    },
+}

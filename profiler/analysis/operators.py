@@ -1,0 +1,756 @@
+"""Operators: the commands of one layer and call folded into one row, with parallelism.
+
+Host commands are folded separately from device commands, so a launch never lengthens an
+operator. With w the union of a fold, T its total, n its compute tracks, b_t the busy time of
+track t and b their sum,
+
+    parallelism = sum T / sum w
+    parallel_utilization = sum b / sum (w n)     imbalance = sum max_t b_t / sum (b / n)
+
+The sums are over the folds of a row. Tracks that only move data lengthen w and do not count in
+n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import (
+    LAYER,
+    OP_TYPES,
+    CommandArrays,
+    HostTimes,
+    Kinds,
+    ratio,
+    timelines_of,
+)
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.question import SEVERAL, Partials, Table, partials
+from profiler.analysis.roles import Cells, cell_partials, kind_cells, work_cells
+from profiler.analysis.timeline import call_groups
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    TEXT,
+    Column,
+    Distinct,
+    Key,
+    Names,
+    Ratio,
+    Scaled,
+    Share,
+    Sum,
+    schema,
+)
+from profiler.run.intervals import (
+    Codes,
+    Times,
+    batches,
+    group_heads,
+    is_sorted,
+    order_by,
+    stretches,
+    text_codes,
+    union_sorted,
+)
+from profiler.run.load import place_of
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES
+
+# --- Words of the tables of operators: closed sets.
+
+
+class SplitPart(StrEnum):
+    """Which of a split operator's commands a row is about."""
+
+    WHOLE = "whole"
+    COMPUTE = "compute"
+    MOVEMENT = "movement"
+    DEVICE = "device"
+
+
+# --- The columns of folded operators, and of the parts of those that were split.
+
+
+_TOTAL = Sum(("total_ns",))
+_WALL = Sum(("total_ns", "wall_offset_ns"))
+_PARALLELISM = "how many of its commands ran at a time on average: total_ns / wall_ns"
+_UTILIZATION = (
+    "working time / (wall time * tracks), over the tracks that compute, else over all tracks"
+)
+_IMBALANCE = (
+    "busiest track / mean of the tracks, over the tracks that compute, else over all tracks"
+)
+
+OPERATORS: tuple[Column, ...] = (
+    Column(
+        "submodule",
+        STRING,
+        "",
+        "submodule of its calls; null for host work in no call",
+        True,
+        combine=Key(),
+    ),
+    LAYER,
+    Column(
+        "host",
+        BOOL,
+        "",
+        "true for commands of the host: work, runtime calls, waits for accelerators",
+        importance=DATA_ONLY,
+        combine=Key(),
+    ),
+    replace(OP_TYPES, importance=5),
+    Column(
+        "devices",
+        STRING,
+        "",
+        "devices it ran on, joined with commas",
+        kind="list",
+        importance=8,
+        combine=Names("device"),
+    ),
+    Column("tracks", INT64, "", "different tracks it ran on", importance=17),
+    Column(
+        "track_names", STRING, "", "names of these tracks, joined with commas", importance=DATA_ONLY
+    ),
+    Column(
+        "calls",
+        INT64,
+        "",
+        "calls it ran in; for host work in no call, steps of pipeline calls",
+        importance=6,
+        combine=Distinct(("group",)),
+    ),
+    Column("commands", INT64, "", "its commands over all calls", combine=Sum(("commands",))),
+    Column("commands_per_call", FLOAT64, "", "commands / calls", importance=DATA_ONLY),
+    Column(
+        "wall_ns",
+        INT64,
+        "ns",
+        "time in which any of its commands ran, over calls",
+        combine=_WALL,
+    ),
+    Column("total_ns", INT64, "ns", "sum of its commands' durations", combine=_TOTAL),
+    Column(
+        "self_ns",
+        INT64,
+        "ns",
+        "total_ns; for host commands, without other host commands that ran within them",
+        label="self",
+        importance=DATA_ONLY,
+        combine=Sum(("total_ns", "within_offset_ns")),
+    ),
+    Column(
+        "waited_ns",
+        INT64,
+        "ns",
+        "part of self_ns in which the host waited for a device, in synchronizations and copies",
+        label="waited",
+        importance=DATA_ONLY,
+        combine=Sum(("waited_ns",)),
+    ),
+    Column(
+        "gap_ns",
+        INT64,
+        "ns",
+        "time between its commands of a call in which none of them ran",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "parallelism",
+        FLOAT64,
+        "ratio",
+        _PARALLELISM,
+        True,
+        kind="factor",
+        importance=DATA_ONLY,
+        combine=Ratio(_TOTAL, _WALL),
+    ),
+    Column(
+        "parallel_utilization",
+        FLOAT64,
+        "ratio",
+        _UTILIZATION,
+        True,
+        label="par. util.",
+        combine=Ratio(
+            Sum(("total_ns", "working_offset_ns")), Sum(("total_ns", "possible_offset_ns"))
+        ),
+    ),
+    Column(
+        "imbalance",
+        FLOAT64,
+        "ratio",
+        _IMBALANCE,
+        True,
+        kind="factor",
+        importance=13,
+        combine=Ratio(Sum(("total_ns", "busiest_offset_ns")), Sum(("total_ns", "even_offset_ns"))),
+    ),
+    Column(
+        "share",
+        FLOAT64,
+        "ratio",
+        "self_ns / self_ns of all rows with the same `host`; where parts were recorded one by "
+        "one, of its own part",
+        True,
+        kind="share",
+        combine=Share("self_ns", within=("host",)),
+    ),
+    Column(
+        "first_ns",
+        INT64,
+        "ns",
+        "wall time of the first call in which it ran",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "median_ns",
+        INT64,
+        "ns",
+        "median wall time of later calls; first_ns where there are none",
+        label="median a call",
+        importance=18,
+    ),
+    Column(
+        "corrected_ns",
+        INT64,
+        "ns",
+        "total_ns * overhead_ratio of its submodule",
+        True,
+        importance=2,
+        combine=Scaled("total_ns", by="overhead_ratio"),
+    ),
+)
+
+
+# --- The commands of one call that share a layer, folded into one: see `operators`.
+
+
+SUMS = (
+    *("key", "call", "group", "commands", "wall", "extent", "busy"),
+    *("tracks", "working_tracks", "working_busy", "busiest"),
+)
+_COMPUTE = CATEGORIES.index("compute")
+_OPERATOR = ("submodule", "layer", "host")
+
+
+class Folds(Struct, frozen=True, eq=False):
+    """The operators of single calls, in order of `key` and call.
+
+    `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
+    `host`; `call` is a row of the frame of calls, -1 for work of no call, `group` its number in
+    `pipelines.call_groups`. The rest are int64 sums over the fold's commands; `extent` is from the
+    first's begin to the last's end. The working tracks are those on which its compute commands ran,
+    all of its tracks where nothing took time on these; `working_busy` is the sum over them of the
+    time in which a command ran, `busiest` that of the busiest. `of_command` is the key of each
+    command, `of_kind` that of each kind.
+    """
+
+    key: Codes
+    call: Codes
+    group: Codes
+    commands: Times
+    wall: Times
+    extent: Times
+    busy: Times
+    tracks: Times
+    working_tracks: Times
+    working_busy: Times
+    busiest: Times
+    submodules: list[str | None]
+    layers: list[str]
+    host: list[bool]
+    of_command: Codes
+    of_kind: Codes
+
+
+def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays, kinds: Kinds) -> Folds:
+    """Fold `commands`, the arrays of `frame`, whose kinds are `kinds`, into the operators of single
+    calls."""
+    operators, of_kind = _operators_of_kinds(kinds)
+    key: Codes = np.empty(len(kinds.of_command), dtype=np.int32)
+    for rows in batches(len(key)):
+        key[rows] = of_kind[kinds.of_command[rows]]
+    sums = fold_by(key, len(operators), calls, frame, commands)
+    submodules, layers, host = (operators[name].to_list() for name in _OPERATOR)
+    return Folds(
+        **sums, submodules=submodules, layers=layers, host=host, of_command=key, of_kind=of_kind
+    )
+
+
+def fold_by(
+    key: Codes, keys: int, calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
+) -> dict[str, Any]:
+    """Fold `commands`, the arrays of `frame`, that share a call and a `key` below `keys`: the sums
+    of `Folds` by name, in order of key and call."""
+    group = call_groups(calls, frame, commands)
+    track, names = text_codes(frame["track"])
+    places = (len(commands.devices) + 1) * (len(names) + 1)
+    parts: list[tuple[Codes, ...]] = [(np.zeros(0, dtype=np.int64),) * len(SUMS)]
+    for rows, heads in _batches_of_folds(key, keys, group, commands.start):
+        start, end = commands.start[rows], commands.end[rows]
+        duration = end - start
+        busy = np.add.reduceat(duration, heads)
+        place = commands.device[rows] * np.int64(len(names) + 1) + track[rows]
+        first, count = rows[heads], np.diff(heads, append=len(rows))
+        computes = commands.category[rows] == _COMPUTE
+        extent = np.maximum.reduceat(end, heads) - start[heads]
+        wall = union_sorted(start.copy(), end.copy(), heads)
+        per_track = _per_track(place, places, (start, end), computes, heads, wall)
+        of_fold = key[first], commands.call[first], group[first]
+        parts.append((*of_fold, count, wall, extent, busy, *per_track))
+    sums: dict[str, Any] = {
+        name: np.concatenate(column)
+        for name, column in zip(SUMS, zip(*parts, strict=True), strict=True)
+    }
+    order = order_by(sums["key"], keys)
+    return {name: column[order] for name, column in sums.items()}
+
+
+def _batches_of_folds(
+    key: Codes, keys: int, group: Codes, start: Times
+) -> Iterator[tuple[Times, Times]]:
+    """Rows of whole folds, a batch at a time, and where in them each fold begins.
+
+    Rows are by key, group and start; folds of one key follow each other in order of their group.
+    """
+    order = None if _is_sorted_by(group, start) else np.lexsort((start, group))
+    ordered = group if order is None else group[order]
+    groups = group_heads(ordered) if len(group) else np.zeros(0, dtype=np.int64)
+    for some, others in stretches(groups, len(group)):
+        first, last = groups[some], np.append(groups, len(group))[others]
+        rows = np.arange(first, last) if order is None else order[first:last]
+        rows = rows[order_by(key[rows], keys)]
+        heads = group_heads(key[rows], group[rows])
+        bounds = np.append(heads, len(rows))
+        for one, another in stretches(heads, len(rows)):
+            begin = bounds[one]
+            yield rows[begin : bounds[another]], heads[one:another] - begin
+
+
+def _is_sorted_by(group: Codes, start: Times) -> bool:
+    """Whether the rows are in order of their group and, within one, of their start."""
+    if not is_sorted(group):
+        return False
+    return all(
+        bool(((start[rows][1:] >= start[rows][:-1]) | (group[rows][1:] > group[rows][:-1])).all())
+        for rows in batches(len(group), overlap=1)
+    )
+
+
+def _operators_of_kinds(kinds: Kinds) -> tuple[pl.DataFrame, Codes]:
+    """Submodule, layer and host of each operator, in their order, and the operator of each
+    kind."""
+    operators = kinds.table.select(_OPERATOR).unique().sort(_OPERATOR, nulls_last=True)
+    numbered = operators.with_row_index("key")
+    of_kind = kinds.table.select(_OPERATOR).join(
+        numbered, on=_OPERATOR, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return operators, of_kind["key"].cast(pl.Int32).to_numpy()
+
+
+def _per_track(
+    place: Times,
+    places: int,
+    spans: tuple[Times, Times],
+    computes: npt.NDArray[np.bool_],
+    heads: Times,
+    wall: Times,
+) -> tuple[Times, Times, Times, Times]:
+    """Tracks, working tracks, how long these worked together and the busiest of them, of each fold.
+
+    `place` is device and track of each row, below `places`; `spans` its begin and end; `computes`
+    whether it is a compute command; `heads` are the first rows of the folds, whose rows are by
+    begin, `wall` their unions.
+    """
+    ones = np.ones(len(heads), dtype=np.int64)
+    tracks, working, working_busy, busiest = ones, ones.copy(), wall.copy(), wall.copy()
+    split = np.minimum.reduceat(place, heads) != np.maximum.reduceat(place, heads)
+    fold = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(place)))
+    rows = np.flatnonzero(split[fold])
+    if not len(rows):
+        return tracks, working, working_busy, busiest
+    rows = rows[order_by(place[rows], places)]
+    rows = rows[order_by(fold[rows], len(heads))]
+    cells = group_heads(fold[rows], place[rows])
+    folds = group_heads(fold[rows][cells])
+    sizes = np.diff(folds, append=len(cells))
+    works = np.logical_or.reduceat(computes[rows], cells)
+    of_cell = union_sorted(spans[0][rows], spans[1][rows], cells)
+    nothing = np.add.reduceat(np.where(works, of_cell, 0), folds) == 0
+    works |= np.repeat(nothing, sizes)
+    of_cell[~works] = 0
+    tracks[split] = sizes
+    working[split] = np.add.reduceat(works.astype(np.int64), folds)
+    working_busy[split] = np.add.reduceat(of_cell, folds)
+    busiest[split] = np.maximum.reduceat(of_cell, folds)
+    return tracks, working, working_busy, busiest
+
+
+# --- Partial results of operators in single calls, beside those of their commands (`roles.partials`).
+#
+# The wall time of an operator in a call does not follow from its commands' durations. A fold
+# tells
+# how far it, and what the ratios are made of, lie from `total_ns`. Where all of these are 0 (one
+# track, one command at a time) that holds for any part of its commands too, and the fold is left
+# out.
+
+
+OFFSETS = (
+    *("wall_offset_ns", "working_offset_ns", "possible_offset_ns"),
+    *("busiest_offset_ns", "even_offset_ns"),
+)
+"""What a fold adds to `total_ns` for its wall time, the time on its working tracks, its wall time
+times these tracks, the time on the busiest of them and their mean."""
+_IN_CALL = ("group", "call", "branch", "step")  # one value in a fold
+_MIXED = {"role": "works", "stage": "keys", "device": "keys"}
+_BITS = 62
+
+
+def fold_parts(folds: Folds, cells: Cells) -> Partials:
+    """The folds whose offsets are not all 0 as partials `folds`; `cells` are of the same commands.
+
+    The dictionary `operator` has submodule, layer, host and the roles of the fold's commands; `key`
+    has group, call, branch, step and their stages and devices. A text of several values holds all
+    of them (`SEVERAL`). Partial columns are `OFFSETS`: Int64, `even_offset_ns` Float64.
+    """
+    offsets, some = _offsets(folds)
+    groups = int(folds.group.max(initial=0)) + 1
+    wanted = folds.key[some].astype(np.int64) * groups + folds.group[some]
+    first, bits, names = _attributes(folds, cells, groups, wanted)
+    coded = pl.DataFrame({"fold": folds.key[some], "group": folds.group[some], **bits})
+    rows, books = {}, {}
+    for column, keys in {"operator": ["fold", "role"], "key": ["group", "stage", "device"]}.items():
+        book = coded.select(keys).with_columns(first=first).unique(keys, maintain_order=True)
+        numbered = book.select(keys).with_row_index(column)
+        rows[column] = coded.select(keys).join(numbered, on=keys, maintain_order="left")[column]
+        books[column] = book
+    named = [
+        _texts(books["operator" if name == "role" else "key"][name], names[name]) for name in _MIXED
+    ]
+    operator = _operator_keys(folds)[books["operator"]["fold"]].select(_OPERATOR)
+    key = cells.keys[books["key"]["first"]].select(_IN_CALL)
+    dictionaries = {
+        "operator": operator.with_columns(named[0]),
+        "key": key.with_columns(named[1:]),
+    }
+    return partials("folds", pl.DataFrame(rows).hstack(offsets), dictionaries)
+
+
+def _operator_keys(folds: Folds) -> pl.DataFrame:
+    """What each key of the folds stands for."""
+    return pl.DataFrame(
+        {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
+        schema={"submodule": pl.String, "layer": pl.String, "host": pl.Boolean},
+    )
+
+
+def _offsets(folds: Folds) -> tuple[pl.DataFrame, npt.NDArray[np.bool_]]:
+    """The `OFFSETS` of the folds that have any, and which these are."""
+    total = folds.busy
+    offsets = {
+        "wall_offset_ns": folds.wall - total,
+        "working_offset_ns": folds.working_busy - total,
+        "possible_offset_ns": folds.wall * folds.working_tracks - total,
+        "busiest_offset_ns": folds.busiest - total,
+        "even_offset_ns": folds.working_busy / folds.working_tracks - total,
+    }
+    some = np.any([values != 0 for values in offsets.values()], axis=0)
+    return pl.DataFrame({name: values[some] for name, values in offsets.items()}), some
+
+
+def _attributes(
+    folds: Folds, cells: Cells, groups: int, wanted: Times
+) -> tuple[Times, dict[str, Times], dict[str, list[str]]]:
+    """Of the folds `wanted` (key * `groups` + group) the entry in `cells.keys` of a cell, the bits
+    of their roles, stages and devices, and the texts that bits stand for."""
+    operators = _operator_keys(folds).with_row_index("fold")
+    fold_of_work = cells.works.join(
+        operators, on=_OPERATOR, how="left", nulls_equal=True, maintain_order="left"
+    )["fold"].to_numpy()
+    entry = {"works": cells.rows["work"].to_numpy(), "keys": cells.rows["key"].to_numpy()}
+    group = cells.keys["group"].to_numpy()[entry["keys"]]
+    code = fold_of_work[entry["works"]].astype(np.int64) * groups + group
+    order = np.argsort(code, kind="stable")
+    heads = group_heads(code[order]) if len(code) else np.zeros(0, dtype=np.int64)
+    places = np.searchsorted(code[order][heads], wanted)
+    bits, names = {}, {}
+    for name, book in _MIXED.items():
+        of_entry, names[name] = _bits(getattr(cells, book)[name])
+        of_cell = of_entry[entry[book]][order]
+        bits[name] = np.bitwise_or.reduceat(of_cell, heads)[places] if len(heads) else of_cell
+    return entry["keys"][order][heads][places], bits, names
+
+
+def _bits(column: pl.Series) -> tuple[Times, list[str]]:
+    """A bit for each text of a column, and the texts, "" for null; those behind the last bit share
+    it, as if each were all of them."""
+    codes, names = text_codes(column.fill_null("").cast(TEXT))
+    return np.int64(1) << np.minimum(codes, _BITS).astype(np.int64), names
+
+
+def _texts(sets: pl.Series, names: list[str]) -> pl.Series:
+    """The texts that each number's bits stand for."""
+    known = sets.unique().sort()
+    texts = [
+        SEVERAL.join(name for i, name in enumerate(names) if bits & 1 << min(i, _BITS))
+        for bits in known
+    ]
+    return pl.Series(sets.name, texts, dtype=pl.String).gather(known.search_sorted(sets))
+
+
+# --- Commands by their position in a call: the same work of every call of a submodule, added up.
+#
+# A trace of a graph may name the modules of its nodes alone. But calls of one graph run the same
+# commands in the same order, so the n-th command of a place and op type is the same node in each.
+
+
+POSITION_KEYS = ("layer", "op_type", "of", "position")
+
+
+def command_positions(run: Run, submodule: str) -> pl.DataFrame:
+    """The device commands of the traced calls of a submodule, one row a position.
+
+    Columns: `layer` (Utf8, what graphs call so: the place), `op_type` (Utf8, "" where nobody says
+    one); `position`, from 0, among the `of` commands of that layer and op type in a call, in order
+    of their start (Int64); `calls` that have it; `duration_ns`, `bytes_read` and `bytes_written`
+    summed over these calls (Int64, null where unknown); `role` (Utf8, null where unknown). In order
+    of their first start in a call.
+    """
+    calls = run.calls.filter(
+        (pl.col("submodule").cast(pl.String) == submodule) & pl.col("ops_traced")
+    )
+    keys = ["call", "layer", "op_type"]
+    commands = (
+        run.commands.filter(
+            pl.col("call").is_in(calls["call"].implode()) & (pl.col("category") != "host")
+        )
+        .select(
+            "call",
+            place_of(pl.col("layer").cast(pl.String), pl.col("module").cast(pl.String)).alias(
+                "layer"
+            ),
+            pl.col("role").cast(pl.String),
+            pl.col("op_type").cast(pl.String).fill_null(""),
+            "start_ns",
+            pl.col("duration_ns").clip(lower_bound=0),
+            "bytes_read",
+            "bytes_written",
+        )
+        .sort("call", "start_ns", maintain_order=True)
+        .with_columns(
+            of=pl.len().over(keys).cast(pl.Int64),
+            position=pl.int_range(pl.len(), dtype=pl.Int64).over(keys),
+        )
+    )
+    return commands.group_by(POSITION_KEYS, maintain_order=True).agg(
+        pl.col("call").n_unique().cast(pl.Int64).alias("calls"),
+        pl.col("duration_ns").sum(),
+        *(_sum_if_known(name) for name in ("bytes_read", "bytes_written")),
+        pl.col("role").drop_nulls().first(),
+    )
+
+
+def _sum_if_known(name: str) -> pl.Expr:
+    """The sum of a column, null where one of its values is."""
+    return pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name)
+
+
+# --- Operators: the commands of one call that share a layer, folded back into one.
+#
+# A command is folded with those of its call and layer; the host's commands (its own work,
+# what launched the layer's, waits for accelerators: `host_side`) are folded apart from what ran
+# on
+# devices, so that a launch never lengthens an operator.
+# Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer
+# and
+# `host` then add up to one row. With w the union of a fold, T its total, n the tracks on which
+# its
+# compute commands ran (all of its tracks where it has none, or nothing took time there), b_t the
+# time
+# in which such a track t worked (the union of what it ran: commands may lie within others) and b
+# their sum:
+#
+#     parallelism = Σ T / Σ w
+#     parallel_utilization = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
+#
+# sums over the folds. One track: the last two are 1. Tracks that only move data lengthen w and
+# are no
+# part of n: while they alone work, the computing ones wait.
+
+
+_SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "even")
+
+
+def operator_table(
+    folds: Folds,
+    cells: pl.DataFrame,
+    op_type: pl.Series,
+    overhead_ratio: pl.DataFrame,
+    own: HostTimes,
+    timelines: pl.DataFrame,
+) -> pl.DataFrame:
+    """One row a submodule, layer and host (`columns.OPERATORS`), longest total first.
+
+    `cells` are those of kinds (`kind_cells`), `op_type` is that of each kind, `own` the own times
+    of the host's commands; `overhead_ratio` has the columns `submodule` and `overhead_ratio`,
+    `timelines` those of `analysis.timelines`. `share` is the part of the own time of all rows with
+    the same `host` and timeline: of all device time for operators of devices, of all host time for
+    host commands; each of the two adds up to 1.
+    """
+    keys = pl.DataFrame(
+        {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
+        schema={"submodule": pl.String, "layer": pl.String, "host": pl.Boolean},
+    ).with_row_index("key")
+    table = (
+        _sums(folds)
+        .join(keys, on="key")
+        .join(_places(folds, cells, op_type), on="key")
+        .join(_own(folds, own), on="key")
+        .join(overhead_ratio, on="submodule", how="left")
+        .join(timelines, on="submodule", how="left")
+        .with_columns(pl.col("timeline").fill_null(0))
+        .with_columns(self_ns=pl.col("busy") - pl.col("within_ns"))
+        .with_columns(
+            total_ns=pl.col("busy"),
+            gap_ns=pl.col("gap"),
+            commands_per_call=pl.col("commands") / pl.col("calls"),
+            parallelism=ratio(pl.col("busy"), pl.col("wall_ns")),
+            parallel_utilization=ratio(pl.col("working_busy"), pl.col("possible")),
+            imbalance=ratio(pl.col("busiest"), pl.col("even")),
+            share=ratio(pl.col("self_ns"), pl.col("self_ns").sum().over("host", "timeline")),
+            corrected_ns=(pl.col("busy") * pl.col("overhead_ratio"))
+            .round()
+            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
+        )
+        .sort(
+            ["total_ns", "submodule", "layer", "host"],
+            descending=[True, False, False, False],
+        )
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
+
+
+def _own(folds: Folds, own: HostTimes) -> pl.DataFrame:
+    """For each key what other commands of the host took within its own, and what it waited."""
+    key, keys = folds.of_command[own.row], len(folds.layers)
+    sums = (np.bincount(key, values, keys) for values in (own.within_ns, own.waited_ns))
+    within, waited = (found.astype(np.int64) for found in sums)  # exact to 2^53
+    return pl.DataFrame({"within_ns": within, "waited_ns": waited}).with_row_index("key")
+
+
+def _sums(folds: Folds) -> pl.DataFrame:
+    """For each key its calls and their times, added up."""
+    return (
+        pl.DataFrame(
+            {
+                "key": folds.key,
+                "commands": folds.commands,
+                "wall": folds.wall,
+                "busy": folds.busy,
+                "working_busy": folds.working_busy,
+                "possible": folds.wall * folds.working_tracks,
+                "gap": folds.extent - folds.wall,
+                "busiest": folds.busiest,
+                "even": folds.working_busy / folds.working_tracks,
+            }
+        )
+        .group_by("key", maintain_order=True)
+        .agg(
+            pl.len().alias("calls"),
+            pl.col(*_SUMMED).sum(),
+            wall_ns=pl.col("wall").sum(),
+            first_ns=pl.col("wall").first(),
+            median_ns=pl.coalesce(pl.col("wall").slice(1).median(), pl.col("wall").first()),
+        )
+        .with_columns(pl.col("key").cast(pl.UInt32))
+    )
+
+
+def _places(folds: Folds, cells: pl.DataFrame, op_type: pl.Series) -> pl.DataFrame:
+    """For each key its op types by time, its devices and its number of tracks."""
+    kind = cells["kind"].cast(pl.UInt32)
+    found = (
+        cells.select(
+            "device",
+            "track",
+            key=pl.Series(folds.of_kind).gather(kind).cast(pl.UInt32),
+            op_type=op_type.gather(kind),
+            duration="total_ns",
+        )
+        .group_by("key", "op_type", "device", "track")
+        .agg(pl.col("duration").sum())
+    )
+    types = (
+        found.drop_nulls("op_type")
+        .group_by("key", "op_type")
+        .agg(pl.col("duration").sum())
+        .sort(["duration", "op_type"], descending=[True, False])
+        .group_by("key", maintain_order=True)
+        .agg(op_types=pl.col("op_type").str.join(", "))
+    )
+    places = found.group_by("key").agg(
+        devices=pl.col("device").drop_nulls().unique().sort().str.join(", "),
+        tracks=pl.struct("device", "track").n_unique(),
+        track_names=pl.col("track").unique().sort().str.join(", "),
+    )
+    return places.join(types, on="key", how="left").with_columns(pl.col("op_types").fill_null(""))
+
+
+# --- The table of operators.
+
+
+@shared
+def folds(of: Inputs) -> Folds:
+    """The selected commands, folded into operators."""
+    return fold(of.calls, of.frame, of.commands, of.kinds)
+
+
+def _operators(of: Inputs) -> pl.DataFrame:
+    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
+    return operator_table(
+        folds(of),
+        kind_cells(of),
+        of.kinds.table["op_type"],
+        overhead_ratio,
+        of.host_times,
+        timelines_of(of.run.calls, of.run.drops),
+    )
+
+
+def _partials(of: Inputs) -> tuple[Partials, ...]:
+    return cell_partials(of), fold_parts(folds(of), work_cells(of))
+
+
+TABLES = (
+    Table(
+        name="operators",
+        row="one operator of a submodule, its commands aggregated",
+        section="roofline",
+        columns=OPERATORS,
+        make=_operators,
+        title="Operators",
+        about="All operators are listed, longest `total_ns` first. Commands of the host (its own "
+        "work, launches of operators, waits for accelerators) have rows apart from those of "
+        "devices, as `host` says. The shares of all rows with `host` false add up to 1, and so "
+        "do those with `host` true; where parts were recorded one by one, they add up to 1 in "
+        "each part. [operators.md](operators.md) has details.",
+        reads=("submodules",),
+        rank=("-total_ns",),
+        shown=15,
+        partials=_partials,
+    ),
+)

@@ -1,0 +1,401 @@
+"""The report section on operators, with the operators that were split.
+
+Rows with the same label are distinguished by the template arguments of their kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.commands import LAYER, SUBMODULE, CommandArrays, queue_codes, ratio
+from profiler.analysis.context import Inputs
+from profiler.analysis.document import TOP, Figure, Opens, Part, Selected, TableView
+from profiler.analysis.finding_text import on_gpus
+from profiler.analysis.operators import (
+    _IMBALANCE,
+    _PARALLELISM,
+    _UTILIZATION,
+    OPERATORS,
+    SUMS,
+    Folds,
+    SplitPart,
+    fold_by,
+    folds,
+)
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.table_text import Sentences, by_pattern, renamed, split_operators, table
+from profiler.grammars.names import telling_apart
+from profiler.run.columns import FLOAT64, INT64, STRING, Column, Distinct, Share, schema
+from profiler.run.intervals import Codes, batches
+from profiler.text import count, counted, joined, said
+from profiler.trace.events import CATEGORIES
+
+# --- The columns of folded operators, and of the parts of those that were split.
+
+
+PARTITIONING: tuple[Column, ...] = (
+    replace(SUBMODULE, importance=3, combine=None),
+    replace(LAYER, label="operator", combine=None),
+    Column(
+        "part",
+        STRING,
+        "",
+        "whole, compute, movement (dma and copy), or device: on one device",
+        codes=SplitPart,
+    ),
+    Column("device", STRING, "", "the device, for a part on one device", True),
+    Column("calls", INT64, "", "calls it ran in", importance=15),
+    Column("commands", INT64, "", "its commands over all calls", importance=4),
+    Column("tracks", INT64, "", "most tracks it ran on in a call"),
+    Column("wall_ns", INT64, "ns", "time in which any of its commands ran, over calls"),
+    Column("total_ns", INT64, "ns", "sum of its commands' durations"),
+    Column(
+        "gap_ns",
+        INT64,
+        "ns",
+        "time between its commands of a call in which none ran",
+        label="gaps",
+        importance=1,
+    ),
+    Column("parallelism", FLOAT64, "ratio", _PARALLELISM, True, kind="factor", importance=5),
+    Column("parallel_utilization", FLOAT64, "ratio", _UTILIZATION, True, label="par. util."),
+    Column("imbalance", FLOAT64, "ratio", _IMBALANCE, True, kind="factor"),
+    Column(
+        "device_imbalance",
+        FLOAT64,
+        "ratio",
+        "for the whole: busiest device / mean of the devices",
+        True,
+        label="of devices",
+        kind="factor",
+        importance=2,
+    ),
+)
+
+
+# --- Operators that were split: over tracks, over devices, into computing and moving data.
+#
+# Each is shown as a whole, then its computing and its data movement (categories dma and copy) by
+# themselves, then its part on each device. Numbers are those of `operators`, of the commands of
+# the
+# part; `gap_ns` is the time between a part's first command in a call and its last in which none
+# of
+# it ran. A stream of a GPU does one thing after the other, kernels, copies and fills: an operator
+# that has all of its commands on one is not split.
+
+
+_MOVES = np.isin(CATEGORIES, ("dma", "copy", "collective"))
+_PARTS = tuple(part.value for part in SplitPart)
+_Flags = npt.NDArray[np.bool_]
+
+
+def partitioning_table(
+    folds: Folds, calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
+) -> pl.DataFrame:
+    """One row an operator that was split, and each of its parts (`columns.PARTITIONING`).
+
+    Operators are in order of their total, longest first. Arguments are those of `fold`, and what
+    it gave.
+    """
+    moves, device = _MOVES[commands.category], commands.device
+    devices = len(commands.devices) + 1
+    moving = _varies(folds, 2, lambda rows: moves[rows])
+    several = _varies(folds, devices, lambda rows: device[rows])
+    split = moving.copy()
+    split[folds.key[folds.tracks > 1]] = True
+    if split.any():
+        queue, queues = queue_codes(frame["track"])
+        split &= _varies(
+            folds, devices * queues, lambda rows: device[rows] * np.int64(queues) + queue[rows]
+        )
+        moving &= split
+    split |= several
+    on_device = ~np.array(folds.host, dtype=np.bool_)
+    whole = pl.DataFrame({name: getattr(folds, name) for name in SUMS})
+    kept = whole.filter(pl.Series((split & on_device)[folds.key]))
+    parts = [_row_of(kept.with_columns(pl.lit(-1, pl.Int64).alias("code")), part=0)]
+    by_device = _refolded(several & on_device, device, folds, calls, frame, commands)
+    by_category = _refolded(moving & on_device, moves.view(np.int8), folds, calls, frame, commands)
+    parts.append(_row_of(by_category, part=pl.col("code") + 1))
+    parts.append(_row_of(by_device, part=3))
+    return _table(pl.concat(parts), by_device, folds, commands.devices)
+
+
+def _varies(folds: Folds, width: int, codes: Callable[[slice], Codes | _Flags]) -> _Flags:
+    """Which operators have commands of different codes below `width`; `codes` has those of some
+    rows."""
+    found = np.zeros(len(folds.layers) * width, dtype=np.bool_)
+    for rows in batches(len(folds.of_command)):
+        found[folds.of_command[rows] * np.int64(width) + codes(rows)] = True
+    several: _Flags = found.reshape(len(folds.layers), width).sum(axis=1) > 1
+    return several
+
+
+def _refolded(
+    marked: _Flags,
+    codes: Codes,
+    folds: Folds,
+    calls: pl.DataFrame,
+    frame: pl.DataFrame,
+    commands: CommandArrays,
+) -> pl.DataFrame:
+    """The `marked` operators of single calls, folded by code: the sums of `Folds` and `code`."""
+    width = int(codes.max(initial=0)) + 1
+    limit = len(marked) * width
+    columns, key = frame.select("pipeline", "track"), folds.of_command
+    if not marked.all():
+        rows = np.flatnonzero(marked[key]) if marked.any() else np.zeros(0, dtype=np.int64)
+        names = ("call", "step", "start", "end", "device", "category")
+        commands = replace(commands, **{name: getattr(commands, name)[rows] for name in names})
+        columns, key, codes = columns[rows], key[rows], codes[rows]
+    dtype = np.dtype(np.int32 if limit < 1 << 31 else np.int64)
+    key = key.astype(dtype) * dtype.type(width) + codes
+    sums: dict[str, Any] = fold_by(key, limit, calls, columns, commands)
+    found = pl.DataFrame({name: sums[name].astype(np.int64) for name in SUMS})
+    return found.with_columns(key=pl.col("key") // width, code=pl.col("key") % width)
+
+
+def _row_of(folded: pl.DataFrame, part: int | pl.Expr) -> pl.DataFrame:
+    """The folds of single calls added up: one row a key and code, numbered as a `part`."""
+    even = pl.col("working_busy") / pl.col("working_tracks")
+    possible = (pl.col("wall") * pl.col("working_tracks")).sum()
+    number = part if isinstance(part, pl.Expr) else pl.lit(part, pl.Int64)
+    return (
+        folded.with_columns(pl.col(name).cast(pl.Int64) for name in SUMS)
+        .group_by("key", "code")
+        .agg(
+            calls=pl.len().cast(pl.Int64),
+            commands=pl.col("commands").sum(),
+            tracks=pl.col("tracks").max(),
+            wall_ns=pl.col("wall").sum(),
+            total_ns=pl.col("busy").sum(),
+            gap_ns=(pl.col("extent") - pl.col("wall")).sum(),
+            parallelism=ratio(pl.col("busy").sum(), pl.col("wall").sum()),
+            parallel_utilization=ratio(pl.col("working_busy").sum(), possible),
+            imbalance=ratio(pl.col("busiest").sum(), even.sum()),
+        )
+        .with_columns(part=number)
+    )
+
+
+def _table(
+    parts: pl.DataFrame, by_device: pl.DataFrame, folds: Folds, devices: tuple[str, ...]
+) -> pl.DataFrame:
+    """Keys and codes replaced by names, in order."""
+    most = pl.col("busy").max().over("key", "call")
+    mean = pl.col("busy").mean().over("key", "call")
+    uneven = (
+        by_device.with_columns(most=most, mean=mean)
+        .group_by("key")
+        .agg(device_imbalance=ratio(pl.col("most").sum(), pl.col("mean").sum()))
+    )
+    keys = pl.DataFrame(
+        {"submodule": folds.submodules, "layer": folds.layers},
+        schema={"submodule": pl.String, "layer": pl.String},
+    ).with_row_index("key")
+    names = dict(enumerate(devices))
+    of_device = pl.when(pl.col("part") == 3).then(pl.col("code"))
+    whole = pl.col("total_ns").filter(pl.col("part") == 0).sum().over("key")
+    table = (
+        parts.join(keys.with_columns(pl.col("key").cast(pl.Int64)), on="key")
+        .join(uneven, on="key", how="left")
+        .with_columns(
+            whole=whole,
+            device=of_device.replace_strict(names, default=None, return_dtype=pl.String),
+            device_imbalance=pl.when(pl.col("part") == 0).then(pl.col("device_imbalance")),
+        )
+        .sort(
+            ["whole", "submodule", "layer", "part", "device"],
+            descending=[True, False, False, False, False],
+        )
+    )
+    named = table.with_columns(
+        pl.col("part").replace_strict(dict(enumerate(_PARTS)), return_dtype=pl.String)
+    )
+    return named.select(pl.col(n).cast(t) for n, t in schema(PARTITIONING).items())
+
+
+# --- The table of the parts of split operators.
+
+
+def _partitioning(of: Inputs) -> pl.DataFrame:
+    return partitioning_table(folds(of), of.calls, of.frame, of.commands)
+
+
+TABLES = (
+    Table(
+        name="partitioning",
+        row="one part of a split operator",
+        section="roofline",
+        columns=PARTITIONING,
+        make=_partitioning,
+        title="Split operators",
+        about="The table lists operators that were split over tracks or devices, or that both "
+        "compute and move data, longest first. Each has rows for the whole, for its computing "
+        "and its data movement, and for its part on each device. [operators.md](operators.md) "
+        "has details.",
+    ),
+)
+
+
+# --- Operators of devices, and those that were split.
+
+
+_SPLIT = 50  # operators that a page holds
+LAYERS = Column(
+    "layers",
+    pl.UInt32(),
+    "",
+    "layers of repeated blocks that this row stands for",
+    label="layers",
+    kind="count",
+    combine=Distinct(("layer",)),
+)
+_OPERATORS = (
+    "layer",
+    renamed(OPERATORS, "submodule", importance=1),
+    "op_types",
+    LAYERS,
+    renamed(OPERATORS, "commands", importance=3),
+    "calls",
+    "total_ns",
+    renamed(OPERATORS, "share", combine=Share("total_ns", within=("host",))),
+    renamed(OPERATORS, "wall_ns", importance=2),
+    renamed(OPERATORS, "parallel_utilization", importance=4),
+    renamed(OPERATORS, "imbalance", label="imbal."),
+    "devices",
+    "corrected_ns",
+    "median_ns",
+    "tracks",
+)
+_SPLIT_PARTS = (
+    "layer",
+    "part",
+    "submodule",
+    "device",
+    "calls",
+    "commands",
+    "tracks",
+    "wall_ns",
+    "total_ns",
+    "gap_ns",
+    "parallelism",
+    "parallel_utilization",
+    renamed(PARTITIONING, "imbalance", label="imbal."),
+    "device_imbalance",
+)
+
+
+def operators_figure(analysis: Analysis, top: int = TOP, *, patterns: bool = True) -> Figure:
+    """The `top` operators by time; with `patterns`, equal layers of repeated blocks are one."""
+    names = [part.submodule for part in analysis.accounting.submodules]
+    rows = by_pattern(analysis.operators) if patterns else analysis.operators
+    return Figure("operators", "operators", (rows, names, top))
+
+
+def operator_parts(of: ReportInput) -> Iterator[Part]:
+    """All operators of devices, folded and one by one, and how the split ones were cut."""
+    analysis = of.analysis
+    operators = analysis.operators.filter(~pl.col("host"))
+    if operators.is_empty():
+        return
+    number = counted(len(operators), "operator")
+    lead = said("{operators}, by the sum of their commands' time on devices.", operators=number)
+    if on_gpus(analysis):
+        lead = said("{operators}, by the sum of their kernels' time.", operators=number)
+    if (operators["corrected_ns"] != operators["total_ns"]).any():
+        corrected = said("Corrected: scaled to calls that ran without tracing operators.")
+        lead = joined(" ", [lead, corrected])
+    yield Part(
+        said("Operators"),
+        lead=lead,
+        figure=operators_figure(analysis),
+        table=_operators(operators, of.rows(TOP)),
+        anchor="operators",
+    )
+    yield _split(of)
+
+
+def _operators(operators: pl.DataFrame, top: int) -> TableView | None:
+    """Operators folded by pattern, and one by one, for the reader to choose."""
+    single = operators.with_columns(layers=pl.lit(1, dtype=pl.UInt32))
+    folded = by_pattern(operators)
+    every = (said("operator"), single)
+    together = len(folded) < len(single)
+    return table(
+        "operators",
+        "operators",
+        [column for column in _OPERATORS if together or column is not LAYERS],
+        OPERATORS,
+        folded,
+        shown=top,
+        search=True,
+        sort="total_ns",
+        label=said("operation, blocks aggregated"),
+        variants=(every,) if together else (),
+        selected=Selected("operators", where={"host": False}),
+        opens=Opens.LAYERS,
+        folded=together,
+    )
+
+
+def _split(of: ReportInput) -> Part:
+    rows, number = split_operators(of.analysis.partitioning, _SPLIT)
+    left = said(
+        "The {shown} of {total} split operators with the most total time.",
+        shown=count(_SPLIT),
+        total=count(number),
+    )
+    return Part(
+        said("Split operators, by total time"),
+        said("Operators that ran on several tracks or devices, or moved data beside computing."),
+        table=table(
+            "split",
+            "split operators",
+            _SPLIT_PARTS,
+            PARTITIONING,
+            rows,
+            shown=of.rows(10),
+            search=True,
+        ),
+        notes=(left,) if number > _SPLIT else (),
+    )
+
+
+# --- What is said of operators that were split.
+
+
+SENTENCES: Sentences = {
+    SplitPart: {
+        SplitPart.WHOLE: said("whole"),
+        SplitPart.COMPUTE: said("compute"),
+        SplitPart.MOVEMENT: said("movement"),
+        SplitPart.DEVICE: said("device"),
+    }
+}
+
+
+# --- Rows of one label, told apart by the template arguments of their kernels.
+
+
+_ALIKE = ("label", "submodule", "device")
+
+
+def with_template_arguments(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of shapes with the fewest template arguments behind each label that another row of the
+    same submodule and device has, too: `mul_mat_vec_q<13>`."""
+    labels = rows["label"].to_list()
+    numbered = rows.with_row_index("row").filter(pl.col("kernel").is_not_null())
+    for _, alike in numbered.group_by(_ALIKE, maintain_order=True):
+        if len(alike) > 1:
+            kernels = [kernel.rpartition(" +")[0] or kernel for kernel in alike["kernel"]]
+            for row, told in zip(alike["row"], telling_apart(kernels), strict=True):
+                labels[row] += f"<{told}>" if told else ""
+    return rows.with_columns(pl.Series("label", labels, dtype=pl.String))

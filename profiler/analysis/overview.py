@@ -1,0 +1,818 @@
+"""The overview of a report: headline, key figures, missing data, accounting.
+
+    opening_of(ReportInput(analysis, begin_ns, end_ns)).facts[0]  # end to end
+
+The terminal and the first screen of the page render the same values, so their figures are
+equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+import polars as pl
+from msgspec.structs import replace
+
+from profiler.analysis.commands import are_apart, timelines_of
+from profiler.analysis.devices import device_facts
+from profiler.analysis.document import Advice, Fact, Opening, SectionKind, Summary, TableView
+from profiler.analysis.end_to_end import (
+    Accounting,
+    asynchronous,
+    at_once,
+    carried_over,
+    headline,
+    measured_apart,
+)
+from profiler.analysis.finding_text import all_events, has_queues, noun_of, words, works_behind
+from profiler.analysis.flop_shapes import Family
+from profiler.analysis.idle_causes import WaitCause
+from profiler.analysis.launch_bound import (
+    MostlyBetween,
+    waits_for_data_loader,
+    waits_longer_than_launches,
+)
+from profiler.analysis.operators_section import with_template_arguments
+from profiler.analysis.profiling_overhead import (
+    RECORDING_RULES,
+    attributed_to,
+    events_fact,
+    graph_capture,
+    how_known,
+    share_of,
+    tracing_overhead,
+    uncaptured_modules,
+    unmeasured,
+)
+from profiler.analysis.replay import replay_facts
+from profiler.analysis.requests import of_requests, request_facts
+from profiler.analysis.result import Analysis, Finding, ReportInput, RunSummary
+from profiler.analysis.roofline_section import OF_PEAK, is_attention, with_of_peak
+from profiler.analysis.shapes import SHAPES, costliest_shapes
+from profiler.analysis.stages import calls_overlap
+from profiler.analysis.step_outliers import OutlierCause
+from profiler.analysis.steps import by_cache, step_bars
+from profiler.analysis.submodules import SUBMODULES
+from profiler.analysis.table_text import (
+    label,
+    renamed,
+    table,
+    why_not,
+    with_known_work,
+    worded_note,
+)
+from profiler.analysis.transfers import is_qnn
+from profiler.run.columns import Column
+from profiler.run.intervals import batches
+from profiler.run.run import Run
+from profiler.text import (
+    Noun,
+    Said,
+    count,
+    counted,
+    duration,
+    joined,
+    of_all,
+    percent,
+    said,
+    sentence,
+)
+from profiler.trace.events import Drop
+from profiler.trace.manifest_fields import Attribution, CallsFrom, Coverage, Device, Overhead
+
+# --- From when to when a run lasted.
+
+
+def extent(run: Run) -> tuple[int, int]:
+    """First and last instant of the run, ns on its clock; (0, 0) where it holds nothing."""
+    starts, ends = [], []
+    for frame in (run.spans, run.calls, run.commands):
+        if len(frame):
+            start, duration = frame["start_ns"].to_numpy(), frame["duration_ns"].to_numpy()
+            starts.append(int(start.min()))
+            ends += [
+                int((start[rows] + np.maximum(duration[rows], 0)).max())
+                for rows in batches(len(frame))
+            ]
+    if len(run.counters):
+        first, last = run.counters.select(
+            pl.col("time_ns").min(), pl.col("time_ns").max().alias("end")
+        ).row(0)
+        starts.append(first)
+        ends.append(last)
+    return min(starts, default=0), max(ends, default=0)
+
+
+# --- What every report says before its tables: key figures, and what ran.
+#
+# Plain text throughout; whoever shows it escapes it for where it goes.
+
+
+_RESIDUAL_LIMIT = 0.01
+_DISTORTING = 0.25  # of what callers waited, a third more than the run alone: colder caches and a
+# later host, which taking the hooks' time out does not undo
+_MOST_UNCAPTURED = 3  # that are named
+
+
+def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
+    """The figures that qualify everything else in the report."""
+    return (
+        end_to_end_fact(analysis, span_ns),
+        *calls_from_facts(analysis),
+        *host_times_facts(analysis),
+        *noted_times_facts(analysis),
+        *replay_facts(analysis),
+        *unrecorded_facts(analysis),
+        *_carried_over(analysis),
+        *_median_step(analysis),
+        events_fact(analysis),
+        cost_fact(analysis),
+        *coverage_facts(analysis.run.coverage),
+        *_attributed(analysis.run.attribution),
+        *_asynchronous(analysis),
+        residual_fact(analysis),
+        drops_fact(analysis),
+    )
+
+
+def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
+    """How long the pipeline calls took, else the run's extent `span_ns`; of components that were
+    measured one by one, their sum."""
+    account = analysis.accounting
+    if measured_apart(analysis):
+        note = said("one execution of each component; what a pipeline takes is not recorded")
+        return Fact(said("Together"), duration(account.end_to_end_ns or span_ns), note)
+    if account.end_to_end_ns and are_apart(analysis.drops):
+        note = said("{count} recordings, one after another", count=count(account.pipelines))
+        return Fact(said("Together"), duration(account.end_to_end_ns), note)
+    if account.end_to_end_ns:
+        noun, number = ("pipeline call", account.pipelines)
+        if account.in_iterations:
+            noun, number = ("iteration", account.iterations)
+        pipelines = counted(number, noun)
+        if account.overlapping and account.told_apart:
+            pipelines = said(
+                "{pipelines}, {overlapping} at the same time: {wall} passed",
+                pipelines=pipelines,
+                overlapping=count(account.overlapping),
+                wall=duration(account.wall_ns),
+            )
+        return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
+    note = said("the run has no pipeline span")
+    return Fact(said("First to last event"), duration(span_ns), note)
+
+
+def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:
+    """What tells the calls of an import whose trace has no modules; nothing where modules do."""
+    recording = analysis.run.recording
+    source = recording.calls_from if recording else None
+    if source is None:
+        return
+    value = said("named")
+    if source.guessed:
+        value = said("guessed")
+    elif source is CallsFrom.NOTHING:
+        value = said("none")
+    yield Fact(said("Calls"), value, label(source))
+
+
+def host_times_facts(analysis: Analysis) -> Iterator[Fact]:
+    """That times of captured calls are the host's, where a device works behind them."""
+    behind = works_behind(analysis)
+    if behind:
+        note = said(
+            "{device} works behind them: a call returns once its work is launched, so that times "
+            "of calls are not the device's; --ops first,last records these",
+            device=behind,
+        )
+        yield Fact(said("Calls"), said("the host's times"), note, alert=True)
+
+
+def noted_times_facts(analysis: Analysis) -> Iterator[Fact]:
+    """That devices themselves told when they were on calls whose operators were not traced."""
+    calls = analysis.inputs.run.calls
+    noted = calls.filter(pl.col("device_duration_ns").is_not_null())
+    if len(noted):
+        names = joined(", ", sorted(set(noted["device"].cast(pl.String))))
+        note = said(
+            "{number} of {calls}, by events ahead of each and behind it on {device}; what it did "
+            "in them was not recorded",
+            number=count(len(noted)),
+            calls=count(len(calls)),
+            device=names,
+        )
+        yield Fact(said("Timed"), said("on the device"), note)
+
+
+def coverage_facts(coverage: Coverage | None) -> Iterator[Fact]:
+    """How much of the modules' time is in captured calls, and what is not; nothing where nobody
+    measured that."""
+    if coverage is None or coverage.share is None:
+        return
+    note = said("of the modules' time")
+    if coverage.uncaptured:
+        note = said("{note}; not captured: {what}", note=note, what=uncaptured_text(coverage))
+    yield Fact(said("Captured"), percent(coverage.share), note)
+
+
+def uncaptured_text(coverage: Coverage) -> Said | str:
+    """`image_encoder (2 calls, 41 ms)`, the longest first."""
+    shown = coverage.uncaptured[:_MOST_UNCAPTURED]
+    parts = [
+        said(
+            "{name} ({calls}, {took})",
+            name=one.name,
+            calls=counted(one.calls, "call"),
+            took=duration(one.duration_ns),
+        )
+        for one in shown
+    ]
+    more = len(coverage.uncaptured) - len(shown)
+    parts += [said("{count} more", count=count(more))] if more else []
+    return joined(", ", parts)
+
+
+def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:
+    """What of the pipeline calls' time counts nowhere; nothing where all of it does."""
+    lost = analysis.accounting.unrecorded_ns
+    if lost:
+        note = said(
+            "not in the end-to-end time: work or the host waited for something that was not "
+            "recorded, or work launched before the recording ran"
+        )
+        yield Fact(said("Not recorded"), duration(lost), note)
+
+
+def _carried_over(analysis: Analysis) -> Iterator[Fact]:
+    """How long devices worked on what had been launched before the recording began."""
+    for device, carried_ns in carried_over(analysis):
+        note = said(
+            "{device} worked on what had been launched before the recording began: outside of end "
+            "to end and of all calls",
+            device=device,
+        )
+        yield Fact(said("Carried over"), duration(carried_ns), note)
+
+
+def _median_step(analysis: Analysis) -> Iterator[Fact]:
+    steps = analysis.step_summary
+    if steps.count:
+        low, high = duration(steps.min_ns), duration(steps.max_ns)
+        notes = [*filter(None, (by_cache(steps),)), said("{low} to {high}", low=low, high=high)]
+        notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
+        yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
+
+
+def cost_fact(analysis: Analysis) -> Fact:
+    """What tracing took of the run, how that is known, and whether figures are distorted by it."""
+    overhead = analysis.run.overhead
+    share, name = overhead.share, said("Cost of tracing")
+    if share is None:
+        if overhead.hooks_ns is None:
+            return Fact(
+                name, unmeasured(analysis.run.recording), said("by the producer of this run")
+            )
+        return Fact(name, said("not known"), how_known(overhead, stated=False))
+    fired = {finding.rule for finding in analysis.findings}
+    alert = share >= _DISTORTING or tracing_overhead.__name__ in fired
+    event = overhead.operator_event_ns
+    notes = [said("of {whole}", whole=share_of(overhead))]
+    notes += [_distorted(overhead, behind=has_queues(analysis))] if alert else []
+    notes += [how_known(overhead, brief=True)]
+    notes += [said("{time} a recorded operator", time=duration(event))] if event else []
+    return Fact(name, percent(share), joined(", ", notes), alert=alert)
+
+
+def _distorted(overhead: Overhead, *, behind: bool) -> Said:
+    """What a cost that distorts the figures leaves to do: to record calls alone, where operators
+    were recorded; their times are not those of devices that work `behind` them."""
+    if overhead.operator_events and behind:
+        return said("which may distort the figures (--ops none: undistorted end to end)")
+    if overhead.operator_events:
+        return said("which may distort the figures (--ops none: undistorted times of calls)")
+    return said("which may distort the figures")
+
+
+def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
+    for name, duration_ns, busy_ns in asynchronous(analysis):
+        note = said(
+            "of device time, {time} in its calls: they return before it is done",
+            time=duration(duration_ns),
+        )
+        yield Fact(name, duration(busy_ns), note)
+
+
+def _attributed(attribution: Mapping[str, Attribution]) -> Iterator[Fact]:
+    total = sum(part.total_ns for part in attribution.values())
+    if total:
+        share = sum(part.attributed_ns for part in attribution.values()) / total
+        note = said("of operator time, to {targets}", targets=attributed_to(attribution))
+        yield Fact(said("Attributed"), percent(share), note)
+
+
+def residual_fact(analysis: Analysis) -> Fact:
+    """How much of the end-to-end time no stage accounts for."""
+    account = analysis.accounting
+    if not account.possible:
+        return Fact(said("Unaccounted"), said("unknown"), why_not(account.why_not))
+    bad = account.residual_share > _RESIDUAL_LIMIT
+    note = (
+        said("of end to end is in no stage, more than 1 %")
+        if bad
+        else said("of end to end is in no stage")
+    )
+    return Fact(said("Unaccounted"), percent(account.residual_share), note, alert=bad)
+
+
+def drops_fact(analysis: Analysis) -> Fact:
+    """How much that was executed is not in the trace; "Doubtful" where all of it is, but not
+    surely."""
+    if not analysis.drops:
+        return Fact(said("Dropped"), said("nothing"), said("everything that was executed is here"))
+    kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
+    missing = any(drop.kind.time_missing for drop in analysis.drops)
+    name = said("Dropped") if missing else said("Doubtful")
+    return Fact(name, counted(len(analysis.drops), "record"), kinds, alert=True)
+
+
+def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
+    """What was executed and is not in the trace, or not surely: a sentence that says which of the
+    two, then one a drop; nothing without drops."""
+    drops = list(drops)
+    if any(drop.kind.time_missing for drop in drops):
+        yield said("This report does not cover everything that was executed.")
+    elif drops:
+        yield said(
+            "Everything that was executed is here, but some of it is doubtful or not broken down."
+        )
+    for drop in drops:
+        yield said(
+            "{kind} in {where}: {number} {unit}. {detail}", kind=label(drop.kind), **_extent(drop)
+        )
+
+
+def missing_rows(drops: Iterable[Drop]) -> Iterator[tuple[str, str]]:
+    """The kind of each drop, and where it is, how much and why."""
+    for drop in drops:
+        yield label(drop.kind), said("{where}: {number} {unit}. {detail}", **_extent(drop))
+
+
+def _extent(drop: Drop) -> dict[str, str]:
+    number = count(drop.count) if drop.count >= 0 else said("unknown")
+    detail = worded_note(drop.detail)
+    return {"where": drop.where, "number": number, "unit": drop.unit, "detail": detail}
+
+
+# --- What stands above everything: one sentence, what ran and is missing, key figures, accounting.
+
+
+_DEVICES = 12  # that are named
+
+
+def summary_of(of: ReportInput) -> Summary:
+    """The summary of the run, whatever is selected of it."""
+    analysis = of.analysis
+    return Summary(
+        headline=headline(analysis, of.span_ns),
+        subject=_subject(analysis),
+        facts=key_facts(analysis, of.span_ns),
+        accounting=joined(" ", _accounting(analysis.accounting)),
+        selection=_selection(analysis.run, noun_of(analysis)),
+        missing=tuple(missing_lines(analysis.drops)),
+    )
+
+
+def _subject(analysis: Analysis) -> tuple[str, ...]:
+    """Model, pipeline, devices, time and name of the run, as far as they are known."""
+    run = analysis.run
+    started = run.started.replace("T", " ").replace("+00:00", " UTC")
+    names = [*run.devices] or analysis.devices["device"].to_list()
+    devices = joined(", ", (_device(name, run.devices.get(name)) for name in names[:_DEVICES]))
+    if len(names) > _DEVICES:
+        devices = said("{devices} and {more} more", devices=devices, more=len(names) - _DEVICES)
+    parts = (run.model, run.pipeline, devices, started, run.run_id)
+    return tuple(part for part in parts if part)
+
+
+def _device(name: str, known: Device | None) -> str:
+    """`rbln:0 (RBLN-CA22)`, `cpu:0 (AMD EPYC 9554, 4 cores)`, or its name."""
+    if known is None:
+        return name
+    found = [known.hardware] if known.hardware else []
+    if known.cores:
+        found.append(counted(len(known.cores), "core"))
+    return said("{name} ({parts})", name=name, parts=joined(", ", found)) if found else name
+
+
+def _selection(run: RunSummary, noun: Noun) -> str:
+    """That tables and figures show a part of the run; "" where they show all of it."""
+    if not run.selection:
+        return ""
+    kept = [
+        said("{name} {values}", name=said(name), values=", ".join(values))
+        for name in ("stage", "submodule", "device", "step")
+        if (values := getattr(run.selection, name))
+    ]
+    return said(
+        "The tables and the figures show {kept}: {calls} of {all_calls} calls and {commands} of "
+        "{all_commands} {events}. The timeline, the stages and the accounting are those of the "
+        "whole run.",
+        kept=joined(", ", kept),
+        calls=count(run.selected_calls),
+        all_calls=count(run.calls),
+        commands=count(run.selected_commands),
+        all_commands=count(run.commands),
+        events=all_events(noun),
+    )
+
+
+def _accounting(account: Accounting) -> Iterator[str]:
+    """The accounting identity, its residual with what explains it, and whose time is in it."""
+    if not account.possible:
+        yield said("No accounting of the whole time: {why}.", why=why_not(account.why_not))
+    else:
+        yield from _identity(account)
+    if account.profiler_ns:
+        took = duration(account.profiler_ns)
+        yield said("This leaves out {took} spent waiting for the profiler.", took=took)
+    if account.overlapping:
+        yield sentence(at_once(account))
+    if account.calls_outside:
+        yield said(
+            "Not in it: {calls} in no pipeline call, {took}.",
+            calls=counted(account.calls_outside, "call"),
+            took=duration(account.calls_outside_ns),
+        )
+
+
+def _identity(account: Accounting) -> Iterator[str]:
+    parts = (
+        ("calls", sum(stage.calls_ns for stage in account.stages)),
+        ("host", sum(stage.host_ns for stage in account.stages)),
+        ("idle", sum(stage.idle_ns for stage in account.stages)),
+        ("residual", account.residual_ns),
+    )
+    yield said(
+        "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
+        "+ residual {residual} ({share}).",
+        total=duration(account.end_to_end_ns),
+        share=percent(account.residual_share),
+        **{name: duration(ns) for name, ns in parts},
+    )
+    causes = [
+        said(template, time=duration(ns))
+        for template, ns in (
+            (said("{time} in no stage"), account.residual_ns),
+            (said("{time} outside of the pipeline call"), account.outside_ns),
+        )
+        if ns
+    ]
+    if causes and account.residual_share > _RESIDUAL_LIMIT:
+        yield said(
+            "Unaccounted: {parts}, more than {limit} of end to end.",
+            parts=joined(", ", causes),
+            limit=percent(_RESIDUAL_LIMIT),
+        )
+    elif causes:
+        yield said("Unaccounted: {parts}.", parts=joined(", ", causes))
+
+
+SECTION = SectionKind("summary", 10, said("Summary"), lambda _: ())
+
+
+# --- The change that a finding recommends, in one line: what to do first.
+#
+#     change(finding)  == "Launch less: CUDA graphs, torch.compile, larger batches, fused nodes"
+#
+# `words` has the whole recommendation.
+
+
+CHANGES: Mapping[str, Said] = {
+    "compilation": said("Warm up with every shape; keep the compiler's cache between processes"),
+    "cpu_fallback": said("Export with another opset or type, so that the provider takes them"),
+    "data_movement": said("Keep one type and layout from end to end; avoid .contiguous()"),
+    "decode_peak": said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
+    "device_imbalance": said("Divide heads or channels evenly over the devices"),
+    "elementwise_chains": said("Compile the submodule, or export activations as one operator"),
+    "encoder_dominates": said("Cache the embeddings of repeated prompts"),
+    "first_call": said("Warm up with the same shapes, and keep the process alive"),
+    "graph_capture": said("Record a replay: profile after the engine has captured its graphs"),
+    "host_bound": said("Launch less: CUDA graphs, torch.compile, larger batches, fused nodes"),
+    "idle_device": said("Run guidance's branches or several requests on both devices"),
+    "incomplete_trace": said("Record again with fewer calls traced; copy truncated files again"),
+    "known_ahead": said("Compute shift, scale and gate of all steps as one batch before the loop"),
+    "launch_bound": said("Launch fewer, larger commands: fuse, batch prompts and branches"),
+    "little_headroom": said("Quantize the largest submodule, or offload encoders when done"),
+    "negative_prompt": said("Cache the embeddings of the negative prompt"),
+    "norm_chains": said("Use the framework's norm, or compile the block"),
+    "outside_nodes": said("Share buffers with the device; send several inputs a call"),
+    "provider_switches": said("Give the second provider larger pieces, or the whole submodule"),
+    "recomputed": said("Compute it once before the loop and pass it in"),
+    "scheduler_sync": said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
+    "separate_guidance": said("Batch both branches in one call"),
+    "single_precision": said("Load it in bfloat16, or allow TF32"),
+    "slow_products": said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64"),
+    "slow_start": said("Run at least as many steps before recording (--warmup)"),
+    "step_cache": said("Compare images and times at other thresholds of the cache"),
+    "step_drift": said("Watch clocks, temperature and memory; measure again when it is warm"),
+    "straggler": said("Find what this rank does beyond the others; check its clocks"),
+    "track_imbalance": said("Divide by a multiple of the number of tracks"),
+    "tracing_overhead": said("Record with fewer calls traced: --ops every:4, or call spans only"),
+    "unaccounted_time": said("Record the pipeline's stages, or name what runs between them"),
+    "uncaptured_modules": said("Name what is not captured: profiler.submodule()"),
+    "unfused_attention": said("Use scaled_dot_product_attention, or a fused attention of ONNX"),
+}
+"""By rule."""
+
+BY_CAUSE: Mapping[object, Said] = {
+    WaitCause.LAUNCH: said("Look at what the host does in the gaps: .item(), allocation, loading"),
+    WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
+    WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
+    WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
+    WaitCause.COPY: said("Start copies earlier; keep what is copied in each call resident"),
+    WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
+    WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
+    WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
+    MostlyBetween.HOST_WORK: said("Keep latents, guidance and scheduler on the device"),
+    MostlyBetween.NOT_RECORDED: said(
+        "Find what runs there: callbacks, progress bars, other threads"
+    ),
+    OutlierCause.OVERLAP: said("Keep what overlaps off this device, or off these steps"),
+    OutlierCause.HOST_WORK: said("Move the host work of this step out of the loop"),
+    OutlierCause.IDLE: said("Look for garbage collection, I/O and other threads in this step"),
+    OutlierCause.COMMANDS: said("Look for changed shapes or guidance in this step"),
+    OutlierCause.FIRST_STEP: said("Look at what the pipeline call loads or allocates before it"),
+}
+"""Of rules that find several causes."""
+_TRANSFERS = said("Prefetch from pinned memory; leave tensors on the device")
+_STEPS = said("Record again on a quiet machine; look at these steps in the timeline")
+OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps": _STEPS}
+"""Of rules whose cause says it, where none is known."""
+
+
+_OTHER_ATTENTION = said("Try another attention backend; lengths in multiples of 64")
+_QNN = said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
+_ONCE = said("Warm up and record again; gc.freeze() before the run prevents collections")
+_LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
+
+
+def change(finding: Finding) -> str:
+    """What to do about it, in one line; of a rule that nobody wrote one for its recommendation."""
+    if waits_for_data_loader(finding):
+        return _LOAD_AHEAD
+    if finding.rule == "host_bound" and waits_longer_than_launches(finding):
+        return BY_CAUSE[WaitCause.LAUNCH]
+    if finding.rule == "first_call" and "stalls_ns" in finding.evidence:
+        return _ONCE
+    if finding.rule == "outside_nodes" and is_qnn(finding):
+        return _QNN
+    if finding.rule == "slow_products" and is_attention(finding):
+        return _OTHER_ATTENTION
+    cause = finding.evidence.get("cause", finding.evidence.get("mostly"))
+    found = CHANGES.get(finding.rule) or BY_CAUSE.get(cause) or OTHERWISE.get(finding.rule)
+    return found or words(finding).recommendation
+
+
+# --- What a reader with thirty seconds needs of a run: the 40 lines of a terminal, a page's first
+# screen.
+#
+#     opening_of(ReportInput(analysis, begin_ns, end_ns)).facts[0]  # end to end
+#
+# Both render the same values, so that their figures are equal.
+
+
+_LARGEST = 3  # submodules
+_AT_ONCE = 1.05  # times what a device was busy
+_FINDINGS = 3
+_COSTLIEST = 5  # shapes
+_SUBMODULES = (
+    "submodule",
+    "elapsed_ns",
+    "share",
+    "calls",
+    "median_ns",
+    "busy_ns",
+    "launch_bound_ns",
+    "device",
+)
+_SHAPES = (
+    "label",
+    "total_ns",
+    "share",
+    OF_PEAK,
+    "bound",
+    "executions",
+)
+_READ_NEXT = {  # sections, by rule
+    "compilation": "time",
+    "cpu_fallback": "idle",
+    "data_movement": "roofline",
+    "decode_peak": "memory",
+    "encoder_dominates": "time",
+    "known_ahead": "guidance",
+    "little_headroom": "memory",
+    "negative_prompt": "guidance",
+    "outlier_steps": "time",
+    "outside_nodes": "calls",
+    "recomputed": "guidance",
+    "separate_guidance": "guidance",
+    "slow_products": "roofline",
+    "step_cache": "guidance",
+    "step_drift": "time",
+    "straggler": "ranks",
+    "host_bound": "idle",
+    "idle_gaps": "idle",
+    "idle_device": "idle",
+    "transfers_exposed": "idle",
+    "host_between_steps": "idle",
+    "scheduler_sync": "idle",
+}
+_ELSE_NEXT = ("idle", "roofline", "shapes", "time")
+_MOST_NEXT = 2
+
+
+def opening_of(of: ReportInput, summary: Summary) -> Opening:
+    """The opening of the report, below what its `summary` begins with."""
+    analysis = of.analysis
+    selected = bool(analysis.run.selection)
+    bars = step_bars(analysis.steps, analysis.calls) if analysis.step_summary.count > 1 else ()
+    advised = _advised(analysis.findings)[: of.most(_FINDINGS)]
+    return Opening(
+        headline=summary.headline,
+        subject=summary.subject,
+        selection=summary.selection,
+        against=summary.against,
+        facts=(
+            end_to_end_fact(analysis, of.span_ns),
+            *(() if selected else device_facts(analysis)),
+            *_step_facts(analysis),
+            *request_facts(analysis),
+        ),
+        checks=tuple(_checks(analysis)),
+        bars=bars[:1],
+        submodules=_submodules(of),
+        advice=tuple(_advice(finding) for finding in advised),
+        advice_title=_advice_title(analysis.findings, advised),
+        shapes=_shapes(of),
+        sections=_next(advised, served=of_requests(analysis)),
+    )
+
+
+def _step_facts(analysis: Analysis) -> Iterator[Fact]:
+    steps, account = analysis.step_summary, analysis.accounting
+    if steps.count == 1:
+        yield Fact(said("Steps"), count(steps.count), duration(steps.median_ns))
+    elif steps.count:
+        low, high = duration(steps.min_ns), duration(steps.max_ns)
+        notes = [
+            by_cache(steps) or said("median {median}", median=duration(steps.median_ns)),
+            said("{low} to {high}", low=low, high=high),
+        ]
+        notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
+        yield Fact(said("Steps"), count(steps.count), joined(", ", notes))
+    elif account.in_iterations:
+        mean = duration(account.end_to_end_ns / account.iterations)
+        yield Fact(said("Iterations"), count(account.iterations), said("mean {time}", time=mean))
+
+
+def _checks(analysis: Analysis) -> Iterator[Fact]:
+    """What the recording left out, added or did not tell, and whether that is bad news."""
+    fired = {finding.rule for finding in analysis.findings}
+    yield _dropped(analysis)
+    yield cost_fact(analysis)
+    yield residual_fact(analysis)
+    for fact in coverage_facts(analysis.run.coverage):
+        yield replace(fact, alert=uncaptured_modules.__name__ in fired)
+    for fact in unrecorded_facts(analysis):
+        yield replace(fact, note=said("neither idle nor end to end"), alert=True)
+    yield from host_times_facts(analysis)
+    recording = analysis.run.recording
+    if recording is not None and recording.calls_from is not None and recording.calls_from.guessed:
+        for fact in calls_from_facts(analysis):
+            yield replace(fact, alert=True)
+
+
+def _dropped(analysis: Analysis) -> Fact:
+    """How many drops there are, the worst of them, and whether time is missing."""
+    fact, drops = drops_fact(analysis), analysis.drops
+    if not drops:
+        return fact
+    worst = next((drop for drop in drops if drop.kind.time_missing), drops[0])
+    note = said("{kind} in {where}", kind=label(worst.kind), where=worst.where)
+    if len(drops) > 1:
+        note = said("{first} and {more} more", first=note, more=count(len(drops) - 1))
+    if worst.kind.time_missing:
+        note = said("{what}; not everything that ran is in the figures", what=note)
+    return replace(fact, note=note)
+
+
+def _submodules(of: ReportInput) -> TableView | None:
+    """The largest submodules by elapsed time."""
+    rows = of.analysis.submodules.filter(pl.col("calls") > 0)
+    rows = with_known_work(rows, of.analysis.calls, "submodule")
+    shown = min(of.most(_LARGEST), len(rows))
+    title = said("Submodules by elapsed time")
+    if shown < len(rows):
+        title = joined(", ", [title, of_all(shown, len(rows))])
+    if calls_overlap(of.analysis):
+        title = said("{title}; share counts overlapping calls once", title=title)
+    return table(
+        "opening_submodules",
+        title,
+        [name for name in _SUBMODULES if name != "busy_ns" or rows[name].sum()],
+        SUBMODULES,
+        rows,
+        shown=shown,
+        held=shown,
+        sort="elapsed_ns",
+    )
+
+
+def _shapes(of: ReportInput) -> TableView | None:
+    """The costliest shapes, or what ran where no shapes are known. The costliest matrix product
+    is among them: below the others, where it is none of them."""
+    timelines = timelines_of(of.analysis.calls, of.analysis.drops)
+    rows = costliest_shapes(of.analysis.shapes, timelines).pipe(with_of_peak)
+    shown = min(of.most(_COSTLIEST), len(rows))
+    known = rows["shapes"].null_count() < len(rows)
+    products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)
+    which = of_all(shown, len(rows))
+    title = said("Costliest shapes, {which}", which=which)
+    columns: list[str | Column] = [*_SHAPES]
+    if not known:
+        columns[0] = renamed(SHAPES, "label", label=said("operator"))
+        title = said("Costliest operators, {which}: no shapes were recorded", which=which)
+    elif shown == _COSTLIEST and len(products) and products["row"][0] >= shown:
+        title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
+        rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
+        shown += 1
+    if _adds_up_tracks(of.analysis):
+        title = said("{title}; tracks add up", title=title)
+    rows = with_template_arguments(rows.head(shown))
+    columns[1:1] = _apart(rows)
+    return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
+
+
+def _adds_up_tracks(analysis: Analysis) -> bool:
+    """Whether what a device ran at the same time makes sums longer than it was busy."""
+    sums = analysis.shapes.group_by("device").agg(pl.col("total_ns").sum())
+    both = sums.join(analysis.devices, on="device")
+    return not both.filter(pl.col("total_ns") > _AT_ONCE * pl.col("busy_ns")).is_empty()
+
+
+def _apart(rows: pl.DataFrame) -> list[str | Column]:
+    """The columns that it takes to tell rows of one label apart, and of which device's time each
+    share is; they stay where the table is narrow. Where some rows are of no call, the submodule
+    says which."""
+    some = 0 < rows["submodule"].null_count() < len(rows)
+    several = rows.group_by("label").agg(pl.col("submodule").n_unique() > 1)["submodule"].any()
+    found = ["submodule"] if some or several else []
+    devices = rows.select("device", *found).unique()
+    if len(devices) > (devices["submodule"].n_unique() if found else 1):
+        found.append("device")
+    return [renamed(SHAPES, name, importance=0) for name in found]
+
+
+def _advised(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Findings of the run, those whose gain is known first; what is wrong with the trace itself is
+    among the checks."""
+    checks = RECORDING_RULES - {graph_capture.__name__}
+    of_run = [finding for finding in findings if finding.rule not in checks]
+    gaining = [finding for finding in of_run if finding.cost_ns]
+    return gaining + [finding for finding in of_run if not finding.cost_ns]
+
+
+def _advice(finding: Finding) -> Advice:
+    return Advice(finding, words(finding).title, _gain(finding), change(finding))
+
+
+def _gain(finding: Finding) -> str:
+    """What following it saves at most: `"450 ms"`, `"0 to 160 ms"` where that depends on the
+    host's being late."""
+    if finding.cost_ns is None:
+        return said("not known")
+    high = finding.evidence.get("gain_high_ns")
+    if not finding.cost_ns and isinstance(high, int | float) and high > 0:
+        return said("0 to {high}", high=duration(high))
+    return duration(finding.cost_ns)
+
+
+def _advice_title(findings: tuple[Finding, ...], shown: list[Finding]) -> str:
+    if not findings:
+        return said("Findings: none")
+    if not shown:
+        return said("Findings: none of the run, {count} of its trace", count=len(findings))
+    return said(
+        "Findings, {which}, by maximum gain; gains do not add up",
+        which=of_all(len(shown), len(findings)),
+    )
+
+
+def _next(advised: list[Finding], *, served: bool) -> tuple[str, ...]:
+    """The sections to read next: those of requests and of the findings, else what most readers look
+    at."""
+    found = ["requests"] * served + [
+        _READ_NEXT[finding.rule] for finding in advised if finding.rule in _READ_NEXT
+    ]
+    return tuple(dict.fromkeys([*found, *_ELSE_NEXT]))[:_MOST_NEXT]

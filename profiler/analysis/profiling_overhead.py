@@ -1,0 +1,775 @@
+"""Profiling overhead: what recording cost, how it is known, what the trace lacks.
+
+It has the rules about the trace itself (incomplete trace, graph capture, uncaptured modules,
+unaccounted time), their wording, and the section of the report. All text is plain; each
+renderer escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.commands import times_recorded
+from profiler.analysis.document import Fact, Part, SectionKind
+from profiler.analysis.end_to_end import asynchronous
+from profiler.analysis.finding_text import (
+    RuleWords,
+    Words,
+    accelerators,
+    captures_and_replays,
+    end_to_end_ns,
+    grouped,
+    grouped_by_name,
+    noun_of,
+    number,
+    of_devices,
+    share,
+    texts,
+)
+from profiler.analysis.result import Analysis, Finding, ReportInput
+from profiler.analysis.table_text import Sentences, worded_note
+from profiler.text import Noun, Said, Value, count, counted, duration, joined, percent, said
+from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import (
+    Apart,
+    AttributedTo,
+    Attribution,
+    LeftOut,
+    MeasuredCost,
+    Overhead,
+    PartOfRun,
+    Parts,
+    Recording,
+    RelatedBy,
+    ShareOf,
+    UnknownCost,
+    WhyApart,
+    WhyUnknown,
+    stated,
+)
+
+# --- Words of the evidence of findings: closed sets.
+
+
+class TimedBy(StrEnum):
+    """Whose clock times operators."""
+
+    DEVICE = "device"
+
+
+# --- Rules about the trace itself: whether its numbers can be believed.
+
+
+_OVERHEAD = 0.10  # of end to end: beyond it shares of small operators are off by more than a tenth
+_OVERHEAD_LOW = 0.05  # its lower bound: an estimate that may be half of that proves nothing
+_OVERHEAD_HIGH = 0.25
+_UNCAPTURED = 0.01  # of the modules' time
+_UNCAPTURED_HIGH = 0.10
+_NAMED_MODULES = 5  # modules
+_RESIDUAL = 0.01  # what the accounting identity promises at most
+_RESIDUAL_MEDIUM = 0.05
+
+
+def incomplete_trace(analysis: Analysis) -> Finding | None:
+    """Something was executed that is not in the trace. That a format has averages alone is in the
+    head of the report."""
+    drops = [drop for drop in analysis.drops if drop.kind != DropKind.ESTIMATED_TIMES]
+    if not drops:
+        return None
+    kinds = tuple(dict.fromkeys(drop.kind for drop in drops))
+    known = [drop for drop in drops if drop.count >= 0]
+    worst = next((drop for drop in drops if drop.kind.time_missing), drops[0])
+    evidence: dict[str, Value] = {
+        "drops": len(drops),
+        "kinds": ", ".join(kinds),
+        "worst_kind": worst.kind,
+        "worst_in": worst.where,
+        "worst": worst.detail,
+    }
+    for unit in dict.fromkeys(drop.unit for drop in known):
+        name = f"lost_{unit}".rstrip("_").replace(" ", "_")
+        evidence[name] = sum(drop.count for drop in known if drop.unit == unit)
+    return Finding(
+        rule="incomplete_trace",
+        evidence=evidence,
+        severity="high" if worst.kind.time_missing else "medium",
+    )
+
+
+def graph_capture(analysis: Analysis) -> Finding | None:
+    """Graphs were captured: the calls ran nothing on their device where none was replayed, else the
+    run holds warm-ups and captures beside replays."""
+    recording = analysis.run.recording
+    wall_ns = sum(part.wall_ns for part in analysis.accounting.submodules)
+    evidence: dict[str, Value] = {"calls": analysis.run.calls, "wall_ns": wall_ns}
+    if recording and recording.graphs and captures_and_replays(analysis):
+        evidence |= {"captured": recording.graphs.captured, "replays": recording.graphs.replays}
+    elif GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+        return None
+    return Finding(rule="graph_capture", evidence=evidence, severity="high")
+
+
+def tracing_overhead(analysis: Analysis) -> Finding | None:
+    """Recording took so much of the run that operator times are in doubt; those of kernels, which
+    the host launched and their device timed, are not: their device waits longer for the host."""
+    overhead, total = analysis.run.overhead, end_to_end_ns(analysis)
+    found = overhead.share
+    if overhead.untraced_ns is not None and overhead.operators_ns is not None:
+        total = overhead.untraced_ns + overhead.operators_ns  # what lies between calls is in no one
+        found = share(overhead.operators_ns, total)
+    if found is None or found < _OVERHEAD:
+        return None
+    low = found - share(_doubtful_ns(overhead), total)
+    if low < _OVERHEAD_LOW:
+        return None
+    evidence: dict[str, Value] = {
+        "overhead_share": found,
+        "overhead_low_share": low,
+        "operators_ns": round(overhead.operators_ns or 0),
+        "hooks_ns": overhead.hooks_ns or 0,
+        "operator_events": overhead.operator_events or 0,
+    }
+    if len(accelerators(analysis)) and len(analysis.inputs.run.flows):
+        evidence["timed_by"] = TimedBy.DEVICE
+    return Finding(
+        rule="tracing_overhead",
+        evidence=evidence,
+        severity="high" if found >= _OVERHEAD_HIGH else "medium",
+    )
+
+
+def uncaptured_modules(analysis: Analysis) -> Finding | None:
+    """Modules or sessions were executed outside captured calls."""
+    coverage = analysis.run.coverage
+    if coverage is None or coverage.share is None or coverage.share > 1 - _UNCAPTURED:
+        return None
+    uncaptured = 1 - coverage.share
+    return Finding(
+        rule="uncaptured_modules",
+        evidence={
+            "uncaptured_share": uncaptured,
+            "uncaptured_ns": coverage.uncaptured_ns,
+            "uncaptured_calls": sum(one.calls for one in coverage.uncaptured),
+            "uncaptured": ", ".join(one.name for one in coverage.uncaptured[:_NAMED_MODULES]),
+        },
+        severity="high" if uncaptured >= _UNCAPTURED_HIGH else "medium",
+    )
+
+
+def unaccounted_time(analysis: Analysis) -> Finding | None:
+    """The stages do not add up to the end-to-end time."""
+    account = analysis.accounting
+    if not account.possible or account.residual_share <= _RESIDUAL:
+        return None
+    return Finding(
+        rule="unaccounted_time",
+        evidence={
+            "residual_share": account.residual_share,
+            "residual_ns": account.residual_ns,
+            "outside_pipeline_ns": account.outside_ns,
+        },
+        severity="medium" if account.residual_share >= _RESIDUAL_MEDIUM else "low",
+    )
+
+
+def _doubtful_ns(overhead: Overhead) -> float:
+    """What recording operators cost beyond the lower end of its interval, or of its estimate."""
+    cost, low = overhead.operators_ns or 0.0, overhead.operators_low_ns
+    if low is not None:
+        return max(cost - low, 0.0)
+    each, least = overhead.operator_event_ns, overhead.operator_event_low_ns
+    if each is None or least is None:
+        return 0.0
+    return max(each - least, 0.0) * (overhead.estimated_events or 0)
+
+
+RECORDING_RULES = frozenset(
+    rule.__name__
+    for rule in (
+        graph_capture,
+        incomplete_trace,
+        tracing_overhead,
+        unaccounted_time,
+        uncaptured_modules,
+    )
+)
+"""The rules whose findings are about the recording, not about the run."""
+
+
+# --- How many commands ran, under their producer's word: a key figure of the report.
+
+
+_HEADED = {  # all that was recorded
+    Noun.KERNELS: said("Events"),
+    Noun.NODES: said("Nodes + host"),
+    Noun.OPERATORS: said("Operators + host"),
+    Noun.COMMANDS: said("Commands"),
+}
+_HEADED_OWN = {  # what devices executed
+    Noun.KERNELS: said("Kernels"),
+    Noun.NODES: said("Nodes"),
+    Noun.OPERATORS: said("Operators run"),
+}
+
+
+def events_fact(analysis: Analysis) -> Fact:
+    """What ran on devices, and beside it on their host; of a selection, all of the run at once."""
+    run = analysis.run
+    untraced = run.calls - run.traced_calls
+    notes = [counted(run.calls, "call")]
+    notes += [said("{number} without commands", number=count(untraced))] if untraced else []
+    noun = noun_of(analysis)
+    if run.selection or noun == Noun.COMMANDS:
+        return Fact(_HEADED[noun], count(run.commands), joined(", ", notes))
+    return _of_devices(analysis, noun, notes)
+
+
+def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
+    """How many kernels, nodes or operators ran, and what else was recorded beside them."""
+    category = pl.col("category").cast(pl.String)
+    copied, waited = category.is_in(("dma", "copy")), category == "sync"
+    if noun != Noun.KERNELS:  # copies are nodes of their own, and a CPU's waits its own
+        copied = waited = pl.lit(value=False)
+    numbers = analysis.kinds.table.select(
+        own=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
+        copies=pl.col("commands").filter(~pl.col("host") & copied).sum(),
+        host=pl.col("commands").filter("host").sum(),
+    ).row(0, named=True)
+    label, others = _HEADED_OWN[noun], list(notes)
+    if noun == Noun.KERNELS:
+        one = numbers["copies"] == 1
+        copies = said("{number} copies and fills", number=count(numbers["copies"]))
+        info = analysis.inputs.run.info
+        if numbers["copies"] or times_recorded(info):  # averages are of layers alone
+            others.append(said("1 copy or fill") if one else copies)
+        others.append(_launches(numbers["host"], info))
+    elif numbers["host"]:
+        others.append(said("beside {number} of the host", number=count(numbers["host"])))
+    return Fact(label, count(numbers["own"]), joined(", ", others))
+
+
+def _launches(number: int, info: RunInfo) -> str:
+    """What the host did, as far as anybody recorded it."""
+    if not number and info.capabilities and "launches" not in info.capabilities:
+        return said("launches not recorded")
+    if number == 1:
+        return said("1 launch or other host command")
+    return said("{number} launches and other host commands", number=count(number))
+
+
+# --- What every report says before its tables: key figures, and what ran.
+#
+# Plain text throughout; whoever shows it escapes it for where it goes.
+
+
+_TARGETS = {AttributedTo.MODULES: said("module paths"), AttributedTo.CALLS: said("calls")}
+
+
+def attributed_to(attribution: Mapping[str, Attribution]) -> Said:
+    """What operators were attributed to: module paths by capture, calls by importers."""
+    return joined(", ", [_TARGETS[to] for to in sorted({p.to for p in attribution.values()})])
+
+
+# --- What is said of the files of several recorders that are one run, and of those beside it.
+
+
+_NAMED_FILES = 4  # files that are left out
+
+
+def part_rows(parts: Parts) -> Iterator[tuple[str, str]]:
+    """A row for each part: its file, what relates its clock, what of it is left out."""
+    for part in parts.parts:
+        yield _files(part), said("{producer}: {clock}{twice}", **_said_of(part))
+    for apart in parts.apart:
+        yield apart.files[0], _why(apart, parts)
+    for one in parts.left_out:
+        yield one.file, said("not read: it is or looks like {what}", what=one.what)
+
+
+def beside(info: RunInfo) -> Iterator[str]:
+    """A line for each file of the folder that is not in the run, and one for those that are no
+    trace."""
+    if info.parts is None:
+        return
+    for apart in info.parts.apart:
+        yield f"{apart.files[0]}: {_why(apart, info.parts)}"
+    for drop in info.drops:
+        if drop.detail.code is DropReason.ERROR:
+            yield f"{drop.where}: {worded_note(drop.detail)}"
+    left_out = info.parts.left_out
+    if left_out:
+        more = f" and {len(left_out) - _NAMED_FILES} more" if len(left_out) > _NAMED_FILES else ""
+        yield f"not read: {', '.join(map(_left_out, left_out[:_NAMED_FILES]))}{more}"
+
+
+def _why(apart: Apart, parts: Parts) -> str:
+    """Why files are not of the run, and what would make them so."""
+    file = parts.parts[0].files[0]
+    if apart.why is WhyApart.ANOTHER_TIME:
+        return said(
+            "recorded at another time than {file}, so it is a run of its own: give it alone to see "
+            "it",
+            file=file,
+        )
+    return said(
+        "neither a clock nor three events in common relate it to {file}, so it is a run of its "
+        "own: give it alone to see it, or record ranges of the same names in both "
+        "(record_function, NVTX, roctx)",
+        file=file,
+    )
+
+
+def _left_out(one: LeftOut) -> str:
+    return f"{one.file} ({one.what})"
+
+
+def _files(part: PartOfRun) -> str:
+    if len(part.files) == 1:
+        return part.files[0]
+    return said("{file} and {more} more", file=part.files[0], more=count(len(part.files) - 1))
+
+
+def _said_of(part: PartOfRun) -> dict[str, str]:
+    return {"producer": part.producer, "clock": _clock(part), "twice": _twice(part)}
+
+
+def _clock(part: PartOfRun) -> str:
+    if part.related_by is RelatedBy.REFERENCE:
+        return said("its clock is the run's")
+    if part.related_by is RelatedBy.EPOCH:
+        return said("its clock counts from 1970 as well")
+    if part.related_by is RelatedBy.LOCAL_TIME:
+        return said(
+            "moved by {offset}, by the local time in its name, which tells it to within {within}",
+            offset=duration(part.offset_ns),
+            within=duration(part.within_ns or 0),
+        )
+    return said(
+        "moved by {offset}, by {pairs} events in common, which then differ by {residual} in the "
+        "median and {worst} at most",
+        offset=duration(part.offset_ns),
+        pairs=count(part.pairs),
+        residual=duration(part.residual_ns or 0),
+        worst=duration(part.worst_ns or 0),
+    )
+
+
+def _twice(part: PartOfRun) -> str:
+    if not part.twice:
+        return ""
+    return said(
+        "; of its {commands} commands of devices {twice} are in another part, too, and count once",
+        commands=count(part.commands),
+        twice=count(part.twice),
+    )
+
+
+# --- What is said of the trace itself.
+
+
+_RECORD_A_REPLAY = said(
+    "Record a replay: profile requests after the engine has captured its graphs."
+)
+
+
+def _incomplete_trace(found: Finding) -> Words:
+    given = texts(found)
+    where = {"kind": given["worst_kind"], "where": given["worst_in"]}
+    if not DropKind(str(found.evidence["worst_kind"])).time_missing:
+        return Words(
+            title=said(
+                "Part of the trace is doubtful or not broken down: {kind} in {where}", **where
+            ),
+            caveat=said("All sums include its time."),
+            recommendation=said("Read the drops at the top of the report."),
+        )
+    return Words(
+        title=said("The trace lacks part of what ran: {kind} in {where}", **where),
+        caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
+        recommendation=said(
+            "Read the drops at the top of the report. Copy truncated or missing files again. "
+            "Where events were dropped, record again with fewer pipeline calls, or with the "
+            "operators of fewer calls."
+        ),
+    )
+
+
+def _graph_capture(found: Finding) -> Words:
+    if "replays" in found.evidence:
+        return Words(
+            title=said(
+                "Graphs were captured in this run: only their {replays} show what serving runs",
+                replays=counted(round(number(found, "replays")), "replay"),
+            ),
+            caveat=said(
+                "Calls that warm up for a capture have names of their own; the host's work for the "
+                "capture lies between calls and counts in the time of stages and steps."
+            ),
+            recommendation=_RECORD_A_REPLAY,
+        )
+    return Words(
+        title=said(
+            "A graph capture was recorded, not serving: {wall} of the host building graphs",
+            wall=texts(found)["wall_ns"],
+        ),
+        caveat=said(
+            "During a capture, launches become nodes of a graph and run nothing: calls have host "
+            "time and hardly any kernels. These are not the times of a replay."
+        ),
+        recommendation=_RECORD_A_REPLAY,
+    )
+
+
+def _tracing_overhead(found: Finding) -> Words:
+    given = texts(found)
+    if found.evidence.get("timed_by") == TimedBy.DEVICE:
+        return _slower_host(given["overhead_share"])
+    title = said(
+        "Tracing took {share} of the run: do not trust operator times",
+        share=given["overhead_share"],
+    )
+    if number(found, "overhead_share") >= 1:
+        title = said(
+            "The estimated cost of tracing exceeds the run itself: do not trust operator times"
+        )
+    return Words(
+        title=title,
+        caveat=said(
+            "Each recorded operator costs about the same, so short ones look longer than they "
+            "are, and a device may wait for a host that is busy recording."
+        ),
+        recommendation=said(
+            "Trust the times of calls and steps more than those of operators. Trace fewer calls "
+            "(--ops every:4), or leave some untraced (--measure-overhead) and compare the "
+            "untraced column."
+        ),
+    )
+
+
+def _slower_host(overhead: str) -> Words:
+    """Of devices that time their kernels themselves."""
+    return Words(
+        title=said(
+            "Recording operators took {share} of the time in calls: devices wait longer for the "
+            "host than without it",
+            share=overhead,
+        ),
+        caveat=said(
+            "Each recorded operator costs the host about the same. Where it is late anyway, calls, "
+            "steps and waiting are longer by that; times of kernels are their device's own."
+        ),
+        recommendation=said(
+            "Trust the times of kernels, and of calls that the device bounds; of waiting for the "
+            "host believe less. Trace fewer calls (--ops every:4), or leave some untraced "
+            "(--measure-overhead) and compare the untraced column."
+        ),
+    )
+
+
+def _unaccounted_time(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{share} of the run is in no stage, or in several", share=given["residual_share"]
+        ),
+        caveat=said(
+            "Shares of stages are off by as much. The gaps may hold work of the pipeline that no "
+            "hook sees."
+        ),
+        recommendation=said(
+            "Look at the timeline between the stages. Give own submodules and host work to "
+            "profile(submodules=…), or record overlapping pipeline calls one after the other."
+        ),
+    )
+
+
+def _uncaptured_modules(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{share} of the modules' time is in no captured call: {names}",
+            share=given["uncaptured_share"],
+            names=given["uncaptured"],
+        ),
+        caveat=said(
+            "That time counts as host work between the calls. It was measured in the first "
+            "pipeline call and in those whose operators are traced."
+        ),
+        recommendation=said("Name what is missing with profiler.submodule(), and record again."),
+    )
+
+
+WORDS: RuleWords = {
+    "graph_capture": _graph_capture,
+    "incomplete_trace": _incomplete_trace,
+    "tracing_overhead": _tracing_overhead,
+    "unaccounted_time": _unaccounted_time,
+    "uncaptured_modules": _uncaptured_modules,
+}
+
+
+# --- What is said of who timed a call.
+
+
+SENTENCES: Sentences = {
+    TimedBy: {TimedBy.DEVICE: said("the device")},
+}
+
+
+# --- How the cost of tracing is known, in words.
+
+
+_WHOLES = {
+    ShareOf.END_TO_END: said("the time that pipeline calls took"),
+    ShareOf.BOTH: said("the time that pipeline calls and other calls took"),
+    ShareOf.CALLS: said("the time that calls took"),
+}
+_ESTIMATED = {
+    "onnxruntime": said(
+        "estimated: the gaps between the run's own nodes, times how much more recording a node "
+        "cost ONNX Runtime than the gap it left, measured on this machine on a chain of "
+        "elementwise nodes, with and without profiling in turn (median and quartiles of pairs), "
+        "times the operator events"
+    ),
+    "torch": said(
+        "estimated: torch.profiler's cost per recorded event, with our hooks, measured on this "
+        "machine on a chain of transformer blocks, with and without in turn (median of pairs, CPU "
+        "time), times the operator events, those of host work included"
+    ),
+}
+
+
+def share_of(overhead: Overhead) -> Said:
+    """What the share of tracing is of: `"the time that pipeline calls took"`."""
+    return _WHOLES[overhead.share_of or ShareOf.END_TO_END]
+
+
+def unmeasured(recording: Recording | None) -> Said:
+    """That nobody measured what tracing cost, and whether it recorded what slows the host most."""
+    if recording is not None and recording.with_stack:
+        return said("not measured (Python stacks slow the host)")
+    if recording is not None and recording.record_shapes:
+        return said("not measured (recording operators slows the host)")
+    return said("not measured")
+
+
+def untraced(overhead: Overhead) -> Said | None:
+    """What it would have taken without: `"1.20 s without tracing (1.10 s to 1.25 s) in place of
+    1.50 s"`; None where nobody knows."""
+    if overhead.traced_ns is None or overhead.untraced_ns is None:
+        return None
+    low, high = overhead.untraced_low_ns, overhead.untraced_high_ns
+    interval = ""
+    if low is not None and high is not None:
+        interval = said(" ({low} to {high})", low=duration(low), high=duration(high))
+    return said(
+        "{untraced} without tracing{interval} in place of {traced}",
+        untraced=duration(overhead.untraced_ns),
+        interval=interval,
+        traced=duration(overhead.traced_ns),
+    )
+
+
+def method(overhead: Overhead) -> Said:
+    """How all that is stated was found, and why the rest is not known."""
+    parts: list[str] = []
+    if overhead.measured:
+        parts.append(
+            said(
+                "measured: median duration of traced less untraced calls of the same submodule and "
+                "input shapes, the first of either kind apart, times its traced calls; 95 % "
+                "bootstrap intervals"
+            )
+        )
+    for backend in overhead.estimated_by:
+        anyone = said("estimated: cost per recorded event times the operator events")
+        parts.append(_ESTIMATED.get(backend, anyone))
+    if overhead.new_sessions_ns:
+        parts.append(
+            said(
+                "new sessions: how much longer the first two calls on a session opened for "
+                "profiling took than later calls of the same input shapes, where the program's own "
+                "session had run before"
+            )
+        )
+    if overhead.hooks_ns is not None:
+        parts.append(said("hooks: time in the profiler's own code, in and around calls"))
+    return joined("; ", [*parts, *map(_why_unknown, overhead.unknown)])
+
+
+def _why_unknown(cost: UnknownCost) -> Said:
+    if cost.why == WhyUnknown.NOT_TOLD:
+        return said("not measured: the trace does not say what recording it cost")
+    if cost.why == WhyUnknown.IMPLAUSIBLE:
+        return said(
+            "what recording operators cost is not known: the estimate, {event} an event, is more "
+            "than all that ran took, so the machine was too busy for it",
+            event=duration(cost.event_ns or 0),
+        )
+    if cost.why == WhyUnknown.TOO_BUSY:
+        return said(
+            "what recording the operators of {backend} cost could not be measured, the machine was "
+            "too busy: trace some calls only (measure-overhead), and the run measures it",
+            backend=cost.backend,
+        )
+    return said(
+        "what recording the operators of {backend} cost was not measured: trace some calls only "
+        "(measure-overhead), and the run measures it",
+        backend=cost.backend,
+    )
+
+
+def how_known(overhead: Overhead, *, stated: bool = True, brief: bool = False) -> Said:
+    """How the cost of tracing is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
+    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals where there are, and where too few
+    calls could be compared, unless it has to be `brief`. `stated`: a cost is stated."""
+    found = [
+        said(
+            "{name} {cost} a call{interval}",
+            name=name,
+            cost=duration(known.call_ns),
+            interval=_interval(known),
+        )
+        for name, known in overhead.measured.items()
+        if known.call_ns is not None
+    ]
+    parts = [said("measured: {costs}", costs=joined(", ", found))] if found else []
+    if stated and (not found or overhead.estimated_events):
+        estimated = said("else estimated") if found else said("estimated")
+        parts.append(joined("", [estimated, _spread(overhead)]))
+    return joined(", ", [*parts, *(() if brief else _too_few(overhead))])
+
+
+def _spread(overhead: Overhead) -> str:
+    """How far apart the estimates of a noisy machine lie."""
+    low, high = overhead.operator_event_low_ns, overhead.operator_event_high_ns
+    if low is None or high is None or not overhead.noisy:
+        return ""
+    return said(" (noisy: {low} to {high} an event)", low=duration(low), high=duration(high))
+
+
+def _too_few(overhead: Overhead) -> Iterator[str]:
+    counts = [
+        said(
+            "{name} {traced} traced and {untraced} untraced",
+            name=name,
+            traced=count(of.traced_calls),
+            untraced=count(of.untraced_calls),
+        )
+        for name, of in overhead.too_few.items()
+    ]
+    if counts:
+        yield said("too few calls to measure it ({calls})", calls=joined(", ", counts))
+
+
+def _interval(known: MeasuredCost) -> str:
+    low, high = known.call_low_ns, known.call_high_ns
+    if low is None or high is None:
+        return ""
+    return said(" ({low} to {high})", low=duration(low), high=duration(high))
+
+
+# --- What tracing cost, how that is known, and what operators were attributed to.
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    run = of.analysis.run
+    groups = (
+        grouped(said("Cost of tracing"), _told(run.overhead)),
+        grouped_by_name(said("Attribution"), run.attribution, of_devices(noun_of(of.analysis))),
+        grouped(said("Warm-up, not in this run"), stated(run.warmup)),
+    )
+    lead = joined(" ", _sentences(of.analysis))
+    known = tuple(group for group in groups if group.rows)
+    return (Part(lead=lead, groups=known, always=True),) if run.calls or run.commands else ()
+
+
+def _told(overhead: Overhead) -> Mapping[str, Any]:
+    """What is told of the cost of tracing, with how it was found in place of its codes."""
+    codes = ("estimated_by", "method", "unknown")
+    told = {k: v for k, v in stated(overhead).items() if k not in codes}
+    how = method(overhead)
+    return {**told, "method": how} if how else told
+
+
+def _sentences(analysis: Analysis) -> Iterator[str]:
+    run = analysis.run
+    yield said("Cost of tracing: {cost}.", cost=_cost(run.overhead) or unmeasured(run.recording))
+    if run.attribution:
+        yield _attribution(run.attribution)
+    for name, duration_ns, busy_ns in asynchronous(analysis):
+        yield said(
+            "{name} returns before its device is done: {calls} in calls, {device} of device time.",
+            name=name,
+            calls=duration(duration_ns),
+            device=duration(busy_ns),
+        )
+
+
+def _cost(overhead: Overhead) -> str:
+    """What tracing cost, as far as the producer measured it; "" where it did not."""
+    parts = [*_share(overhead), *filter(None, (untraced(overhead),))]
+    if overhead.hooks_ns is not None:
+        parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))
+    parts += _events(overhead)
+    if longer := overhead.new_sessions_ns:
+        parts.append(said("first calls on new sessions {time} longer", time=duration(longer)))
+    if not parts:
+        return ""
+    if waited := overhead.backpressure_ns:
+        parts.append(said("pipelines waited {time} for files to be written", time=duration(waited)))
+    if overhead.conversion_ns is not None:
+        took = duration(overhead.conversion_ns)
+        parts.append(said("{time} after the run to write it", time=took))
+    return joined(", ", parts)
+
+
+def _share(overhead: Overhead) -> Iterator[str]:
+    if overhead.share is not None:
+        share = percent(overhead.share)
+        of_whole = said("{share} of {whole}", share=share, whole=share_of(overhead))
+        yield joined(", ", [of_whole, how_known(overhead)])
+    elif overhead.hooks_ns is not None:
+        known = how_known(overhead, stated=False)
+        yield joined(", ", filter(None, (said("share not known"), known)))
+
+
+def _events(overhead: Overhead) -> Iterator[str]:
+    """How many events of operators were recorded, and what they cost together."""
+    events, each = overhead.operator_events, overhead.operator_event_ns
+    total: float | None = overhead.operators_ns
+    if events and total is not None and overhead.measured:
+        yield said("{number} operator events: {time}", number=count(events), time=duration(total))
+    elif events and each is not None:
+        yield said(
+            "{number} operator events at {each}: {time}",
+            number=count(events),
+            each=duration(each),
+            time=duration(events * each if total is None else total),
+        )
+
+
+def _attribution(attribution: Mapping[str, Attribution]) -> str:
+    shares = {name: part.share for name, part in attribution.items() if part.share is not None}
+    if not shares:
+        return said("Attribution not measured.")
+    each: str = joined(
+        ", ",
+        [said("{name} {share}", name=name, share=percent(share)) for name, share in shares.items()],
+    )
+    if len({percent(share) for share in shares.values()}) == 1 and len(shares) > 1:
+        same = percent(next(iter(shares.values())))
+        each = said("{share} in each submodule", share=same)
+    return said(
+        "Attributed to {targets}, of operator time: {shares}.",
+        targets=attributed_to(attribution),
+        shares=each,
+    )
+
+
+SECTION = SectionKind("overhead", 120, said("Cost of tracing"), _parts)

@@ -1,0 +1,275 @@
+"""Provenance of a report: its trace files with sizes and hashes, versions and settings.
+
+    trace_files(Path("traces/20261121-093000-sd3"))
+    embedded_trace(Path("traces/20261121-093000-sd3"))
+
+`pack` stores columns of numbers as compact text for a page, and `templates/data.js` reads it:
+byte planes, deflated, base64. Change both together.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from profiler.analysis.document import Group, Part, SectionKind
+from profiler.analysis.finding_text import all_events, grouped, grouped_by_name, noun_of
+from profiler.analysis.overview import missing_rows
+from profiler.analysis.profiling_overhead import part_rows
+from profiler.analysis.result import ReportInput, RunSummary
+from profiler.analysis.settings import generation_pairs, setting_pairs
+from profiler.text import Noun, count, counted, said, size
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
+from profiler.trace.manifest import MANIFEST_NAME
+from profiler.trace.manifest_fields import stated
+
+# --- Columns of numbers as compact text for a page: byte planes, deflated, base64.
+#
+# A column of integers is stored as unsigned numbers above its minimum, in as many bytes as its
+# range
+# needs, all lowest bytes first, then all second bytes, and so on: equal high bytes stand together
+# and
+# deflate to nothing. Reals are the eight bytes of a double. A column that mostly equals another
+# one
+# of its table is stored as the difference (`plus`), instants that follow on intervals as what
+# lies
+# between them (`after`). `templates/data.js` reads it.
+
+
+Table = Mapping[str, npt.NDArray[np.int64] | npt.NDArray[np.float64]]
+_EXACT = 1 << 53  # whole numbers below are the same as doubles
+_SAMPLED = 4096  # values by which columns are compared
+
+
+def pack(
+    tables: Mapping[str, Table], after: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> tuple[dict[str, Any], str]:
+    """Describe and encode `tables` of equally long columns of int64 or float64.
+
+    The description maps table → {"rows": n, "columns": {name: {"at", "width", "base"}}}, `at`
+    being the column's offset in the inflated bytes. A column may also have "plus" or "after", the
+    name of another one: its values are differences to that; or, of the first, to 0, and of the
+    others to the value before plus the value before of the other one. `after` has by table and
+    column the latter. "real" marks doubles.
+    """
+    described: dict[str, Any] = {}
+    chunks: list[bytes] = []
+    at = 0
+    for name, columns in tables.items():
+        entries = {}
+        rows = len(next(iter(columns.values())))
+        for column in columns:
+            how, stored = _stored(column, columns, after.get(name, {}))
+            base, width, data = _planes(stored)
+            entries[column] = {"at": at, "width": width, "base": base, **how}
+            chunks.append(data)
+            at += len(data)
+        described[name] = {"rows": rows, "columns": entries}
+    return described, deflated(b"".join(chunks))
+
+
+def _stored(
+    column: str, columns: Table, after: Mapping[str, str]
+) -> tuple[dict[str, Any], npt.NDArray[Any]]:
+    """How a column is stored, and its numbers then."""
+    values: npt.NDArray[Any] = columns[column]
+    if values.dtype == np.float64:
+        if not _all_whole(values):
+            return {"real": True}, values
+        values = values.astype(np.int64)
+    if column in after:
+        before = columns[after[column]][:-1]
+        return {"after": after[column]}, np.concatenate((values[:1], np.diff(values) - before))
+    every = max(1, len(values) // _SAMPLED)
+    for name, other in columns.items():
+        if name == column:
+            break
+        if name in after:
+            continue
+        equal = np.count_nonzero(other[::every] == values[::every])
+        if 2 * equal > len(values[::every]) and other.dtype == np.int64:
+            return {"plus": name}, values - other
+    return {}, values
+
+
+def _all_whole(values: npt.NDArray[Any]) -> bool:
+    """Whether reals are whole numbers that integers hold as well."""
+    small = np.abs(values) < _EXACT  # False for what is no number
+    return bool(small.all() and (values == np.trunc(values)).all())
+
+
+def deflated(data: bytes, level: int = 6) -> str:
+    """`data` as zlib stream in base64, which needs no escaping anywhere in HTML."""
+    return base64.b64encode(zlib.compress(data, level)).decode("ascii")
+
+
+def _planes(values: npt.NDArray[Any]) -> tuple[int, int, bytes]:
+    """Minimum, bytes a value and the planes of a column."""
+    if not len(values):
+        return 0, 0, b""
+    if values.dtype == np.float64:
+        return 0, 8, values.astype("<f8").view(np.uint8).reshape(-1, 8).T.tobytes()
+    base = int(values.min())
+    above = values.astype("<i8") - base
+    width = (int(above.max()).bit_length() + 7) // 8
+    planes = above.view(np.uint8).reshape(-1, 8)[:, :width].T
+    return base, width, planes.tobytes()
+
+
+# --- The files that a report was made from: names, sizes, hashes that tell one trace from another,
+# and
+# the merged trace itself where it is small.
+#
+#     trace_files(Path("traces/20261121-093000-sd3"))
+#     embedded_trace(Path("traces/20261121-093000-sd3"))
+
+
+_HASHED = 256 << 20  # bytes; hashing more would take longer than the report
+_EMBEDDED = 4 << 20  # bytes, deflated
+_TRIED = 32 << 20  # bytes; what is larger does not become that small
+_THOROUGH = 4 << 20  # bytes; of more, a quicker method is worth a sixth more of them
+
+
+class TraceFile(Struct, frozen=True):
+    """A file of the trace, or `count` of them together: `size` in bytes, SHA-256 as hex digits, ""
+    where it was not computed."""
+
+    name: str
+    size: int
+    sha256: str = ""
+    count: int = 1
+
+
+class EmbeddedTrace(Struct, frozen=True):
+    """A trace of `size` bytes: `packed` is it as a zlib stream in base64, "" where that would be
+    too large for a page, and it only lies beside."""
+
+    name: str
+    size: int
+    packed: str
+
+
+def trace_files(source: Path) -> tuple[TraceFile, ...]:
+    """The files of a bundle, of a Parquet run, or a single trace; what cannot be read is left
+    out."""
+    if source.is_file():
+        return tuple(filter(None, [_trace_file(source)]))
+    bundle = source / MANIFEST_NAME
+    names = [MANIFEST_NAME, MERGED_NAME, HOST_NAME]
+    if not bundle.is_file():
+        names = sorted(path.name for path in source.glob("*.parquet"))
+    found = [made for name in names if (made := _trace_file(source / name)) is not None]
+    if bundle.is_file():
+        sizes = [path.stat().st_size for path in call_files(source)]
+        if sizes:
+            found.append(TraceFile("*.pb", sum(sizes), count=len(sizes)))
+    return tuple(found)
+
+
+def embedded_trace(source: Path | None) -> EmbeddedTrace | None:
+    """The merged trace of a bundle, or a single trace; None where there is none to read."""
+    if source is None:
+        return None
+    path = source if source.is_file() else source / MERGED_NAME
+    if path.suffix != ".pb":
+        return None
+    try:
+        size = path.stat().st_size
+        data = path.read_bytes() if 0 < size <= _TRIED else b""
+    except OSError:
+        return None
+    packed = deflated(data, level=6 if size <= _THOROUGH else 1) if data else ""
+    return EmbeddedTrace(path.name, size, packed if len(packed) <= _EMBEDDED * 4 // 3 else "")
+
+
+def _trace_file(path: Path) -> TraceFile | None:
+    try:
+        size = path.stat().st_size
+        if size > _HASHED:
+            return TraceFile(path.name, size)
+        with path.open("rb") as file:
+            return TraceFile(path.name, size, hashlib.file_digest(file, "sha256").hexdigest())
+    except OSError:
+        return None
+
+
+# --- What ran, on what, with which versions and settings, from which files, and what is missing.
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    groups = (group for group in _groups(of) if group.rows)
+    return (Part(groups=tuple(groups)),)
+
+
+def _groups(of: ReportInput) -> Iterator[Group]:
+    run = of.analysis.run
+    yield _run(run, noun_of(of.analysis))
+    yield grouped(said("Settings"), {**stated(run.recording), **run.settings})
+    parts = of.analysis.inputs.run.info.parts
+    yield Group(said("Recorded by"), tuple(part_rows(parts)) if parts is not None else ())
+    yield grouped(said("Set-up"), _set_up(run))
+    yield grouped_by_name(said("Devices"), run.devices)
+    yield grouped_by_name(said("Submodules"), run.submodules)
+    yield grouped(said("Hardware"), stated(run.hardware))
+    yield grouped(said("Versions"), run.versions)
+    yield Group(said("Files"), tuple(map(_file_row, trace_files(of.source) if of.source else ())))
+    drops = of.analysis.drops
+    nothing = ((said("nothing"), said("everything that was executed is in this report")),)
+    yield Group(said("Dropped"), tuple(missing_rows(drops)) or nothing)
+
+
+def _run(run: RunSummary, noun: Noun) -> Group:
+    rows = (
+        (said("run"), run.run_id),
+        (said("model"), run.model),
+        (said("pipeline"), run.pipeline),
+        (said("producer"), run.producer),
+        (said("started"), run.started.replace("T", " ").replace("+00:00", " UTC")),
+        (said("traced"), _traced(run, noun)),
+        (said("command line"), " ".join(run.command_line)),
+    )
+    return Group(said("Run"), tuple(row for row in rows if row[1]))
+
+
+def _set_up(run: RunSummary) -> Mapping[str, str]:
+    """What the objects said that ran: of pipeline calls, then of submodules."""
+    return {**generation_pairs(run.generations), **setting_pairs(run.submodule_settings)}
+
+
+def _traced(run: RunSummary, noun: Noun) -> str:
+    """How many calls there are, and how many of them with operators."""
+    traced = said("all") if run.traced_calls == run.calls else count(run.traced_calls)
+    return said(
+        "{calls}, {traced} with operators: {number} {events}",
+        calls=counted(run.calls, "call"),
+        traced=traced,
+        number=count(run.commands),
+        events=all_events(noun),
+    )
+
+
+def _file_row(file: TraceFile) -> tuple[str, str]:
+    name = file.name
+    if file.count > 1 or name == "*.pb":
+        return said("call files"), said("{number}, {size}", number=file.count, size=size(file.size))
+    if not file.sha256:
+        return name, said("{size}, not hashed", size=size(file.size))
+    return name, said("{size}, SHA-256 {hash}", size=size(file.size), hash=file.sha256)
+
+
+SECTION = SectionKind(
+    "provenance",
+    130,
+    said("Provenance"),
+    _parts,
+    tables=("drops",),
+)

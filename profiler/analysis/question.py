@@ -1,0 +1,302 @@
+"""Declare the tables of an analysis, list them, and combine their partial results.
+
+    TABLES = (
+        Table("roles", "one role in a submodule", "time", ROLES, _roles, rank=("-total_ns",)),
+    )
+
+Modules of `profiler.analysis` declare their tables as `TABLES`, and they are imported when a
+table is first asked for. A program adds its own with `register`. Partial results are sums over
+commands that no selection separates, so any selection of them can be combined.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import polars as pl
+from msgspec import Struct
+
+from profiler.errors import InputError
+from profiler.run.columns import Column, Scaled, Share, checked, column_rows
+
+if TYPE_CHECKING:
+    from profiler.analysis.context import Inputs
+
+
+# --- Partial results: what the rows of tables are made of, so that any selection of them can be
+# combined again.
+#
+# A part is what commands have in common that no selection tells apart, with sums over them. Its
+# keys
+# stand in dictionaries: one for what it is of (layer, role, …), one for where and when it ran
+# (call,
+# step, device, …). A further key is one more column of a dictionary.
+
+
+MOST_PARTS = 1_000_000
+"""Rows that partials may have: of more, keys are left out until they fit."""
+
+SEVERAL = "\n"
+"""Between the values of an attribute of which a part has several: no name has it."""
+
+_LEFT_OUT = (("call", "group"), ("step",), ("branch",), ("stage",))  # in this order
+
+
+class Partials(Struct, frozen=True, eq=False):
+    """Parts under a `name`, which tables share.
+
+    `dictionaries` are tuples of attributes by the name of the column of `rows` that numbers them;
+    their columns are named like those of the run: `layer`, `step`. A text may hold several values
+    with `SEVERAL` between: a selection takes the part whole where it has all of them, of attributes
+    in `any_of` where it has one. `rows` has these numbers (UInt32) and the partial columns (Int64,
+    or Float64 where they are no whole numbers or null), one row a part, no two with the same keys.
+    """
+
+    name: str
+    dictionaries: Mapping[str, pl.DataFrame]
+    rows: pl.DataFrame
+    any_of: frozenset[str] = frozenset()
+
+
+def partials(name: str, rows: pl.DataFrame, dictionaries: Mapping[str, pl.DataFrame]) -> Partials:
+    """Partials of `rows`, which number entries of `dictionaries` and hold sums, at most one row for
+    the same numbers.
+
+    Of more than `MOST_PARTS` the call, the step, the branch, the stage are left out, in this order,
+    as far as it takes, and what they told apart is summed.
+    """
+    books, left = dict(dictionaries), [*_LEFT_OUT]
+    while len(rows) > MOST_PARTS and left:
+        gone = left.pop(0)
+        for column, book in books.items():
+            if not {*gone} & {*book.columns}:
+                continue
+            numbered = book.drop(gone, strict=False).with_row_index(column)
+            by = [*book.drop(gone, strict=False).columns]
+            books[column] = numbered.select(by).unique(maintain_order=True)
+            new = numbered.join(books[column].with_row_index("_new"), on=by, nulls_equal=True)
+            rows = rows.with_columns(
+                pl.col(column).replace_strict(new[column], new["_new"], return_dtype=pl.UInt32)
+            )
+        rows = rows.group_by(*books).agg(pl.exclude(*books).sum())
+    ordered = rows.select(pl.col(*books).cast(pl.UInt32), pl.exclude(*books)).sort(*books)
+    return Partials(name, books, ordered)
+
+
+# --- A table of an analysis: what it is, how it is made, and what reports show of it.
+#
+# TABLES = (Table("roles", "one role in a submodule", "time", ROLES, _roles,
+# rank=("-total_ns",)),)
+
+
+class FigureSpec(Struct, frozen=True):
+    """A figure as data: its `kind`, which a module of `report/charts/` draws, and the columns of
+    the table that it is drawn from, by what that kind calls them."""
+
+    kind: str
+    columns: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table under its `name`: attribute of `Analysis`, key of JSON, name of CSV, Parquet and SQL.
+
+    `row` is what a row is: "one operator of a submodule".
+    `section` is the key of the section of the report that it belongs to. `make` makes it, perhaps
+    from other tables, whose names `reads` has. `rank` are the columns by which rows are ordered
+    ("-total_ns": the highest first; nulls last); where it is empty, they stay as they were made.
+    `partials` makes what the table of a selection is combined from, by the rules of its columns:
+    the parts that hold its keys first. None where a selection keeps whole rows.
+    `shown` rows are seen at first. `title` is its heading where its section says no other. `about`
+    is what a reader of the data must know beside the meanings of the columns.
+    """
+
+    name: str
+    row: str
+    section: str
+    columns: tuple[Column, ...]
+    make: Callable[[Inputs], pl.DataFrame]
+    title: str = ""
+    about: str = ""
+    reads: tuple[str, ...] = ()
+    rank: tuple[str, ...] = ()
+    shown: int = 10
+    figure: FigureSpec | None = None
+    partials: Callable[[Inputs], tuple[Partials, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where it names what cannot be: a programming error."""
+        if not self.name.isidentifier():
+            raise ValueError(f"{self.name!r} cannot be the name of a table")
+        missing = set(self._named()) - {column.name for column in self.columns}
+        if missing:
+            raise ValueError(f"table {self.name} has no column {', '.join(sorted(missing))}")
+
+    def _named(self) -> Iterator[str]:
+        yield from (name.removeprefix("-") for name in self.rank)
+        if self.figure is not None:
+            for names in self.figure.columns.values():
+                yield from names
+        for column in self.columns:
+            if isinstance(column.combine, Share):
+                yield from (column.combine.of, *column.combine.within)
+            elif isinstance(column.combine, Scaled):
+                yield column.combine.of
+
+    def frame(self, of: Inputs) -> pl.DataFrame:
+        """The table of these inputs, in the order of `rank`; rows that are equal there stay as they
+        were made. Raises ValueError where it differs from its declaration."""
+        frame = checked(self.make(of), self.columns)
+        if not self.rank:
+            return frame
+        names = [name.removeprefix("-") for name in self.rank]
+        down = [name.startswith("-") for name in self.rank]
+        return frame.sort(names, descending=down, nulls_last=True, maintain_order=True)
+
+
+# --- Every table of an analysis, found in the folders of `profiler.analysis`.
+#
+# Modules of questions declare them as `TABLES`. They are imported when somebody first asks for a
+# table. A program registers tables of its own with `register`.
+
+
+_HOMES = ("profiler.analysis",)
+_ORDER = (  # a tuple a line: the formatter keeps it
+    *("pipelines", "stages", "compilations", "step_operators", "step_times"),
+    *("step_outliers", "guidance", "redundant_work", "devices", "drops", "findings"),
+    *("kernels", "memory_devices", "memory", "memory_timeline", "module_tree", "operators"),
+    *("partitioning", "ranks", "collectives", "collective_arrivals", "rank_imbalance"),
+    *("requests", "request_percentiles", "roles", "blocks", "roofline", "roofline_roles"),
+    *("fusions", "shapes", "cached_calls", "cache_use", "steps", "submodules", "branches"),
+    *("calls", "idle", "copies", "busy_timeline", "gaps", "critical_path"),
+    *("device_transitions", "cpu_fallback"),
+)
+TAKEN = frozenset(
+    (
+        *(
+            "accounting",
+            "annotated",
+            "commands",
+            "device_profiles",
+            "frames",
+            "inputs",
+            "kind_roles",
+            "kinds",
+        ),
+        *("run", "step_summary", "step_outliers_total", "version"),
+    )
+)
+"""Names that no table may have: attributes of an `Analysis` or keys of `--json` that are something
+else."""
+
+
+def tables() -> tuple[Table, ...]:
+    """All tables, in the order of `docs/tables.md`; then those that were registered."""
+    return tuple(_by_name().values())
+
+
+@cache
+def question_modules() -> tuple[ModuleType, ...]:
+    """The modules in which questions declare their tables, sentences and sections: every module of
+    `profiler.analysis` and of the reports' sentences and sections."""
+    return tuple(
+        importlib.import_module(module.name)
+        for home in _HOMES
+        for module in pkgutil.walk_packages(importlib.import_module(home).__path__, f"{home}.")
+    )
+
+
+def table_named(name: str) -> Table:
+    """The table of that name; raises InputError, which names those there are."""
+    known = _by_name()
+    if name not in known:
+        raise InputError(f"an analysis has no table {name!r}: there is {', '.join(known)}")
+    return known[name]
+
+
+def register(*added: Table) -> None:
+    """Add tables of a program's own, for analyses to come. Raises ValueError where a name is
+    taken."""
+    known = _by_name()
+    for table in added:
+        if table.name in known:
+            raise ValueError(f"there is a table {table.name!r} already")
+        _refuse_taken(table)
+        known[table.name] = table
+
+
+@contextmanager
+def registered(*added: Table) -> Iterator[None]:
+    """Register tables for the time of a `with` block."""
+    register(*added)
+    try:
+        yield
+    finally:
+        for table in added:
+            del _by_name()[table.name]
+
+
+def forget() -> None:
+    """Look for the tables anew when they are next asked for; what was registered is gone."""
+    question_modules.cache_clear()
+    _by_name.cache_clear()
+
+
+@cache
+def _by_name() -> dict[str, Table]:
+    found: dict[str, Table] = {}
+    for module in question_modules():
+        for table in getattr(module, "TABLES", ()):
+            if not isinstance(table, Table):
+                continue  # tables of a run
+            if table.name in found:
+                raise ValueError(f"two tables are called {table.name!r}")
+            _refuse_taken(table)
+            found[table.name] = table
+    return dict(sorted(found.items(), key=lambda entry: _place(entry[0])))
+
+
+def _place(name: str) -> int:
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
+
+
+def _refuse_taken(table: Table) -> None:
+    if table.name in TAKEN:
+        raise ValueError(f"no table can be called {table.name!r}: that is something else")
+
+
+def markdown() -> str:
+    """The page `docs/tables.md`."""
+    lines = [
+        "# Tables and columns of an analysis",
+        "",
+        "`analyze` makes these tables. A table has one name everywhere: as an attribute of",
+        "`profiler.Analysis`, as a key in `--json`, as a `--csv` or `--parquet` file, and in SQL.",
+        "This page is generated: `python -m profiler.analysis.question > docs/tables.md`.",
+        "",
+        "Times are integers in nanoseconds; `start_ns` is on the run's own clock. A share or other",
+        "ratio of 1.0 is the whole. An unknown value is null.",
+        "",
+        "`analysis.commands` is not one of these tables: it has the selected commands one by one,",
+        "with role, FLOPs and bytes, in the columns of [columns.md](columns.md#commands).",
+        "",
+        "| table | a row is |",
+        "|---|---|",
+        *(f"| [{table.name}](#{table.name}) | {table.row} |" for table in tables()),
+    ]
+    for table in tables():
+        lines += ["", f"## {table.name}", "", f"A row is {table.row}. {table.about}".strip(), ""]
+        lines += column_rows(table.columns)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,843 @@
+"""Replay a run's launches: the gain of less device work, fewer launches or fewer calls.
+
+On each stream, in the recorded order,
+
+    start = max(end of the work before + queue gap, launch + latency)
+
+The host takes its recorded time between launches and waits again for a device. A replay is used
+only if it reproduces the recorded device span without changes (`TOLERANCE`). Each gain is given
+twice: with the host as recorded, and with a host that is never late and launches once per call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.document import Fact
+from profiler.analysis.result import Analysis
+from profiler.run.device_timeline import (
+    Flags,
+    Launches,
+    Times,
+    device_work,
+    launches_of,
+    streams_of,
+)
+from profiler.run.intervals import ends
+from profiler.run.run import Run
+from profiler.text import Said, count, counted, percent, said
+from profiler.trace.events import GRAPH_CAPTURE
+from profiler.trace.manifest_fields import Graphs
+
+# --- The device work of a run as a replay needs it: what was launched when, on which stream.
+#
+# Between two pieces of work that both wait in a stream's queue a device takes a moment (1.4 to
+# 1.6 us
+# on an H200 that is being recorded, 0.7 within a CUDA graph, next to nothing on an MI300X). It is
+# measured on those that had been launched long before the work ahead of them ended.
+#
+# Work whose launch was not recorded follows what ran before it on its stream, as far behind it as
+# it
+# was. What was not recorded at all (`RunTiles.unrecorded_on`) is such work on each stream of its
+# device.
+
+
+NEVER = np.iinfo(np.int64).min // 4
+_SURELY = 20_000  # ns that work was launched and due ahead of the end of what is before it
+_FEW_GAPS = 20  # gaps between queued work: fewer tell nothing
+_USUAL = 50_000  # ns between queued work: longer, it waited for something else
+
+
+class Works(Struct, frozen=True, eq=False):
+    """w pieces of device work, stream by stream in order of begin; int64 [w] each.
+
+    `row` is its command, -1 for time that nobody recorded, `call` the row of its call, -1 for none.
+    `launch` is when it was launched, NEVER where that is not known, and `latency` how long it takes
+    from there; `behind` is how long it begins after the work before it, were it launched early: as
+    it did where its launch is not known, else what is usual on its stream. `moment` is the host's
+    time to which it belongs: its launch, or a later one of work before it on its stream; NEVER for
+    what was launched before the recording began. `heads` are where streams begin, [s + 1] with the
+    end.
+    """
+
+    row: Times
+    call: Times
+    stream: Times
+    start: Times
+    length: Times
+    launch: Times
+    latency: Times
+    behind: Times
+    moment: Times
+    heads: Times
+
+    @property
+    def end(self) -> Times:
+        """When each ended."""
+        found: Times = self.start + self.length
+        return found
+
+    def last_launched(self, moments: Times) -> Times:
+        """The last work of each stream that was launched before each moment, int64 [v, s]; -1 for
+        none."""
+        found = np.full((len(moments), len(self.heads) - 1), -1)
+        for number, (first, last) in enumerate(zip(self.heads[:-1], self.heads[1:], strict=True)):
+            place = np.searchsorted(self.moment[first:last], moments, side="left")
+            found[:, number] = np.where(place > 0, first + place - 1, -1)
+        return found
+
+
+def works_of(run: Run, launches: Launches) -> Works | None:
+    """The work on those devices for which launches are known; None where there is none."""
+    rows, device = _rows(run, launches)
+    if not len(rows):
+        return None
+    stream = np.unique(streams_of(run.commands, rows), return_inverse=True)[1].astype(np.int64)
+    found = {
+        "row": rows,
+        "stream": stream,
+        "start": launches.start[rows],
+        "length": launches.end[rows] - launches.start[rows],
+        "latency": _latencies(run, device),
+    }
+    found = _with_unrecorded(found, run, device)
+    order = np.lexsort((found["start"], found["stream"]))
+    rows, stream, start, length, latency = (column[order] for column in found.values())
+    source = np.where(rows >= 0, launches.source[rows], -1)
+    launch = np.where(source >= 0, np.minimum(launches.start[source], start), NEVER)
+    heads = np.searchsorted(stream, np.arange(int(stream[-1]) + 2))
+    parts = np.split(launch, heads[1:-1])
+    before = np.append(NEVER, (start + length)[:-1])
+    before[heads[:-1]] = start[heads[:-1]]
+    return Works(
+        row=rows,
+        call=_calls(run, rows),
+        stream=stream,
+        start=start,
+        length=length,
+        launch=launch,
+        latency=latency,
+        behind=np.where(
+            source < 0,
+            np.maximum(start - before, 0),
+            _between(stream, launch, latency, start, before),
+        ),
+        moment=np.concatenate([np.maximum.accumulate(part) for part in parts]),
+        heads=heads,
+    )
+
+
+def _between(stream: Times, launch: Times, latency: Times, start: Times, before: Times) -> Times:
+    """How long each begins after `before`, the end of the work ahead of it, were it in the queue:
+    on each stream the mean of those that surely were, of first ones of a launch and of others (of
+    the same graph) apart; 0 where fewer than `_FEW` tell."""
+    known = launch > NEVER
+    follows = np.append(False, (launch[1:] == launch[:-1]) & (stream[1:] == stream[:-1])) & known
+    queued = known & (launch + latency + _SURELY < before) & (start >= before)
+    usual = start - before < _USUAL
+    found = np.zeros(len(stream), dtype=np.int64)
+    for number in range(int(stream[-1]) + 1):
+        for kind in (follows, ~follows):
+            here = (stream == number) & kind
+            gaps = (start - before)[here & queued & usual]
+            if len(gaps) >= _FEW_GAPS:
+                found[here] = round(float(gaps.mean()))
+    return found
+
+
+def _rows(run: Run, launches: Launches) -> tuple[Times, pl.Series]:
+    """The rows of that work, and the device of each."""
+    category = run.commands["category"].to_physical().to_numpy()
+    rows = np.flatnonzero(device_work(category) & (launches.end > launches.start))
+    device = run.commands["device"].gather(rows).cast(pl.String)
+    known = device.gather(np.flatnonzero(launches.source[rows] >= 0)).unique()
+    kept = np.flatnonzero(device.is_in(known.implode()).to_numpy())
+    return rows[kept], device.gather(kept)
+
+
+def _latencies(run: Run, device: pl.Series) -> Times:
+    """The latency of the device of each work."""
+    named = run.tiles.devices.select("device", "latency_ns")
+    found = device.to_frame("device").join(named, on="device", how="left", maintain_order="left")
+    return found["latency_ns"].fill_null(0).to_numpy()
+
+
+def _with_unrecorded(found: dict[str, Times], run: Run, device: pl.Series) -> dict[str, Times]:
+    """The columns with the time that was not recorded."""
+    for name, lost in run.tiles.unrecorded_on.items():
+        here = np.unique(found["stream"][: len(device)][(device == name).to_numpy()])
+        more: dict[str, Times] = {
+            "row": np.full(len(lost) * len(here), -1),
+            "stream": np.repeat(here, len(lost)),
+            "start": np.tile(lost.start, len(here)),
+            "length": np.tile(lost.end - lost.start, len(here)),
+            "latency": np.zeros(len(lost) * len(here), dtype=np.int64),
+        }
+        found = {key: np.append(column, more[key]) for key, column in found.items()}
+    return found
+
+
+def _calls(run: Run, rows: Times) -> Times:
+    """The call of each command as its row in the run's calls, -1 for none."""
+    numbers = np.append(run.commands["call"].to_numpy(), -1)[rows].astype(np.int64)
+    calls = run.calls["call"].to_numpy()
+    if not len(calls):
+        return np.full(len(rows), -1)
+    place = np.minimum(np.searchsorted(calls, numbers), len(calls) - 1)
+    found: Times = np.where((numbers >= 0) & (calls[place] == numbers), place, -1)
+    return found
+
+
+# --- What the host waited for: blocking copies, synchronization, launches into a full queue.
+
+
+_QUICK = 0.05  # of the launches: where a device is behind nearly all wait for room
+_LONG = 5  # of those: a launch that takes longer may have waited for room in its queue
+_DEEP = 16  # pieces of work: fewer fill no queue
+_FULL = 0.95  # of the most that ever waited: a launch that returns then waited for room
+
+
+class Waits(Struct, frozen=True, eq=False):
+    """v times at which the host waited for a device, in order of their begins, int64 [v] each.
+
+    Where `own` is the work that the call launched, it waits for the work `back` places before that
+    on its stream: 0 for a blocking copy, the depth of the queue for a launch into a full one. Where
+    it is -1 it waits for what was launched before on `streams`, bool [v, s]. Once that has ended
+    the host returns after `tail`; it takes `least` also where it waits for nothing.
+    """
+
+    begin: Times
+    end: Times
+    own: Times
+    back: Times
+    streams: Flags
+    tail: Times
+    least: Times
+
+
+def waits_of(works: Works, launches: Launches) -> Waits:
+    """When the host waited, but for waits within others; of a blocking copy for its own work."""
+    begin, end, own, back = _all(works, launches)
+    order = np.lexsort((-end, begin))
+    begin, end, own, back = begin[order], end[order], own[order], back[order]
+    before = np.append(NEVER, np.maximum.accumulate(end))[: len(end)]
+    kept = end > before
+    begin, end, own, back = begin[kept], end[kept], own[kept], back[kept]
+    last = works.last_launched(begin)
+    until = np.where(last >= 0, works.end[last], NEVER)
+    streams = (last >= 0) & (until <= end[:, None]) & (own < 0)[:, None]
+    done = np.where(streams, until, NEVER).max(axis=1, initial=NEVER)
+    done = np.where(own >= 0, works.end[own - back], done)
+    previous = np.maximum(own - 1, 0)
+    alone = (own == 0) | (works.stream[previous] != works.stream[own])
+    free = np.where(own < 0, done, np.where(alone, NEVER, works.end[previous]))
+    return Waits(
+        begin=begin,
+        end=end,
+        own=own,
+        back=back,
+        streams=streams,
+        tail=end - np.maximum(begin, np.minimum(done, end)),
+        least=np.where(free <= begin, end - begin, 0),
+    )
+
+
+def _all(works: Works, launches: Launches) -> tuple[Times, Times, Times, Times]:
+    """Begin, end, own work and how far back of all waits."""
+    place = np.full(len(launches.source) + 1, -1)  # the last is of no command
+    place[works.row] = np.arange(len(works.row))
+    place[-1] = -1
+    own = place[launches.blocked_on]
+    gone = (launches.blocked_on >= 0) & (own < 0)  # a copy on no device that is replayed
+    begin, end, own = (c[~gone] for c in (launches.blocked_start, launches.blocked_end, own))
+    full, back = _full_queues(works, launches)
+    source = launches.source[works.row[full]]
+    return (
+        np.append(begin, launches.start[source]),
+        np.append(end, launches.end[source]),
+        np.append(own, full),
+        np.append(np.zeros(len(own), dtype=np.int64), back),
+    )
+
+
+def _full_queues(works: Works, launches: Launches) -> tuple[Times, Times]:
+    """Work whose launch waited for room in its stream's queue, and how many pieces of work that
+    holds: the launch took long, and when it returned as many waited as ever did."""
+    found, depth = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    known = (works.launch > NEVER) & (works.row >= 0)
+    source = launches.source[works.row[known]]
+    taken = np.zeros(len(known), dtype=np.int64)
+    taken[known] = launches.end[source] - launches.start[source]
+    quick = float(np.quantile(taken[known], _QUICK)) if known.any() else 0.0
+    for first, last in zip(works.heads[:-1], works.heads[1:], strict=True):
+        here = np.arange(first, last)
+        until = np.sort(works.end[first:last])
+        returned = works.launch[here] + taken[here]
+        done = np.searchsorted(until, returned, side="right")
+        waiting = np.where(known[here] & (done > 0), here - first - done, 0)
+        most = int(waiting.max(initial=0))
+        if most < _DEEP:
+            continue
+        full = (waiting >= _FULL * most) & (taken[here] > _LONG * quick)
+        found.append(here[full])
+        depth.append(waiting[full] + 1)
+    return np.concatenate(found), np.concatenate(depth)
+
+
+# --- What a replay needs of a run, and the script that says which of its host's time runs again.
+
+
+class Recording(Struct, frozen=True, eq=False):
+    """Works and waits of a run; `launch_ns` is how long a launch takes the host, the median."""
+
+    works: Works
+    waits: Waits
+    launch_ns: int
+
+
+def recording_of(run: Run) -> Recording | None:
+    """What of `run`, whose calls are in order of their numbers, can be replayed; None where it
+    recorded no launches."""
+    launches = launches_of(run.commands, run.flows)
+    works = works_of(run, launches) if launches is not None else None
+    if launches is None or works is None:
+        return None
+    source = np.unique(launches.source[works.row[works.launch > NEVER]])
+    taken = launches.end[source] - launches.start[source]
+    return Recording(works, waits_of(works, launches), int(np.median(taken)))
+
+
+class Script(Struct, frozen=True, eq=False):
+    """k slices of the host's recorded time, one after the other, int64 [k]: each from `first` up to
+    `last`. A slice takes `pace` times as long as it did, float64 [k]; where it is a `graph`, bool
+    [k], all its launches are one at its begin, and it takes as long as that."""
+
+    first: Times
+    last: Times
+    pace: np.ndarray[tuple[int], np.dtype[np.float64]]
+    graph: Flags
+
+    @classmethod
+    def of(cls, first: Times, last: Times) -> Script:
+        """Slices as they were."""
+        count = len(first)
+        return cls(first, last, np.ones(count), np.zeros(count, dtype=np.bool_))
+
+    def at(self, slices: Times, moments: Times) -> Times:
+        """Moments in slices, from the slices' begins on, before anything waits."""
+        away = (moments - self.first[slices]) * np.where(self.graph, 0.0, self.pace)[slices]
+        found: Times = np.rint(away).astype(np.int64)
+        return found
+
+
+# --- Replay: when work would have run had the host done only some of what it did, or the work taken
+# another time.
+#
+# The host takes between launches what it took; where it waited for a device it waits anew. On
+# each
+# stream, in the order that was recorded,
+#
+#     begin = max(end of the work before + what lies between two in a queue, launch + latency)
+#
+# The waits cut the launches into stretches in which the host is as far behind the recording as at
+# their begin. In a stretch ends follow from a running maximum: with `c` the sum of lengths so
+# far,
+# `end = c + max(end before the stretch, max over the work so far of (launch + latency - c
+# before))`,
+# where the lengths have what lies before each piece of work in a queue, too.
+
+
+_Reals = npt.NDArray[np.float64]
+_FEW_PIECES = 4  # pieces of work, for which plain numbers are faster than arrays
+
+
+class Replayed(Struct, frozen=True, eq=False):
+    """What a replay came to, in ns. `begin` and `end` are the host's in each slice of the script,
+    int64 [k]. `work` are the places of its m pieces of work in `Works`, `slice` their slices,
+    `start` and `done` when they ran, int64 [m] each, slice by slice."""
+
+    begin: Times
+    end: Times
+    work: Times
+    slice: Times
+    start: Times
+    done: Times
+
+    @property
+    def device_span_ns(self) -> int:
+        """From the first begin of device work to the last end, 0 without any."""
+        return int(self.done.max() - self.start.min()) if len(self.done) else 0
+
+
+def replay(
+    recording: Recording, script: Script, lengths: Times | None = None, begin_ns: int | None = None
+) -> Replayed:
+    """The run of `script` from `begin_ns` on, None: where its first slice began.
+
+    `lengths` are those of the works, int64 [w], None: as recorded. What had been launched before
+    the script's begin ends when it did.
+    """
+    works = recording.works
+    origin = int(script.first[0]) if begin_ns is None else begin_ns
+    taken = np.rint((script.last - script.first) * script.pace).astype(np.int64)
+    taken = np.where(script.graph, np.minimum(recording.launch_ns, taken), taken)
+    place = origin + np.append(0, np.cumsum(taken))
+    expanded = _Expanded.of(recording, script, place)
+    length = (works.length if lengths is None else lengths)[expanded.work]
+    stops = _stops(recording, script, place, expanded)
+    done, late_at, late = _run(expanded, length, stops, _free(recording, script))
+    return Replayed(
+        begin=place[:-1] + _late(late_at, late, place[:-1]),
+        end=place[1:] + _late(late_at, late, place[1:]),
+        work=expanded.work,
+        slice=expanded.slice,
+        start=done - length,
+        done=done,
+    )
+
+
+def _late(at: Times, late: Times, moments: Times) -> Times:
+    """How far the host is behind at each moment."""
+    found: Times = late[np.searchsorted(at, moments, side="right")]
+    return found
+
+
+def _free(recording: Recording, script: Script) -> list[int]:
+    """When each stream is done with what was launched before the script."""
+    works = recording.works
+    last = works.last_launched(script.first[:1])[0]
+    found: list[int] = np.where(last >= 0, works.end[last], NEVER).tolist()
+    return found
+
+
+class _Expanded(Struct, frozen=True, eq=False):
+    """The work of a script, slice by slice and there in order of launches: its place in `Works`,
+    its slice, stream, the moment of its launch, when it may begin (NEVER: after what is before it)
+    and how long after that; were the host never late. `begins` is where each slice begins, `rank`
+    the place of each of the works among those in order of launches, `low` the first in a slice."""
+
+    work: Times
+    slice: Times
+    stream: Times
+    moment: Times
+    ready: Times
+    behind: Times
+    begins: Times
+    rank: Times
+    low: Times
+
+    @classmethod
+    def of(cls, recording: Recording, script: Script, place: Times) -> _Expanded:
+        works = recording.works
+        order = np.argsort(works.moment, kind="stable")
+        sorted_moments = works.moment[order]
+        low = np.searchsorted(sorted_moments, script.first, side="left")
+        high = np.maximum(np.searchsorted(sorted_moments, script.last, side="left"), low)
+        of_slice = np.repeat(np.arange(len(low)), high - low)
+        begins = np.append(0, np.cumsum(high - low))
+        work = order[np.arange(begins[-1]) - begins[of_slice] + low[of_slice]]
+        launch = place[of_slice] + script.at(of_slice, works.launch[work])
+        known = works.launch[work] > NEVER
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return cls(
+            work=work,
+            slice=of_slice,
+            stream=works.stream[work],
+            moment=place[of_slice] + script.at(of_slice, works.moment[work]),
+            ready=np.where(known, launch + works.latency[work], NEVER),
+            behind=np.where(script.graph[of_slice] & known, 0, works.behind[work]),
+            begins=begins,
+            rank=rank,
+            low=low,
+        )
+
+    def place_of(self, works: Times, slices: Times) -> Times:
+        """Where work that was launched in slices stands."""
+        found: Times = self.begins[slices] + self.rank[works] - self.low[slices]
+        return found
+
+
+class _Stops(Struct, frozen=True, eq=False):
+    """Waits in order of their ends, were the host never late: begin, end, tail and least time,
+    int64 [v]; and the work they wait for, [v, n], -1 for none."""
+
+    begin: Times
+    end: Times
+    tail: Times
+    least: Times
+    work: Times
+
+
+def _stops(recording: Recording, script: Script, place: Times, expanded: _Expanded) -> _Stops:
+    waits, works = recording.waits, recording.works
+    low = np.searchsorted(waits.begin, script.first, side="left")
+    high = np.maximum(np.searchsorted(waits.begin, script.last, side="left"), low)
+    high = np.where(script.graph, low, high)
+    of_slice = np.repeat(np.arange(len(low)), high - low)
+    begins = np.append(0, np.cumsum(high - low))
+    row = np.arange(begins[-1]) - begins[of_slice] + low[of_slice]
+    begin = place[of_slice] + script.at(of_slice, waits.begin[row])
+    end = np.minimum(begin + waits.end[row] - waits.begin[row], place[of_slice + 1])
+    targets = np.full((len(row), len(works.heads) - 1), -1)
+    own = np.flatnonzero(waits.own[row] >= 0)
+    own_place = expanded.place_of(waits.own[row[own]], of_slice[own])
+    for number in range(len(works.heads) - 1):
+        here = np.flatnonzero(expanded.stream == number)
+        if not len(here):
+            continue
+        before = np.searchsorted(expanded.moment[here], begin, side="left") - 1
+        waited = waits.streams[row, number] & (before >= 0)
+        targets[:, number] = np.where(waited, here[before], -1)
+        mine = own[works.stream[waits.own[row[own]]] == number]
+        at = own_place[works.stream[waits.own[row[own]]] == number]
+        back = np.searchsorted(here, at) - waits.back[row[mine]]
+        targets[mine, number] = np.where(back >= 0, here[back], -1)
+    order = np.argsort(end, kind="stable")
+    return _Stops(
+        begin[order], end[order], waits.tail[row][order], waits.least[row][order], targets[order]
+    )
+
+
+def _run(
+    expanded: _Expanded, length: Times, stops: _Stops, free: list[int]
+) -> tuple[Times, Times, Times]:
+    """When each piece of work is done, int64 [m]; how late the host is, int64 [v + 1], before the
+    first and from each of the moments on, int64 [v]."""
+    done = np.full(len(length), NEVER)
+    stretch = np.searchsorted(stops.end, expanded.moment, side="right")
+    order = np.lexsort((np.arange(len(length)), expanded.stream, stretch))
+    keys = stretch * np.int64(len(free)) + expanded.stream
+    cuts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    groups = np.append(cuts, len(order)).tolist()
+    of_group = stretch[order[cuts]].tolist() if len(cuts) else []
+    streams = expanded.stream[order[cuts]].tolist() if len(cuts) else []
+    ready, behind, taken = expanded.ready[order], expanded.behind[order], length[order]
+    begins, tails, leasts = stops.begin.tolist(), stops.tail.tolist(), stops.least.tolist()
+    planned = stops.end.tolist()
+    delays, late, group = [0], 0, 0
+    for stop in range(len(planned) + 1):
+        while group < len(of_group) and of_group[group] <= stop:
+            rows = slice(groups[group], groups[group + 1])
+            stream = streams[group]
+            ends = _ends(ready[rows] + late, behind[rows], taken[rows], free[stream])
+            done[order[rows]] = ends
+            free[stream] = int(ends[-1])
+            group += 1
+        if stop == len(planned):
+            break
+        waited = stops.work[stop]
+        until = int(done[waited[waited >= 0]].max(initial=NEVER))
+        begun = begins[stop] + late
+        late = max(begun + leasts[stop], max(begun, until) + tails[stop]) - planned[stop]
+        delays.append(late)
+    return done, stops.end, np.array(delays, dtype=np.int64)
+
+
+def _ends(ready: Times, behind: Times, length: Times, free: int) -> Times:
+    """When work of a stream ends that is free from `free` on."""
+    total = np.cumsum(behind + length)
+    known = ready > NEVER // 2
+    earliest = np.where(known, ready + length - total, NEVER)
+    found: Times = total + np.maximum(np.maximum.accumulate(earliest), free)
+    return found
+
+
+# --- Whether a replay may be believed: unchanged it must give the device span that was recorded.
+
+
+TOLERANCE = 0.01  # of the recorded device span: a replay that is further off predicts nothing
+
+
+class Fidelity(Struct, frozen=True):
+    """The device span of some host time in ns, as it was recorded and as it is replayed."""
+
+    recorded_ns: int
+    replayed_ns: int
+
+    @property
+    def ratio(self) -> float:
+        """Replayed / recorded, 1 of nothing."""
+        return self.replayed_ns / self.recorded_ns if self.recorded_ns > 0 else 1.0
+
+    @property
+    def believed(self) -> bool:
+        """Whether the replay is within the tolerance."""
+        return abs(self.ratio - 1.0) <= TOLERANCE
+
+
+def fidelity(recording: Recording, unchanged: Replayed) -> Fidelity:
+    """That of a replay in which nothing was changed."""
+    works, some = recording.works, unchanged.work
+    recorded = int(works.end[some].max() - works.start[some].min()) if len(some) else 0
+    return Fidelity(recorded, unchanged.device_span_ns)
+
+
+class WholeRun(Struct, frozen=True, eq=False):
+    """All that was launched in a run, to be replayed with other lengths of work."""
+
+    recording: Recording
+    script: Script
+    unchanged: Replayed
+    fidelity: Fidelity
+
+    def with_lengths(self, lengths: Times) -> Replayed:
+        """The replay of the run were its works so long, int64 [w]."""
+        return replay(self.recording, self.script, lengths)
+
+    def gain_ns(self, lengths: Times) -> int:
+        """By how much the device span becomes shorter with such lengths."""
+        return self.unchanged.device_span_ns - self.with_lengths(lengths).device_span_ns
+
+
+def whole_run(run: Run) -> WholeRun | None:
+    """`run`, whose calls are in order of their numbers; None where it recorded no launches."""
+    recording = recording_of(run)
+    if recording is None:
+        return None
+    works, waits = recording.works, recording.waits
+    moments = works.moment[works.moment > NEVER]
+    first = np.array([min(int(moments.min()), int(waits.begin.min(initial=moments.min())))])
+    last = np.array([max(int(moments.max()), int(waits.end.max(initial=moments.max()))) + 1])
+    script = Script.of(first, last)
+    unchanged = replay(recording, script)
+    return WholeRun(recording, script, unchanged, fidelity(recording, unchanged))
+
+
+# --- What less work, fewer launches or fewer calls gain in a run whose launches are replayed.
+#
+# Each gain is given twice: with the host as it was recorded, and where it is never late, with one
+# launch a call. Recording slows the host, so that what a run without it gains lies between the
+# two.
+
+
+class Gain(Struct, frozen=True):
+    """By how much the device span becomes shorter, in ns: with the `recorded` host, and with one
+    that is `never_late`."""
+
+    recorded: int
+    never_late: int
+
+    @property
+    def low(self) -> int:
+        """The smaller one."""
+        return min(self.recorded, self.never_late)
+
+    @property
+    def high(self) -> int:
+        """The larger one."""
+        return max(self.recorded, self.never_late)
+
+
+class Gains(Struct, frozen=True, eq=False):
+    """A run to be replayed; of its n calls the numbers, the host's `begin` and `end`, int64 [n],
+    their submodules and branches, and which of them launched work, bool [n]. `op_types` are those
+    of the run's commands, by row."""
+
+    whole: WholeRun
+    numbers: Times
+    begin: Times
+    end: Times
+    names: npt.NDArray[np.str_]
+    branches: npt.NDArray[np.str_]
+    queued: Flags
+    op_types: pl.Series
+
+    def calls(self, submodule: str, branch: str | None = None) -> Flags:
+        """Which calls are those of a submodule, of one branch where it is given; bool [n]."""
+        found: Flags = self.names == submodule
+        return found if branch is None else found & (self.branches == branch)
+
+    def covers(self, submodule: str | None) -> bool:
+        """Whether all calls of a submodule launched work that was recorded."""
+        own = self.names == submodule
+        return bool(own.any() and self.queued[own].all())
+
+    def of_work(
+        self, calls: Flags, less_ns: float, launches: float = 0.0, pace: float = 1.0
+    ) -> Gain:
+        """Of so much less work in some calls, spread over all of theirs, and so many launches less,
+        each with its share of the host's time in them; `pace` is that of the host before."""
+        own = self._own(calls)
+        works = self.whole.recording.works
+        busy = int(works.length[own].sum())
+        count = int(np.count_nonzero(own))
+        shorter = 1.0 - less_ns / busy if busy else 1.0
+        fewer = 1.0 - launches / count if count else 1.0
+        return self._both(calls, (max(shorter, 0.0), max(fewer, 0.0) * pace), pace)
+
+    def in_mean_launches(self, calls: Flags, launches: Mapping[str, float]) -> float:
+        """So many launches of some op types in some calls, as launches that take the host's mean
+        time in these: it takes less for an addition than for an operator ahead of which Python has
+        more to do. A launch takes from the one before it, or from the begin of its call."""
+        works = self.whole.recording.works
+        own = np.flatnonzero(self._own(calls) & (works.launch > NEVER) & (works.row >= 0))
+        own = own[np.lexsort((works.launch[own], works.call[own]))]
+        call, launch = works.call[own], works.launch[own]
+        before = np.append(0, launch[:-1])
+        first = np.append(True, call[1:] != call[:-1])[: len(own)]
+        before = np.where(first, self.begin[call], before[: len(own)])
+        took = np.maximum(launch - before, 0)
+        if not took.any():
+            return sum(launches.values())
+        types = self.op_types.gather(works.row[own]).alias("op_type")
+        each = types.to_frame().with_columns(took=took).group_by("op_type").agg(pl.mean("took"))
+        names = each["op_type"].cast(pl.String)
+        mean: dict[str, float] = dict(zip(names, each["took"], strict=True))
+        usual = float(took.mean())
+        return sum(count * mean.get(name, usual) for name, count in launches.items()) / usual
+
+    def of_share(self, calls: Flags, share: float, pace: float = 1.0) -> Gain:
+        """Of work of some calls that is `share` as long, launched as before."""
+        return self._both(calls, (share, pace), pace)
+
+    def without(self, calls: Flags, others: Flags, grown: float = 1.0) -> Gain:
+        """Of calls that are not made, while others have `grown` times the work."""
+        works = self.whole.recording.works
+        lengths = np.where(self._own(others), np.rint(works.length * grown), works.length)
+        spans = [
+            replay(
+                self.whole.recording,
+                self._script(calls | others, graph=graph, left_out=calls),
+                lengths.astype(np.int64),
+            ).device_span_ns
+            for graph in (False, True)
+        ]
+        recorded = self.whole.unchanged.device_span_ns - spans[0]
+        return Gain(recorded, self._span(calls | others, 1.0, 1.0, graph=True) - spans[1])
+
+    def _both(self, calls: Flags, after: tuple[float, float], pace: float) -> Gain:
+        return Gain(
+            self._span(calls, 1.0, pace) - self._span(calls, *after),
+            self._span(calls, 1.0, pace, graph=True) - self._span(calls, *after, graph=True),
+        )
+
+    def _span(self, calls: Flags, work: float, pace: float, *, graph: bool = False) -> int:
+        """The device's span with lengths and host time of some calls multiplied."""
+        works = self.whole.recording.works
+        lengths = np.where(self._own(calls), np.rint(works.length * work), works.length)
+        script = self._script(calls, pace=pace, graph=graph)
+        return replay(self.whole.recording, script, lengths.astype(np.int64)).device_span_ns
+
+    def _own(self, calls: Flags) -> Flags:
+        """Which works are of some calls."""
+        found: Flags = np.append(calls, False)[self.whole.recording.works.call]
+        return found
+
+    def _script(
+        self,
+        calls: Flags,
+        *,
+        pace: float = 1.0,
+        graph: bool = False,
+        left_out: Flags | None = None,
+    ) -> Script:
+        """The whole run, but for what becomes of some calls; those of `left_out` among them do not
+        run."""
+        first, last = int(self.whole.script.first[0]), int(self.whole.script.last[0])
+        rows = np.flatnonzero(calls)
+        rows = rows[np.argsort(self.begin[rows], kind="stable")]
+        begin = np.clip(self.begin[rows], first, last)
+        end = np.maximum.accumulate(np.clip(self.end[rows], begin, last))
+        begin = np.maximum(begin, np.append(first, end)[: len(end)])
+        edges = np.column_stack((begin, end)).ravel()
+        firsts, lasts = np.append(first, edges), np.append(edges, last)
+        inside = np.arange(len(firsts)) % 2 == 1
+        kept = np.ones(len(firsts), dtype=np.bool_)
+        if left_out is not None:
+            kept[1::2] = ~left_out[rows]
+        return Script(
+            firsts[kept],
+            lasts[kept],
+            np.where(inside, pace, 1.0)[kept],
+            (inside & graph)[kept],
+        )
+
+
+def gains_of(run: Run) -> Gains | None:
+    """The gains of `run`, whose calls are in order of their numbers; None where it recorded no
+    launches, or its unchanged replay is not what was recorded."""
+    whole = whole_run(run)
+    if whole is None or not whole.fidelity.believed:
+        return None
+    calls = run.calls
+    queued = np.zeros(len(calls), dtype=np.bool_)
+    queued[whole.recording.works.call[whole.recording.works.call >= 0]] = True
+    return Gains(
+        whole=whole,
+        numbers=calls["call"].to_numpy().astype(np.int64),
+        begin=calls["start_ns"].to_numpy(),
+        end=ends(calls),
+        names=_texts(calls["submodule"]),
+        branches=_texts(calls["branch"]),
+        queued=queued & calls["ops_traced"].to_numpy(),
+        op_types=run.commands["op_type"],
+    )
+
+
+def _texts(column: pl.Series) -> npt.NDArray[np.str_]:
+    texts: Sequence[str] = column.cast(pl.String).fill_null("").to_list()
+    return np.array(texts, dtype=np.str_)
+
+
+# --- The gains of an analysis' run, made once and only when somebody asks.
+
+
+@shared
+def replay_gains(of: Inputs) -> Gains | None:
+    """What replays of the whole run say; None where they say nothing."""
+    return gains_of(of.run)
+
+
+# --- What the report says of graphs that were replayed: where operators of their kernels come from.
+
+
+def replay_facts(analysis: Analysis) -> Iterator[Fact]:
+    """What is known of replayed graphs, and that launches were captured where the headline does not
+    say so already; nothing without any."""
+    recording = analysis.run.recording
+    graphs = recording.graphs if recording else None
+    if graphs is None:
+        return
+    if graphs.captured and not graphs.replays:
+        note = said("launches that were captured and not run: the trace of a graph's capture")
+        if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+            yield Fact(said("Graphs"), count(graphs.captured), note)
+        return
+    note = _operators_from(graphs)
+    if graphs.uncompared:
+        note = said(
+            "{what}; replays not compared with all captures, which would take too long: {replays} "
+            "(give fewer by --capture)",
+            what=note,
+            replays=count(graphs.uncompared),
+        )
+    yield Fact(said("Graphs"), counted(graphs.replays, "replay"), note)
+
+
+def _operators_from(graphs: Graphs) -> Said:
+    """How many kernels have operators, and of what they need where none has."""
+    if graphs.joined:
+        return said(
+            "{joined} of {kernels} kernels have operators, from the trace of the capture",
+            joined=count(graphs.joined),
+            kernels=count(graphs.kernels),
+        )
+    if graphs.captures:
+        return said(
+            "{kernels} kernels without operators: of the captures that are there the best has "
+            "{share} of a replay's kernels in order, and 98 % are needed",
+            kernels=count(graphs.kernels),
+            share=percent(graphs.best or 0.0),
+        )
+    return said(
+        "{kernels} kernels without operators: these ran when the graph was captured, and a trace "
+        "of that (--capture, or the folder capture_traces) tells them",
+        kernels=count(graphs.kernels),
+    )

@@ -1,0 +1,398 @@
+"""Request latencies of a run with many pipeline calls: percentiles, queues and stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.commands import are_apart
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.document import Fact, Part, SectionKind
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.table_text import Sentences, table
+from profiler.analysis.timeline import PipelineCalls, stage_parts
+from profiler.run.columns import INT32, INT64, STRING, Column, empty, schema
+from profiler.run.intervals import Codes, Times, ends, positions, union_by
+from profiler.text import count, duration, joined, percent, said
+from profiler.trace.events import STAGES
+
+# --- What of a request was measured.
+
+
+class RequestPart(StrEnum):
+    """A part of a request, or of a call in it."""
+
+    LATENCY = "latency"
+    QUEUE = "queue"
+    COMPUTE = "compute"
+    ENCODE = "encode"
+    DENOISE = "denoise"
+    DECODE = "decode"
+
+
+# --- The columns of requests and of their percentiles.
+
+
+REQUESTS: tuple[Column, ...] = (
+    Column("pipeline", INT32, "", "number of the pipeline call", label="request", kind="step"),
+    Column("name", STRING, "", "what was requested: the pipeline, or the server's model"),
+    Column(
+        "begin_ns", INT64, "ns", "its begin, relative to the first request's begin", importance=2
+    ),
+    Column(
+        "latency_ns",
+        INT64,
+        "ns",
+        "from its begin to the later of its end and that of its last work on a device",
+    ),
+    Column(
+        "queue_ns",
+        INT64,
+        "ns",
+        "time in which one of its calls waited in a queue; null where no queue was recorded",
+        True,
+    ),
+    Column(
+        "compute_ns",
+        INT64,
+        "ns",
+        "time in which one of its calls computed or copied; null where no commands were recorded",
+        True,
+    ),
+    Column("encode_ns", INT64, "ns", "time in its stage encode; null where it has none", True),
+    Column("denoise_ns", INT64, "ns", "time in its stage denoise; null where it has none", True),
+    Column("decode_ns", INT64, "ns", "time in its stage decode; null where it has none", True),
+    Column(
+        "in_flight",
+        INT32,
+        "",
+        "requests in flight when it began, including itself",
+        label="in flight",
+        importance=1,
+    ),
+)
+
+REQUEST_PERCENTILES: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "submodule whose calls they are; null: whole requests", True),
+    Column("part", STRING, "", "what was measured", codes=RequestPart),
+    Column("requests", INT64, "", "number of requests, or calls, with that part", label="measured"),
+    Column("mean_ns", INT64, "ns", "mean", label="mean", importance=2),
+    Column("p50_ns", INT64, "ns", "half of them took no longer", label="p50"),
+    Column("p95_ns", INT64, "ns", "95 of 100 took no longer", label="p95"),
+    Column("p99_ns", INT64, "ns", "99 of 100 took no longer", label="p99"),
+    Column("max_ns", INT64, "ns", "the longest", label="longest", importance=1),
+)
+
+
+# --- The tables of requests: pipeline calls of a run that has many.
+
+
+QUEUE = "queue"  # op type of what waits in a scheduler's queue, on a track of category sync
+_FEWEST = 2  # pipeline calls: a single one is in the other tables
+_NO_WORK = ("host", "sync")
+
+
+@shared
+def call_parts(of: Inputs) -> pl.DataFrame:
+    """Of each call of the run, in its order, how long it was under way, waited in a queue and
+    computed: `pipeline`, `submodule`, `latency_ns`, `queue_ns`, `compute_ns`, null as in
+    `requests`."""
+    calls, commands = of.run.calls, of.run.commands
+    place = positions(commands["call"].to_numpy(), calls["call"].to_numpy())
+    queue, compute = _unions(commands, place, len(calls))
+    return pl.DataFrame(
+        {
+            "pipeline": of.pipelines.number_of(calls),
+            "submodule": calls["submodule"].cast(pl.String),
+            "latency_ns": ends(calls) - calls["start_ns"].to_numpy(),
+            "queue_ns": queue,
+            "compute_ns": compute,
+        }
+    )
+
+
+def _unions(commands: pl.DataFrame, place: Codes, groups: int) -> tuple[pl.Series, pl.Series]:
+    """How long commands of each group waited in a queue, and how long any worked; null, all of it,
+    where the run has none of these."""
+    start, end = commands["start_ns"].to_numpy(), ends(commands)
+    category = commands["category"].cast(pl.String)
+    kinds = commands["op_type"].cast(pl.String)
+    found = []
+    for rows in (
+        ((category == "sync") & (kinds == QUEUE)).fill_null(value=False).to_numpy(),
+        (~category.is_in(_NO_WORK)).fill_null(value=False).to_numpy(),
+    ):
+        codes = np.where(rows, place, -1).astype(np.int32)
+        told = bool((codes >= 0).any())
+        length = union_by(start, end, codes, groups) if told else [None] * groups
+        found.append(pl.Series(length, dtype=pl.Int64))
+    return found[0], found[1]
+
+
+def _requests(of: Inputs) -> pl.DataFrame:
+    run, pipelines = of.run, of.pipelines
+    numbers = pipelines.numbers
+    apart = are_apart(run.drops)
+    if len(numbers) < _FEWEST or apart:  # timelines that were laid one behind the other
+        return empty(REQUESTS)
+    begin, end, names = _extents(pipelines)
+    queue, compute = _unions(run.commands, pipelines.code_of(run.commands), len(numbers))
+    in_flight = _in_flight(begin, end)
+    on_axis = pipelines.apart and not bool((in_flight > 1).any())
+    done = np.maximum(end, of.axis.last) if on_axis else end
+    lasted = _stages(of, on_axis=on_axis)
+    frame = pl.DataFrame(
+        {
+            "pipeline": numbers,
+            "name": names,
+            "begin_ns": begin - begin.min(),
+            "latency_ns": done - begin,
+            "queue_ns": queue,
+            "compute_ns": compute,
+            **{f"{name}_ns": _of_stage(lasted, numbers, name) for name in STAGES},
+            "in_flight": in_flight,
+        }
+    )
+    return frame.select(pl.col(n).cast(t) for n, t in schema(REQUESTS).items())
+
+
+def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
+    """Begin and end of each pipeline call, and its name, that of the span which began first."""
+    spans = pipelines.spans.with_columns(
+        code=pl.Series(pipelines.code_of_spans),
+        end_ns=pl.Series(ends(pipelines.spans)),
+    )
+    found = (
+        spans.group_by("code")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), pl.col("name").first())
+        .sort("code")
+    )
+    names = found["name"].cast(pl.String).to_list()
+    return found["start_ns"].to_numpy(), found["end_ns"].to_numpy(), names
+
+
+def _stages(of: Inputs, *, on_axis: bool) -> pl.DataFrame:
+    """How long each pipeline call was in each stage: columns `pipeline`, `stage`, `elapsed_ns`. On
+    the devices' axis; else by the spans of stages: where pipeline calls run together one waits for
+    another on that axis, and elsewhere it is not told which work is whose."""
+    if on_axis:
+        parts = stage_parts(of.run, of.pipelines, of.axis)
+        begin, end = (parts[name].to_numpy() for name in ("start_ns", "end_ns"))
+        told = parts.with_columns(elapsed_ns=pl.Series(of.axis.counted.within(begin, end)))
+        return told.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
+    spans = of.run.spans.filter(pl.col("kind") == "stage")
+    told = spans.select(
+        pipeline=pl.Series(of.pipelines.number_of(spans)),
+        stage=pl.col("name").cast(pl.String),
+        elapsed_ns=pl.Series(ends(spans)) - pl.col("start_ns"),
+    )
+    return told.group_by("pipeline", "stage").agg(pl.col("elapsed_ns").sum())
+
+
+def _of_stage(lasted: pl.DataFrame, numbers: Codes, name: str) -> pl.Series:
+    """What `_stages` has of one stage, for each pipeline call; null where it has no such stage."""
+    own = lasted.filter(pl.col("stage") == name).select("pipeline", "elapsed_ns")
+    asked = pl.DataFrame({"pipeline": pl.Series(numbers, dtype=own.schema["pipeline"])})
+    return asked.join(own, on="pipeline", how="left", maintain_order="left")["elapsed_ns"]
+
+
+def _in_flight(begin: Times, end: Times) -> Codes:
+    begun = np.searchsorted(np.sort(begin), begin, side="right")
+    ended = np.searchsorted(np.sort(end), begin, side="right")
+    found: Codes = np.maximum(begun - ended, 1).astype(np.int32)
+    return found
+
+
+def _percentiles(of: Inputs) -> pl.DataFrame:
+    requests = of.table("requests")
+    if requests.is_empty():
+        return empty(REQUEST_PERCENTILES)
+    rows = list(_rows(None, requests))
+    if requests["queue_ns"].null_count() < len(requests):  # of a server: where they waited
+        for (name,), calls in call_parts(of).group_by("submodule", maintain_order=True):
+            rows += _rows(str(name), calls)
+    return pl.DataFrame(rows, schema=schema(REQUEST_PERCENTILES), orient="row")
+
+
+def _rows(submodule: str | None, frame: pl.DataFrame) -> Iterator[tuple[object, ...]]:
+    """A row for each part that any has; a percentile is the time of one of them."""
+    for part in RequestPart:
+        column = f"{part.value}_ns"
+        times = frame[column].drop_nulls().sort() if column in frame.columns else pl.Series()
+        if not len(times):
+            continue
+        found = [times.quantile(q, "higher") for q in (0.5, 0.95, 0.99)]
+        mean = round(float(times.to_numpy().mean()))
+        yield (submodule, part.value, len(times), mean, *map(_whole, found), _whole(times[-1]))
+
+
+def _whole(value: float | None) -> int:
+    return int(value or 0)
+
+
+TABLES = (
+    Table(
+        name="requests",
+        row="one pipeline call of several",
+        section="requests",
+        columns=REQUESTS,
+        make=_requests,
+        title="Requests, the slowest",
+        about="Rows cover the whole run. The table is empty where the run has a single pipeline "
+        "call. `latency_ns` is the span of the request. `queue_ns` and `compute_ns` are each a "
+        "union over the request's calls; where calls run side by side, the same moment may count "
+        "in both. Only traces of servers record queues.",
+        rank=("-latency_ns",),
+    ),
+    Table(
+        name="request_percentiles",
+        row="one part of requests, or of a submodule's calls in them",
+        section="requests",
+        columns=REQUEST_PERCENTILES,
+        make=_percentiles,
+        title="Percentiles",
+        about="Rows without a submodule summarize [requests](#requests), rows with a submodule "
+        "its calls. A percentile is the time of an actual request or call: the shortest that is "
+        "not below the percentile.",
+        reads=("requests",),
+        shown=20,
+    ),
+)
+
+
+# --- How long requests take: latencies, queues and stages of a run with several pipeline calls.
+
+
+_HELD = 1000  # rows of a table
+_COLUMNS = tuple(column.name for column in REQUESTS)
+_PERCENTILES = tuple(column.name for column in REQUEST_PERCENTILES)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    requests, percentiles = of.analysis.requests, of.analysis.request_percentiles
+    if requests.is_empty():
+        return
+    yield Part(
+        said("Percentiles"),
+        lead=_lead(requests, percentiles),
+        table=table(
+            "request_percentiles",
+            "parts of requests",
+            _PERCENTILES,
+            REQUEST_PERCENTILES,
+            percentiles,
+            shown=of.rows(12),
+        ),
+    )
+    yield Part(
+        said("Requests, the slowest first"),
+        table=table(
+            "requests",
+            "requests",
+            _COLUMNS,
+            REQUESTS,
+            requests,
+            shown=of.rows(10),
+            held=_HELD,
+            sort="latency_ns",
+        ),
+    )
+
+
+def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
+    """How many there are, how long they take, and what of that is waiting."""
+    whole = percentiles.filter(pl.col("submodule").is_null())
+    rows = whole.filter(pl.col("part") == RequestPart.LATENCY.value)
+    if rows.is_empty():
+        return ""
+    row = rows.row(0, named=True)
+    values = {
+        "requests": count(len(requests)),
+        "most": count(int(requests["in_flight"].to_numpy().max())),
+        "median": duration(row["p50_ns"]),
+        "p95": duration(row["p95_ns"]),
+        "p99": duration(row["p99_ns"]),
+    }
+    if requests["queue_ns"].null_count() == len(requests):
+        return said(
+            "{requests} requests, at most {most} under way at once: half took up to {median}, "
+            "95 % up to {p95}, 99 % up to {p99}. No queue was recorded.",
+            **values,
+        )
+    waited = int(requests["queue_ns"].sum()) / max(int(requests["latency_ns"].sum()), 1)
+    return said(
+        "{requests} requests, at most {most} under way at once: half took up to {median}, 95 % "
+        "up to {p95}, 99 % up to {p99}. In {share} of their time a call waited in a queue.",
+        share=percent(waited),
+        **values,
+    )
+
+
+def of_requests(analysis: Analysis) -> bool:
+    """Whether the run is of a server that was asked several times; scenarios of a benchmark are no
+    requests of one kind."""
+    told, requests = set(analysis.inputs.run.info.capabilities), analysis.requests
+    alike = "stages" in told and requests["name"].n_unique() == 1
+    return ("requests" in told or alike) and not analysis.run.selection and len(requests) > 1
+
+
+def request_facts(analysis: Analysis) -> Iterator[Fact]:
+    """How long requests to a server took, and for which model they waited."""
+    whole = pl.col("submodule").is_null() & (pl.col("part") == RequestPart.LATENCY.value)
+    if not of_requests(analysis):
+        return
+    for row in analysis.request_percentiles.filter(whole).iter_rows(named=True):
+        notes = [
+            said(
+                "p50 {p50}, p95 {p95}, p99 {p99}",
+                p50=duration(row["p50_ns"]),
+                p95=duration(row["p95_ns"]),
+                p99=duration(row["p99_ns"]),
+            ),
+            *_queued(analysis),
+        ]
+        yield Fact(said("Requests"), count(len(analysis.requests)), joined("; ", notes))
+
+
+def _queued(analysis: Analysis) -> Iterator[str]:
+    """What share of the requests' time a call waited in a queue, most of it for which model."""
+    requests = analysis.requests
+    waited, whole = (int(requests[name].sum()) for name in ("queue_ns", "latency_ns"))
+    calls = analysis.request_percentiles.filter(
+        pl.col("submodule").is_not_null(), pl.col("part") == RequestPart.QUEUE.value
+    ).sort("p95_ns", descending=True, nulls_last=True)
+    if waited and whole and len(calls):
+        yield said(
+            "{share} of their time in queues, p95 {p95} for {model}",
+            share=percent(waited / whole),
+            p95=duration(calls["p95_ns"][0]),
+            model=calls["submodule"][0],
+        )
+
+
+SECTION = SectionKind(
+    "requests",
+    22,
+    said("Requests"),
+    _parts,
+    tables=("requests", "request_percentiles"),
+)
+
+
+# --- What parts of requests are called.
+
+
+SENTENCES: Sentences = {
+    RequestPart: {
+        RequestPart.LATENCY: said("latency"),
+        RequestPart.QUEUE: said("queue"),
+        RequestPart.COMPUTE: said("compute"),
+        RequestPart.ENCODE: said("encode"),
+        RequestPart.DENOISE: said("denoise"),
+        RequestPart.DECODE: said("decode"),
+    },
+}

@@ -1,0 +1,749 @@
+"""Decide the role of each command: attention, mlp, norm, modulation, embedding and others.
+
+    roles = roles_of(run, kinds, rows)      # one row per group of commands
+
+The first evidence that applies decides: an unambiguous op type, the class of the innermost
+module, the names on its path, the op chain, the shapes, the kernel's name. `decide` lists what
+each role includes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from msgspec.structs import replace
+
+from profiler.analysis.commands import Kinds
+from profiler.analysis.flop_shapes import Shapes, parse_shapes
+from profiler.analysis.role_kernel_names import (
+    FusedKernel,
+    Operation,
+    Place,
+    Places,
+    Purpose,
+    Sort,
+    fused_kernel,
+    library_kernel,
+    operation_of,
+    writes_cache,
+)
+from profiler.analysis.role_patterns import (
+    ROLE_BY,
+    Decision,
+    Evidence,
+    StreamKind,
+    after_negation,
+    bias_of_channels,
+    broadcasts,
+    chained_kinds,
+    concluding_softmaxes,
+    expands_weight,
+    fused_norm,
+    has_number,
+    norm_kind,
+    of_images,
+    only_integers,
+    only_vectors,
+    pairs,
+    projection_of,
+    rotated_dims,
+    same_dims,
+    single_input,
+    streams_of,
+    turns,
+    two_activations,
+    weighs,
+)
+from profiler.grammars.names import parse_name
+from profiler.run.columns import ROLE
+from profiler.run.intervals import Codes, counts, is_sorted
+from profiler.trace.manifest_fields import Submodule
+
+# --- Roles by the names of kernels: those that torch.compile wrote, and those of libraries.
+
+
+_BY_SORT = {  # in the order in which a fused kernel is asked
+    Sort.ATTENTION: "attention",
+    Sort.CONVOLUTION: "convolution",
+    Sort.RESAMPLE: "resample",
+    Sort.EMBEDDING: "embedding",
+    Sort.ROPE: "rope",
+}
+_SAMPLING = frozenset(("argmax", "argmin", "topk", "multinomial", "sort", "exponential"))
+_SPLITTING_OPS = frozenset(
+    ("split", "split_with_sizes", "chunk", "unbind", "unsqueeze", "select", "slice")
+)
+_SUMS = frozenset(("add",))
+_TURNED = frozenset(("mul", "cat", "stack", "neg", "view_as_complex"))
+
+
+def role_of_name(name: str) -> str:
+    """The role of a kernel by its name alone, whole or cut: `matmul` and `elementwise` where the
+    name tells what it computes and not for what, `other` where it does not tell."""
+    fused = fused_kernel(name)
+    if fused is not None:
+        return _alone(fused)
+    found = library_kernel(name)
+    return found.role if found is not None else "other"
+
+
+def of_fused(found: Evidence, fused: FusedKernel) -> Decision:
+    """A kernel that torch.compile wrote: by the rarest of the operations in it. A norm keeps the
+    residual, gate and modulation that were fused with it. Shapes tell more than the name."""
+    if _is_norm(fused):
+        return Decision("norm", "kernel", fused_norm(found, fused))
+    if found.shapes is None:
+        return Decision(_alone(fused), "kernel")
+    role = _by_sort(fused)
+    if role == "matmul" and found.attends:
+        role = projection_of(found.shapes) or role
+    if not role and Sort.ACTIVATION in fused.sorts:
+        role = _of_activation(found, fused.words)
+    return Decision(role or _of_arithmetic(fused) or "elementwise", "kernel")
+
+
+def _is_norm(fused: FusedKernel) -> bool:
+    words = fused.words
+    return Sort.NORM in fused.sorts or bool(words & {"rsqrt", "sqrt"} and "mean" in words)
+
+
+def _by_sort(fused: FusedKernel) -> str:
+    """By an operation that can be nothing else, "" where there is none."""
+    role = next((role for sort, role in _BY_SORT.items() if sort in fused.sorts), "")
+    if not role and Sort.MATMUL in fused.sorts:  # torch.compile's own product
+        return "mlp" if Sort.ACTIVATION in fused.sorts else "matmul"
+    return role
+
+
+def _of_arithmetic(fused: FusedKernel) -> str:
+    words = fused.words
+    if {"cos", "sin"} <= words and words & {"arange", "exp"}:
+        return "embedding"
+    if {"cos", "sin"} <= words and words & _TURNED:  # a rotation multiplies, a table is joined
+        return "rope"
+    if words & {"view_as_complex", "neg"}:
+        return "rope"
+    if not fused.arithmetic:
+        return "data_movement"
+    if "mul" in words:
+        return "modulation"
+    return "residual" if "add" in words and not words & {"cos", "sin"} else ""
+
+
+def _of_activation(found: Evidence, words: frozenset[str]) -> str:
+    """SiLU of a vector prepares a modulation; other activations stand between products."""
+    if "silu" in words and only_vectors(found.shapes):
+        return "modulation"
+    return "convolution" if of_images(found.shapes) else "mlp"
+
+
+def _alone(fused: FusedKernel) -> str:
+    """By the words of the name alone: what several parts of a model have is `elementwise`."""
+    if fused.foreach:
+        return "optimizer"
+    if _is_norm(fused):
+        return "norm"
+    if fused.words & _SAMPLING:
+        return "sampling"
+    role = _by_sort(fused)
+    if not role and Sort.ACTIVATION in fused.sorts:
+        role = _activation_alone(fused)
+    elif not role and fused.words and not fused.arithmetic:
+        role = "data_movement"
+    return role or _arithmetic_alone(fused)
+
+
+def _activation_alone(fused: FusedKernel) -> str:
+    """Beside the product or convolution that it follows, or times a gate; else of no place."""
+    if Sort.CONVOLUTION in fused.after:
+        return "convolution"
+    gated = fused.words & {"silu", "gelu"} and "mul" in fused.words
+    return "mlp" if gated or Sort.MATMUL in fused.after else "elementwise"
+
+
+def _arithmetic_alone(fused: FusedKernel) -> str:
+    """Rotary positions turn by cosine and sine, modulation scales and shifts by parts of a
+    vector, a residual adds and does nothing else."""
+    words, arithmetic = fused.words, fused.arithmetic
+    if {"cos", "sin"} <= words and words & {"arange", "exp"}:
+        return "embedding"
+    turns = {"cos", "sin"} <= words or words & {"view_as_complex", "neg"}
+    if turns and "mul" in words:
+        return "rope"
+    if {"add", "mul"} <= words and words & _SPLITTING_OPS and arithmetic <= {"add", "mul"}:
+        return "modulation"
+    return "residual" if arithmetic == _SUMS else "elementwise"
+
+
+def of_kernel(found: Evidence) -> Decision | None:
+    """A library's kernel, where its name is all that is known, or what launched it says nothing;
+    sizes of a product tell more."""
+    if found.operation.sort is not Sort.UNKNOWN:
+        return None
+    kernel = library_kernel(found.op_type)
+    if kernel is None and found.kernel:
+        kernel = library_kernel(found.kernel)
+    if kernel is None or kernel.role == "other":
+        return None
+    role = kernel.role
+    if role == "matmul" and found.shapes is not None and found.attends:
+        role = projection_of(found.shapes) or role
+    return Decision(role, "kernel", kernel.norm_kind)
+
+
+# --- What is known of the kinds of one submodule: each from its names and shapes, and from what runs
+# before and after it in a representative call.
+
+
+_PRODUCTS = (Sort.MATMUL, Sort.CONVOLUTION)
+_OPTIMIZER = "optimizer"  # what importers call that pass of a training step
+_MARKS = frozenset(("neg", "view_as_complex"))
+
+
+class KindRow(NamedTuple):
+    """What decides about a kind: columns of `Kinds.table`."""
+
+    submodule: str | None
+    layer: str
+    place: str
+    op_type: str | None
+    category: str
+    shapes: str | None
+    kernel: str | None
+    total_ns: int
+
+
+class SubmoduleKinds:
+    """The kinds of one submodule and what its representative call says of them."""
+
+    def __init__(
+        self, rows: Mapping[int, KindRow], classes: Mapping[str, str], order: list[int]
+    ) -> None:
+        self._rows = rows
+        self._named = next(iter(rows.values())).submodule is not None  # the scheduler is no model
+        places = Places({row.place for row in rows.values()}, classes)
+        self._places: dict[int, Place] = {n: places.of(row.place) for n, row in rows.items()}
+        self._operations: dict[int, Operation] = {
+            n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
+        }
+        self._negated = after_negation(order, self._operations)
+        attention = {n: _attention_path(place) for n, place in self._places.items()}
+        self._attention = attention
+        softmaxes = {n: self._softmax(n) for n in rows}
+        gates = {n for n, shapes in softmaxes.items() if shapes and self._is_gate(shapes)}
+        counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
+        chained = [n for n in order if n not in counting and n not in gates]
+        self._chained = chained_kinds(chained, self._operations)
+        self._rotating = frozenset(
+            path for n, path in attention.items() if path and self._marks_rotation(n)
+        )
+        self._rotated = {dims for n in rows if (dims := self._rotated_by(n)) is not None}
+        self._projected = self._after_projection(order)
+        concluding = concluding_softmaxes(order, self._operations)
+        self._concluding = {n for n in concluding if not attention[n]} | gates
+        attending = [softmaxes[n] for n in rows if self._attention_in(n)]
+        self._weighing = self._products_of([*filter(None, attending)])
+        sizeless = any(shapes is None for shapes in attending)
+        self._attends = bool(self._weighing) or sizeless
+        if sizeless:  # of a fused attention, or of a softmax whose size nobody knows
+            self._weighing = self._products_of(None)
+
+    def evidence(self, number: int) -> Evidence:
+        """What is known of a kind."""
+        row = self._rows[number]
+        shapes = parse_shapes(row.shapes) if self._named else None
+        rotated = shapes is not None and any(t.dims in self._rotated for t in shapes.inputs[:2])
+        return Evidence(
+            op_type=row.op_type or "",
+            category=row.category,
+            operation=self._operations[number],
+            place=self._places[number],
+            shapes=shapes,
+            rotated=rotated and self._attends,
+            negated=number in self._negated,
+            chained=self._chained.get(number),
+            rotates=self._attention[number] in self._rotating,
+            projected=number in self._projected,
+            attends=self._attends,
+            concludes=number in self._concluding,
+            weighs=number in self._weighing,
+            updates=_OPTIMIZER in (row.submodule, row.place.partition(".")[0]),
+            kernel=row.kernel or "",
+        )
+
+    def _attention_in(self, number: int) -> bool:
+        """Whether a kind shows that the submodule attends: a fused attention or the softmax of one,
+        by its name, by what torch.compile fused it with, or by its place."""
+        operation = self._operations[number]
+        if number in self._concluding:
+            return False
+        if operation.sort is Sort.ATTENTION or self._attention[number]:
+            return True
+        if operation.sort is not Sort.UNKNOWN:
+            return False
+        name = self._rows[number].op_type or ""
+        fused = fused_kernel(name)
+        if fused is not None:
+            return Sort.ATTENTION in fused.sorts | fused.after
+        return role_of_name(name) == "attention"
+
+    def _softmax(self, number: int) -> Shapes | None:
+        """The shapes of a softmax outside of attention modules, None for anything else."""
+        plain = "softmax" in (self._rows[number].op_type or "").lower()
+        if not plain or self._attention[number] or fused_kernel(self._rows[number].op_type or ""):
+            return None
+        shapes = parse_shapes(self._rows[number].shapes)
+        return shapes if shapes is not None and shapes.inputs else None
+
+    def _is_gate(self, softmax: Shapes) -> bool:
+        """Whether a softmax is of vectors that no product made, as a router's or a gate's."""
+        vectors = all(len(tensor.dims) <= 2 for tensor in softmax.inputs)
+        return vectors and not self._products_of([softmax])
+
+    def _products_of(self, softmaxes: Sequence[Shapes] | None) -> frozenset[int]:
+        """The products of two batches of matrices that one of the softmaxes may be of, all of them
+        where these are not given."""
+        found = set()
+        for number, operation in self._operations.items():
+            if operation.sort is not Sort.MATMUL:
+                continue
+            shapes = parse_shapes(self._rows[number].shapes)
+            if shapes is None or not two_activations(shapes) or expands_weight(shapes):
+                continue
+            if softmaxes is None or any(weighs(shapes, softmax) for softmax in softmaxes):
+                found.add(number)
+        return frozenset(found)
+
+    def _marks_rotation(self, number: int) -> bool:
+        """Operations that, in an attention, only rotary positions have."""
+        word = self._operations[number].word
+        return word in _MARKS or (word == "sub" and turns(parse_shapes(self._rows[number].shapes)))
+
+    def _rotated_by(self, number: int) -> tuple[int, ...] | None:
+        """The dims of what a product with positions rotates, outside of attention modules."""
+        if self._operations[number].word != "mul" or self._attention[number]:
+            return None
+        return rotated_dims(parse_shapes(self._rows[number].shapes))
+
+    def _after_projection(self, order: list[int]) -> frozenset[int]:
+        """Kinds of an attention module's own that run only after its output projection: the
+        last of its projections, if that follows the attention itself."""
+        core: dict[str, int] = {}
+        output: dict[str, int] = {}
+        for at, number in enumerate(order):
+            path, sort = self._attention[number], self._operations[number].sort
+            if path and sort is Sort.ATTENTION:
+                core[path] = at
+                output.pop(path, None)
+            elif path in core and self._places[number].child and sort in _PRODUCTS:
+                output[path] = at
+        after: set[int] = set()
+        before: set[int] = set()
+        for at, number in enumerate(order):
+            path = self._attention[number]
+            if path and not self._places[number].child:
+                (after if at > output.get(path, len(order)) else before).add(number)
+        return frozenset(after - before)
+
+
+def _named_operation(layer: str) -> str:
+    """The op type that a layer's name begins with, the layer itself where it has none."""
+    parsed = parse_name(layer)
+    return parsed.op_types[0] if parsed is not None and parsed.op_types else layer
+
+
+def _attention_path(place: Place) -> str:
+    """The path of the attention module that a command lies in, "" for none."""
+    if place.purpose is not Purpose.ATTENTION:
+        return ""
+    return place.path
+
+
+# --- Which role a kind of command has, and which evidence decided.
+#
+# The first that speaks decides: an op type that can be nothing else, the class of the innermost
+# module that is for something, the names on its path, the chain that the command stands in, its
+# shapes, the kernel's name. What belongs where:
+#
+# - `attention`: scores, softmax, weighting, masks and position biases; `qkv_projection`: every
+#   projection into and out of it.
+# - `mlp` and `convolution` have the activations that stand between their products.
+# - `adapter`: all that a LoRA or another adapter computes beside the weights that it adapts, its
+#   casts included; the weights themselves keep their role.
+# - `modulation`: shift, scale and gate from a conditioning vector, and the projection of it.
+# - `embedding`: of tokens, patches, positions and timesteps, and the projections into and out of
+# a
+#   model's width.
+# - `data_movement`: copies, reshapes, concatenations and casts, but not those that are part of a
+#   norm, a modulation, an embedding or rotary positions.
+# - `matmul` and `elementwise`: a product, and arithmetic, of which nothing tells where it
+# belongs.
+
+
+_MOVES = (Sort.LAYOUT, Sort.REORDER)
+_ROPE_WORDS = frozenset(
+    (
+        "mul",
+        "add",
+        "sub",
+        "neg",
+        "stack",
+        "unbind",
+        "view_as_complex",
+        "view_as_real",
+        "type_as",
+        "sin",
+        "cos",
+        "complex",
+    )
+)
+_CERTAIN = {
+    Sort.ATTENTION: "attention",
+    Sort.NORM: "norm",
+    Sort.RESAMPLE: "resample",
+    Sort.ROPE: "rope",
+    Sort.REORDER: "data_movement",
+}
+_WHOLE = {  # modules all of whose operations are for the same
+    Purpose.NORM: "norm",
+    Purpose.MODULATION: "modulation",
+    Purpose.EMBEDDING: "embedding",
+    Purpose.ROPE: "rope",
+}
+_PURPOSE_OPS = {  # modules whose arithmetic is for the same
+    Purpose.MLP: "mlp",
+    Purpose.CONVOLUTION: "convolution",
+    Purpose.RESAMPLE: "resample",
+}
+_BY_CATEGORY = {"dma": "data_movement", "copy": "data_movement", "collective": "collective"}
+_WITHOUT_PLACE = {Sort.MATMUL: "matmul", Sort.ARITHMETIC: "elementwise"}
+_FILLS = ("fill", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")  # as memset
+
+
+def decide(found: Evidence) -> Decision | None:
+    """The role of a kind; None for host work, which has none."""
+    if found.category in ("host", "sync"):
+        return None
+    if found.category in _BY_CATEGORY:
+        return _of_transfer(found)
+    fused = fused_kernel(found.op_type)
+    if fused is not None:
+        return of_fused(found, fused)
+    if found.place.purpose is Purpose.ADAPTER:
+        return Decision("adapter", found.place.by)
+    decision = _of_update(found) or _of_operation(found) or _of_place(found) or _of_chain(found)
+    return decision or _of_shapes(found) or of_kernel(found) or _last(found)
+
+
+def _of_transfer(found: Evidence) -> Decision:
+    """Work on tracks that compute nothing: between ranks, or a copy."""
+    return Decision(_BY_CATEGORY[found.category], "category")
+
+
+def _of_operation(found: Evidence) -> Decision | None:
+    """Op types that can be nothing else."""
+    sort = found.operation.sort
+    if found.concludes:
+        return Decision("elementwise", "chain")
+    if sort in _CERTAIN:
+        kind = norm_kind(found) if sort is Sort.NORM else ""
+        return Decision(_CERTAIN[sort], "op_type", kind)
+    if sort is Sort.UNKNOWN and writes_cache(found.op_type):
+        return Decision("data_movement", "op_type")
+    special = (Purpose.ATTENTION, Purpose.EMBEDDING, Purpose.MODULATION)
+    if sort is Sort.CONVOLUTION and found.place.purpose not in special:
+        return Decision("convolution", "op_type")
+    return None
+
+
+def _of_update(found: Evidence) -> Decision | None:
+    """Arithmetic of an optimizer's pass is its update; it makes neither residuals nor
+    modulations."""
+    arithmetic = found.operation.sort is Sort.ARITHMETIC and found.operation.word not in _FILLS
+    return Decision("optimizer", "path") if found.updates and arithmetic else None
+
+
+def _of_place(found: Evidence) -> Decision | None:
+    """By the innermost module that is for something."""
+    place, sort, purpose = found.place, found.operation.sort, found.place.purpose
+    if purpose is None:
+        return None
+    if sort is Sort.IDENTITY:
+        decision = Decision("other", "op_type")
+    elif purpose is Purpose.EMBEDDING and place.outer is Purpose.ATTENTION:
+        decision = Decision("attention", place.by)  # a table of position biases
+    elif purpose in _WHOLE:
+        kind = norm_kind(found) if purpose is Purpose.NORM else ""
+        decision = Decision(_WHOLE[purpose], place.by, kind)
+    elif purpose is Purpose.ATTENTION:
+        decision = _in_attention(found)
+    elif sort in _MOVES:
+        decision = Decision("data_movement", "op_type")
+    elif purpose is Purpose.HEAD:
+        return Decision("matmul", place.by) if sort is Sort.MATMUL else None
+    elif purpose is Purpose.CONVOLUTION and _prepares_modulation(found):
+        decision = Decision("modulation", "shapes")
+    elif purpose in _PURPOSE_OPS:
+        decision = Decision(_PURPOSE_OPS[purpose], place.by)
+    else:
+        return _in_block(found)
+    return decision
+
+
+def _prepares_modulation(found: Evidence) -> bool:
+    """An activation of the timestep's vector in a convolution block."""
+    return found.operation.sort is Sort.ACTIVATION and only_vectors(found.shapes)
+
+
+def _in_attention(found: Evidence) -> Decision:
+    """Projections are modules in the attention module; the rest is its own."""
+    place, operation, role = found.place, found.operation, "attention"
+    moves = operation.sort in _MOVES
+    weights = operation.sort is Sort.MATMUL and single_input(found.shapes)
+    if (place.child and not moves) or weights or operation.sort is Sort.CONVOLUTION:
+        role = "qkv_projection"
+    elif found.projected and operation.word in ("add", "div", "mul"):
+        role = "residual"
+    elif found.rotates and (_turns(found) or _rotates_half(found)):
+        role = "rope"
+    elif moves:
+        return Decision("data_movement", "op_type")
+    return Decision(role, place.by)
+
+
+def _turns(found: Evidence) -> bool:
+    """Arithmetic of queries or keys with positions, not of scores with a number."""
+    return found.operation.word in _ROPE_WORDS and not has_number(found.shapes)
+
+
+def _rotates_half(found: Evidence) -> bool:
+    """`cat((-second, first))`, or pairs apart and together, as rotary positions are written."""
+    joins = found.operation.word in ("cat", "concat", "stack")
+    return (joins and found.negated) or (
+        (joins or found.operation.word == "split") and pairs(found.shapes)
+    )
+
+
+def _in_block(found: Evidence) -> Decision | None:
+    """A block adds what its parts compute, and applies gates and modulation itself."""
+    place, operation = found.place, found.operation
+    if found.chained is not None:
+        return _of_chain(found)
+    if operation.sort is Sort.ACTIVATION:
+        return Decision("convolution" if place.purpose is Purpose.RESNET else "mlp", place.by)
+    if operation.word not in ("add", "mul", "sub", "div", "bias_add"):
+        return None
+    vector = found.shapes is not None and broadcasts(found.shapes)
+    modulates = operation.word == "mul" or vector
+    return Decision("modulation" if modulates else "residual", place.by)
+
+
+def _of_chain(found: Evidence) -> Decision | None:
+    if found.chained is None:
+        return None
+    return Decision(found.chained.role, "chain", found.chained.norm_kind)
+
+
+def _of_shapes(found: Evidence) -> Decision | None:
+    """Products by their sizes, arithmetic by what it broadcasts, where no path tells."""
+    sort = found.operation.sort
+    if sort in _MOVES:
+        return Decision("data_movement", "op_type")
+    if sort is Sort.EMBEDDING:
+        return Decision("embedding", "op_type")
+    role = _shaped(found, found.shapes) if found.shapes is not None else ""
+    return Decision(role, "shapes") if role else None
+
+
+def _shaped(found: Evidence, shapes: Shapes) -> str:
+    word, role = found.operation.word, ""
+    if word == "einsum" and len(shapes.inputs) == 1:
+        role = "data_movement"
+    elif found.operation.sort is Sort.MATMUL:
+        role = "attention" if found.weighs else ""
+        role = role or (projection_of(shapes) if found.attends else "")
+    elif found.rotated and word in _ROPE_WORDS:
+        role = "rope"
+    elif word == "add" and found.op_type.endswith("_") and bias_of_channels(shapes):
+        role = "convolution"
+    elif word in ("add", "mul") and broadcasts(shapes):
+        role = "modulation"
+    elif word == "add" and same_dims(shapes):
+        role = "residual"
+    return role
+
+
+def _last(found: Evidence) -> Decision:
+    """What is left: activations stand between products; products and arithmetic have no place;
+    the rest is other."""
+    if found.operation.sort is not Sort.ACTIVATION:
+        return _without_place(found)
+    images = of_images(found.shapes)
+    return Decision("convolution" if images else "mlp", "shapes" if images else "op_type")
+
+
+def _without_place(found: Evidence) -> Decision:
+    role = _WITHOUT_PLACE.get(found.operation.sort, "")
+    if found.operation.word in _FILLS:
+        role = "data_movement"
+    return Decision(role, "op_type") if role else Decision("other", "")
+
+
+# --- Roles of all kinds of a run: evidence from names, classes and a representative call.
+#
+#     found = roles_of(run, kinds, rows)      # one row a kind
+#
+# Works on kinds in plain Python; what concerns commands is one gather (`Kinds.spread`).
+
+
+STREAMS = ("image", "text")
+KIND_ROLE = pl.Schema(
+    {
+        "kind": pl.Int32(),
+        "role": ROLE,
+        "norm_kind": pl.String(),
+        "stream": pl.Enum(STREAMS),
+        "block": pl.String(),
+        "role_by": pl.Enum(ROLE_BY),
+    }
+)
+"""One row a kind, in their order. Null: `role` of host work; `norm_kind` of all but norms and of
+norms whose kind is not known; `stream` where there are not two, or it works on both; `block`
+outside of blocks; `role_by` where nothing decided (`other`)."""
+
+_LONGEST = 10_000  # commands of a representative call that chains are looked for in
+
+
+def roles_of(
+    submodules: Mapping[str, Submodule],
+    kinds: Kinds,
+    calls: Codes,
+    given: pl.Series | None = None,
+) -> pl.DataFrame:
+    """The role of each kind (`KIND_ROLE`).
+
+    `submodules` is what the manifest says of them, with the classes of their `modules` where
+    capture kept those; `calls` is the row of the call of each command, -1 for none; `given` the
+    role that the producer gave to each command: a kind keeps the one that most of it has.
+    """
+    table = kinds.table
+    rows = [*map(KindRow._make, table.select(KindRow._fields).iter_rows())]
+    known, decisions = _decided(submodules, kinds, rows, calls, _produced(kinds, given))
+    members = [
+        StreamKind(
+            row.submodule or "", found.place, found.shapes, row.total_ns, d.role if d else ""
+        )
+        for row, d, found in zip(rows, decisions, known, strict=True)
+    ]
+    return pl.DataFrame(
+        {
+            "kind": range(len(rows)),
+            "role": [d.role if d else None for d in decisions],
+            "norm_kind": [(d.norm_kind or None) if d else None for d in decisions],
+            "stream": streams_of(members),
+            "block": [member.place.block for member in members],
+            "role_by": [(d.by or None) if d else None for d in decisions],
+        },
+        schema=KIND_ROLE,
+    )
+
+
+def _decided(
+    submodules: Mapping[str, Submodule],
+    kinds: Kinds,
+    rows: Sequence[KindRow],
+    calls: Codes,
+    produced: Mapping[int, str],
+) -> tuple[list[Evidence], list[Decision | None]]:
+    """What is known of each kind and what it decides, submodule by submodule."""
+    numbers: dict[str | None, list[int]] = {}
+    for number, row in enumerate(rows):
+        numbers.setdefault(row.submodule, []).append(number)
+    order = _representatives(kinds, calls, numbers)
+    evidence: dict[int, Evidence] = {}
+    decisions: dict[int, Decision | None] = {}
+    for submodule, own in numbers.items():
+        classes = _classes(submodules, submodule)
+        found = SubmoduleKinds({n: rows[n] for n in own}, classes, order.get(submodule, []))
+        known = {number: found.evidence(number) for number in own}
+        decided = _complete({n: decide(known[n]) for n in own}, known)
+        decisions |= {n: _kept(decided[n], produced.get(n)) for n in own}
+        evidence |= known
+    return [evidence[n] for n in range(len(rows))], [decisions[n] for n in range(len(rows))]
+
+
+def _kept(decision: Decision | None, produced: str | None) -> Decision | None:
+    """The role that a producer gave, where it did; host work and waits have none, whoever says."""
+    if produced is None or decision is None:
+        return decision
+    return Decision(produced, "producer", decision.norm_kind)
+
+
+def _complete(
+    decided: dict[int, Decision | None], known: Mapping[int, Evidence]
+) -> dict[int, Decision | None]:
+    """Give the commands of a norm that do not tell its kind the one that others of it tell."""
+    kinds: dict[str, set[str]] = {}
+    for number, decision in decided.items():
+        if decision is not None and decision.norm_kind:
+            kinds.setdefault(known[number].place.path, set()).add(decision.norm_kind)
+    for number, decision in decided.items():
+        place = known[number].place
+        if place.purpose is not Purpose.NORM or decision is None or decision.norm_kind:
+            continue
+        found = kinds.get(place.path, set())
+        if decision.role == "norm" and len(found) == 1:
+            decided[number] = replace(decision, norm_kind=next(iter(found)))
+    return decided
+
+
+def _produced(kinds: Kinds, given: pl.Series | None) -> dict[int, str]:
+    """The role that a producer gave to most of each kind, where it gave any."""
+    if given is None or given.null_count() == len(given):
+        return {}
+    counted = (
+        pl.DataFrame({"kind": kinds.of_command, "role": given.cast(pl.String)})
+        .drop_nulls("role")
+        .group_by("kind", "role")
+        .len()
+        .sort(["len", "role"])
+    )
+    return dict(counted.select("kind", "role").rows())  # the last of a kind stays
+
+
+def _classes(submodules: Mapping[str, Submodule], submodule: str | None) -> dict[str, str]:
+    """Class by module path, from the manifest."""
+    known = submodules.get(submodule or "")
+    return known.modules if known else {}
+
+
+def _representatives(
+    kinds: Kinds, calls: Codes, numbers: Mapping[str | None, list[int]]
+) -> dict[str | None, list[int]]:
+    """For each submodule the kinds of its call with the most commands, in their order, without
+    host work."""
+    found: dict[str | None, list[int]] = {}
+    groups = int(calls.max(initial=-1)) + 1
+    lengths = counts(calls, groups)
+    on_host = (kinds.table["category"] == "host").to_numpy()
+    submodule_of = kinds.table["submodule"].to_list()
+    keys = calls.view(np.uint32)  # -1 becomes the largest: work of no call comes last
+    in_order = is_sorted(keys)
+    for row in np.argsort(-lengths, kind="stable").tolist():
+        if in_order:
+            ends = np.array((row, row + 1), dtype=np.uint32)
+            own: Any = slice(*np.searchsorted(keys, ends).tolist())
+        else:
+            own = calls == row
+        codes = kinds.of_command[own][:_LONGEST]
+        if not len(codes):
+            break
+        submodule = submodule_of[int(codes[0])]
+        if submodule not in found and submodule in numbers:
+            found[submodule] = codes[~on_host[codes]].tolist()
+        if len(found) == len(numbers):
+            break
+    return found

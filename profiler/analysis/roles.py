@@ -1,0 +1,694 @@
+"""Device time by role, per submodule and per block.
+
+Shares are of the total of device commands. Host work has no role.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import SUBMODULE, Kinds, kinds_of, ratio
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.document import Figure, Part, Selected
+from profiler.analysis.flops import UNRATED
+from profiler.analysis.question import Partials, Table, partials
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.role_rules import STREAMS, roles_of
+from profiler.analysis.table_text import table
+from profiler.analysis.timeline import call_groups
+from profiler.run.columns import (
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    Key,
+    Names,
+    Ratio,
+    Scaled,
+    Share,
+    Sum,
+    schema,
+)
+from profiler.run.intervals import Codes, Times, batches, codes_of_text, positions
+from profiler.run.run import Run
+from profiler.text import said, sentence
+from profiler.trace.manifest_fields import Submodule
+
+# --- The commands of each kind by where they ran and in which kernel: few sums that stand for many.
+#
+# What a table says of devices, tracks and kernels follows from them without another look at the
+# commands.
+
+
+_FEW = 1 << 18  # combinations that are counted in an array
+_Column = tuple[Callable[[slice], Codes], int]
+
+
+@shared
+def kind_cells(of: Inputs) -> pl.DataFrame:
+    """One row a `kind` (Int32), `device`, `track` and `kernel` (texts, null for none) of the
+    selected commands: how many `commands` it has, and their `total_ns` (Int64 each)."""
+    commands, kinds = of.commands, of.kinds
+    track, tracks = codes_of_text(of.frame["track"])
+    kernel, kernels = codes_of_text(of.frame["kernel"])
+    columns: list[_Column] = [
+        (kinds.of_command.__getitem__, len(kinds)),
+        (commands.device.__getitem__, len(commands.devices) + 1),
+        (track, len(tracks) + 1),
+        (kernel, len(kernels) + 1),
+    ]
+    codes, count, total = sums_of(columns, commands.start, commands.end)
+    names = (commands.devices, tracks, kernels)
+    texts = [
+        pl.Series([*known, None], dtype=pl.String).gather(column)
+        for known, column in zip(names, codes[1:], strict=True)
+    ]
+    return pl.DataFrame(
+        {
+            "kind": codes[0].astype(np.int32),
+            **dict(zip(("device", "track", "kernel"), texts, strict=True)),
+            "commands": count,
+            "total_ns": total,
+        }
+    )
+
+
+def sums_of(
+    columns: Sequence[_Column], start: Times, end: Times
+) -> tuple[list[Times], Times, Times]:
+    """Each combination of codes that rows from `start` to `end` have, in order: the code of each
+    column, the number of rows and their time, int64 each.
+
+    A column gives the codes of some rows, from 0, and says how many there may be.
+    """
+    if math.prod(size for _, size in columns) <= _FEW:
+        return _counted(columns, start, end)
+    return _grouped(columns, start, end)
+
+
+def _counted(
+    columns: Sequence[_Column], start: Times, end: Times
+) -> tuple[list[Times], Times, Times]:
+    combinations = math.prod(size for _, size in columns)
+    count, total = np.zeros((2, combinations), dtype=np.int64)
+    for rows in _batches(len(start)):
+        code = np.zeros(rows.stop - rows.start, dtype=np.int64)
+        for codes, size in columns:
+            code *= size
+            code += codes(rows)
+        count += np.bincount(code, minlength=combinations)
+        took = np.bincount(code, end[rows] - start[rows], combinations)
+        total += took.astype(np.int64)  # exact to 2^53
+    some = np.flatnonzero(count)
+    found = (
+        np.unravel_index(some, [size for _, size in columns])
+        if len(some)
+        else [some] * len(columns)
+    )
+    return [*found], count[some], total[some]
+
+
+def _grouped(
+    columns: Sequence[_Column], start: Times, end: Times
+) -> tuple[list[Times], Times, Times]:
+    keys = [f"key {number}" for number in range(len(columns))]
+    parts = [
+        pl.DataFrame(
+            {
+                key: codes(rows).astype(np.int64)
+                for key, (codes, _) in zip(keys, columns, strict=True)
+            }
+        )
+        .with_columns(total=pl.Series(end[rows] - start[rows]))
+        .group_by(keys)
+        .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("total").sum())
+        for rows in _batches(len(start))
+    ]
+    found = pl.concat(parts).group_by(keys).agg(pl.col("count", "total").sum()).sort(keys)
+    codes = [found[key].to_numpy() for key in keys]
+    return codes, found["count"].to_numpy(), found["total"].to_numpy()
+
+
+def _batches(rows: int) -> Iterator[slice]:
+    """Slices that end with the rows."""
+    return (slice(batch.start, min(batch.stop, rows)) for batch in batches(rows))
+
+
+# --- The columns of roles and blocks.
+
+
+_COMMANDS, _TOTAL = Sum(("commands",)), Sum(("total_ns",))
+_NORMS = Sum(("total_ns",), where=("role", "norm"))
+_MODULATION = Sum(("total_ns",), where=("role", "modulation"))
+
+_STREAMS: tuple[Column, ...] = (
+    Column(
+        "image_stream_ns",
+        INT64,
+        "ns",
+        "total_ns of the image stream of a joint transformer",
+        True,
+        importance=1,
+    ),
+    Column("text_stream_ns", INT64, "ns", "total_ns of its text stream", True, importance=1),
+)
+
+ROLES: tuple[Column, ...] = (
+    SUBMODULE,
+    Column("role", STRING, "", "what the commands are for in a diffusion model", combine=Key()),
+    Column("commands", INT64, "", "device commands of that role", importance=3, combine=_COMMANDS),
+    Column("total_ns", INT64, "ns", "sum of their durations", combine=_TOTAL),
+    Column(
+        "share",
+        FLOAT64,
+        "ratio",
+        "total_ns / that of all roles of the submodule",
+        True,
+        kind="share",
+        combine=Share("total_ns", within=("submodule",)),
+    ),
+    Column(
+        "corrected_ns",
+        INT64,
+        "ns",
+        "total_ns * overhead_ratio of the submodule",
+        True,
+        label="untraced",
+        importance=4,
+        combine=Scaled("total_ns", by="overhead_ratio"),
+    ),
+    *_STREAMS,
+    Column(
+        "norm_kinds",
+        STRING,
+        "",
+        "kinds of norms, longest time first, joined with commas",
+        label="norms",
+        kind="list",
+        importance=2,
+        combine=Names("norm_kind", by="total_ns"),
+    ),
+    Column(
+        "decided_by",
+        STRING,
+        "",
+        "evidence for the role, longest time first, joined with commas",
+        kind="list",
+        importance=15,
+        combine=Names("role_by", by="total_ns"),
+    ),
+)
+
+BLOCKS: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "submodule that the block is a part of", True, combine=Key()),
+    Column("block", STRING, "", "module path of the block", kind="layer", combine=Key()),
+    Column("commands", INT64, "", "device commands in the block", importance=8, combine=_COMMANDS),
+    Column("total_ns", INT64, "ns", "sum of their durations", combine=_TOTAL),
+    Column(
+        "norm_ns",
+        INT64,
+        "ns",
+        "total_ns of its norms",
+        label="norms",
+        importance=1,
+        combine=_NORMS,
+    ),
+    Column(
+        "norm_share",
+        FLOAT64,
+        "ratio",
+        "norm_ns / total_ns",
+        True,
+        label="norms",
+        kind="share",
+        combine=Ratio(_NORMS, _TOTAL),
+    ),
+    Column(
+        "modulation_ns",
+        INT64,
+        "ns",
+        "total_ns of its modulation: shift, scale and gate",
+        importance=1,
+        combine=_MODULATION,
+    ),
+    Column(
+        "modulation_share",
+        FLOAT64,
+        "ratio",
+        "modulation_ns / total_ns",
+        True,
+        label="modulation",
+        kind="share",
+        combine=Ratio(_MODULATION, _TOTAL),
+    ),
+    *_STREAMS,
+)
+
+
+# --- The role of every command of a run.
+
+
+def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None = None) -> Run:
+    """`run` with the role of every command that a producer left without one.
+
+    `kinds` and `roles` are those of all commands of the run, where they are known.
+    """
+    if kinds is None or roles is None or len(kinds.of_command) != len(run.commands):
+        calls = run.calls.sort("call")
+        rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
+        kinds = kinds_of(calls, run.commands, rows)
+        roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
+    return run.with_role(roles_of_commands(run.commands["role"], kinds, roles))
+
+
+def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl.Series:
+    """The `given` role of each command, where its producer told none that of its kind."""
+    found = kinds.spread(roles["role"])
+    if given.null_count() < len(given):
+        found = given.zip_with(given.is_not_null(), found)
+    return _in_pieces_of(given, found)
+
+
+def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:
+    """`values` in the pieces of another column of a frame, which else is copied into one."""
+    ends = np.cumsum(column.chunk_lengths()).tolist()
+    pieces = [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return pl.concat(pieces, rechunk=False) if len(pieces) > 1 else values
+
+
+# --- Partial results of the work of commands: what they are for, by what they are of, when and where.
+#
+# A cell holds the commands of one operator and role in one call (work of no call: in one step of
+# a
+# pipeline call) on one device.
+
+
+_OF_HOST = ("within_offset_ns", "waited_ns")
+_SUMMED = pl.Schema({"key": pl.Int64(), "commands": pl.Int64(), "total_ns": pl.Int64()})
+_OFFSETS = pl.Schema({"key": pl.Int64(), **dict.fromkeys(_OF_HOST, pl.Int64())})
+_WORK = (
+    *("submodule", "layer", "host", "rated", "op_type", "role", "block", "norm_kind", "role_by"),
+)
+
+
+class Cells(Struct, frozen=True, eq=False):
+    """The selected commands, summed.
+
+    `rows` has `work` and `key` (UInt32), entries of the dictionaries `works` and `keys`, and Int64
+    the number of their `commands`, their `total_ns`, and of the host's what is to be added to it
+    for their own time (`within_offset_ns`) and what of that they waited (`waited_ns`). `works` has
+    the attributes submodule, layer, host, rated (held against a roofline), op_type, role, block,
+    norm_kind, role_by and `overhead_ratio` (Float64; null where calls tell it that a selection may
+    leave out); `keys` has
+    group (Int64, of `pipelines.call_groups`), call, stage, branch, step, device.
+    """
+
+    works: pl.DataFrame
+    keys: pl.DataFrame
+    rows: pl.DataFrame
+
+    def partials(self) -> Partials:
+        """The partials `cells`."""
+        return partials("cells", self.rows, {"work": self.works, "key": self.keys})
+
+
+def cells_of(of: Inputs, roles: pl.DataFrame, overhead_ratio: pl.DataFrame) -> Cells:
+    """The cells of the selected commands. `roles` has the role of each kind (`KIND_ROLE`),
+    `overhead_ratio` the columns `submodule` and `overhead_ratio`."""
+    works, work_of_kind = _works(of, roles, overhead_ratio)
+    found = _summed(of, work_of_kind)
+    keys = _keys(of, found)
+    numbered = keys.select("code").with_row_index("key")
+    rows = found.join(numbered, on="code").select("work", "key", "commands", "total_ns", *_OF_HOST)
+    return Cells(works, keys.drop("code"), rows)
+
+
+def _works(
+    of: Inputs, roles: pl.DataFrame, overhead_ratio: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.Series]:
+    """The dictionary of what commands are of, and the entry of each kind."""
+    fixed = overhead_ratio.filter(pl.col("submodule").is_in(_measured(of.run.info.submodules)))
+    text = ("role", "role_by")
+    kinds = (
+        of.kinds.table.with_columns(rated=~pl.col("category").is_in(UNRATED))
+        .join(roles, on="kind", maintain_order="left")
+        .with_columns(pl.col(text).cast(pl.String))
+        .with_columns(block=pl.when(pl.col("role").is_not_null()).then(pl.col("block")))
+        .select(_WORK)
+    )
+    works = kinds.unique(maintain_order=True)
+    numbers = kinds.join(
+        works.with_row_index("work"), on=_WORK, how="left", nulls_equal=True, maintain_order="left"
+    )
+    told = works.join(fixed, on="submodule", how="left", maintain_order="left")
+    return told, numbers["work"]
+
+
+def _measured(submodules: Mapping[str, Submodule]) -> list[str]:
+    """Submodules whose overhead ratio was measured and does not depend on the calls selected."""
+    return [name for name, known in submodules.items() if known.overhead_ratio is not None]
+
+
+def _summed(of: Inputs, work_of_kind: pl.Series) -> pl.DataFrame:
+    """The sums of the commands of each `work` and `code`, which numbers group, stage, step and
+    device."""
+    commands, frame = of.commands, of.frame
+    group = call_groups(of.calls, frame, commands)
+    stage_of, stages = codes_of_text(frame["stage"])
+    steps = int(commands.step.max(initial=0)) + 2
+    own = of.host_times
+    work, works = work_of_kind.to_numpy().astype(np.int64), int(work_of_kind.len()) + 1
+    parts, of_hosts = [pl.DataFrame(schema=_SUMMED)], [pl.DataFrame(schema=_OFFSETS)]
+    for rows in batches(len(frame)):
+        code = (group[rows].astype(np.int64) * (len(stages) + 1) + stage_of(rows)) * steps
+        code = (code + commands.step[rows] + 1) * (len(commands.devices) + 1)
+        code = (code + commands.device[rows]) * works + work[of.kinds.of_command[rows]]
+        took = commands.end[rows] - commands.start[rows]
+        grouped = pl.DataFrame({"key": code, "total_ns": took}).group_by("key")
+        parts.append(
+            grouped.agg(pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
+        )
+        hosts = slice(*np.searchsorted(own.row, (rows.start, rows.stop)).tolist())
+        offsets = -own.within_ns[hosts], own.waited_ns[hosts]
+        keys = {"key": code[own.row[hosts] - rows.start]}
+        of_hosts.append(pl.DataFrame(keys | dict(zip(_OF_HOST, offsets, strict=True))))
+    found = pl.concat(parts).group_by("key").agg(pl.col("commands", "total_ns").sum())
+    sums = pl.concat(of_hosts).group_by("key").agg(pl.col(*_OF_HOST).sum())
+    found = found.join(sums, on="key", how="left").with_columns(pl.col(*_OF_HOST).fill_null(0))
+    entry = {"work": (pl.col("key") % works).cast(pl.UInt32), "code": pl.col("key") // works}
+    return found.select("commands", "total_ns", *_OF_HOST, **entry)
+
+
+def _keys(of: Inputs, found: pl.DataFrame) -> pl.DataFrame:
+    """The dictionary of when and where, with the `code` of each entry, in their order."""
+    _, stages = codes_of_text(of.frame["stage"])
+    steps, devices = int(of.commands.step.max(initial=0)) + 2, of.commands.devices
+    code = found["code"].unique().sort()
+    rest, device = code // (len(devices) + 1), code % (len(devices) + 1)
+    rest, step = rest // steps, rest % steps - 1
+    group, stage = rest // (len(stages) + 1), rest % (len(stages) + 1)
+    row = group.set(group >= len(of.calls), None)
+    return pl.DataFrame(
+        {
+            "code": code,
+            "group": group,
+            "call": of.calls["call"].gather(row),
+            "stage": _names_of_codes(stages, stage),
+            "branch": of.calls["branch"].cast(pl.String).gather(row),
+            "step": step,
+            "device": _names_of_codes(devices, device),
+        }
+    )
+
+
+def _names_of_codes(names: list[str] | tuple[str, ...], codes: pl.Series) -> pl.Series:
+    """The name of each code, null for the one behind the last."""
+    return pl.Series([*names, None], dtype=pl.String).gather(codes)
+
+
+# --- What the time of each submodule and block is for.
+#
+# Shares are of the total of device commands; host work has no role.
+
+
+def role_table(kinds: Kinds, roles: pl.DataFrame, overhead_ratio: pl.DataFrame) -> pl.DataFrame:
+    """One row a submodule and role (`columns.ROLES`), by submodule, longest first.
+
+    `roles` has a row a kind (`KIND_ROLE`); `overhead_ratio` the columns `submodule`,
+    `overhead_ratio`.
+    """
+    known = _with_role(kinds, roles)
+    table = (
+        known.group_by("submodule", "role")
+        .agg(pl.col("commands", "total_ns").sum(), *_of_streams())
+        .join(overhead_ratio, on="submodule", how="left")
+        .with_columns(
+            share=ratio(pl.col("total_ns"), pl.col("total_ns").sum().over("submodule")),
+            corrected_ns=(pl.col("total_ns") * pl.col("overhead_ratio"))
+            .round()
+            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
+        )
+    )
+    for name in ("norm_kind", "role_by"):
+        table = table.join(
+            _texts_by_time(known, name), on=["submodule", "role"], how="left", nulls_equal=True
+        )
+    table = table.with_columns(
+        norm_kinds=pl.col("norm_kind").fill_null(""), decided_by=pl.col("role_by").fill_null("")
+    ).sort(["submodule", "total_ns", "role"], descending=[False, True, False], nulls_last=True)
+    return _declared(table, ROLES)
+
+
+def block_table(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
+    """One row a block of a submodule (`columns.BLOCKS`), in the order of their names' numbers."""
+    norm, modulation = (
+        pl.col("total_ns").filter(pl.col("role") == role) for role in ("norm", "modulation")
+    )
+    table = (
+        _with_role(kinds, roles)
+        .drop_nulls("block")
+        .group_by("submodule", "block")
+        .agg(
+            pl.col("commands", "total_ns").sum(),
+            *_of_streams(),
+            norm_ns=norm.sum(),
+            modulation_ns=modulation.sum(),
+        )
+        .with_columns(
+            norm_share=ratio(pl.col("norm_ns"), pl.col("total_ns")),
+            modulation_share=ratio(pl.col("modulation_ns"), pl.col("total_ns")),
+        )
+        .sort("submodule", *_block_order(), nulls_last=True)
+    )
+    return _declared(table, BLOCKS)
+
+
+def block_roles(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
+    """What the device time of each block is for: columns `submodule` and `block` (text), `role`
+    and `total_ns` (int64), one row a role of a block, in the order of the blocks' numbers."""
+    return (
+        _with_role(kinds, roles)
+        .drop_nulls("block")
+        .group_by("submodule", "block", "role", maintain_order=True)
+        .agg(pl.col("total_ns").sum().cast(pl.Int64))
+        .filter(pl.col("total_ns") > 0)
+        .with_columns(pl.col("role").cast(pl.String))
+        .sort("submodule", *_block_order(), "role", nulls_last=True)
+    )
+
+
+def _block_order() -> tuple[pl.Expr, ...]:
+    """Sort keys of blocks: their name without its number, the number."""
+    block = pl.col("block")
+    number = block.str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
+    return block.str.replace(r"\d+$", ""), number, block
+
+
+def _with_role(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
+    """The kinds that have a role, with it."""
+    return kinds.table.join(roles, on="kind").drop_nulls("role")
+
+
+def _of_streams() -> tuple[pl.Expr, ...]:
+    """The time of each stream; null where nothing is known to be of one."""
+    known = pl.col("stream").is_not_null().any()
+    return tuple(
+        pl.when(known)
+        .then(pl.col("total_ns").filter(pl.col("stream") == stream).sum())
+        .alias(f"{stream}_stream_ns")
+        for stream in STREAMS
+    )
+
+
+def _texts_by_time(known: pl.DataFrame, name: str) -> pl.DataFrame:
+    """For each submodule and role the texts in a column, most time first, joined with commas."""
+    return (
+        known.drop_nulls(name)
+        .with_columns(pl.col(name).cast(pl.String))
+        .group_by("submodule", "role", name)
+        .agg(pl.col("total_ns").sum())
+        .sort(["total_ns", name], descending=[True, False])
+        .group_by("submodule", "role", maintain_order=True)
+        .agg(pl.col(name).str.join(", "))
+    )
+
+
+def _declared(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(columns).items())
+
+
+# --- The tables of roles and of blocks.
+
+
+@shared
+def kind_roles(of: Inputs) -> pl.DataFrame:
+    """The role of each kind of the selected commands, and what decided."""
+    given = of.frame["role"]
+    return roles_of(of.run.info.submodules, of.kinds, of.commands.call, given)
+
+
+@shared
+def work_cells(of: Inputs) -> Cells:
+    """The selected commands by operator and role, call and device."""
+    return cells_of(
+        of, kind_roles(of), of.table("submodules").select("submodule", "overhead_ratio")
+    )
+
+
+@shared
+def cell_partials(of: Inputs) -> Partials:
+    """The same as partial results, for every table that is made of them."""
+    return work_cells(of).partials()
+
+
+def _partials(of: Inputs) -> tuple[Partials, ...]:
+    return (cell_partials(of),)
+
+
+def _roles(of: Inputs) -> pl.DataFrame:
+    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
+    return role_table(of.kinds, kind_roles(of), overhead_ratio)
+
+
+def _blocks(of: Inputs) -> pl.DataFrame:
+    return block_table(of.kinds, kind_roles(of))
+
+
+TABLES = (
+    Table(
+        name="roles",
+        row="one role in a submodule",
+        section="roofline",
+        columns=ROLES,
+        make=_roles,
+        title="What the device time of each submodule is for",
+        about="Rows are grouped by submodule, longest first, and show what the time of its "
+        "device commands is for. [roles.md](roles.md) has details.",
+        reads=("submodules",),
+        rank=("submodule", "-total_ns"),
+        partials=_partials,
+    ),
+    Table(
+        name="blocks",
+        row="one block of a submodule",
+        section="roofline",
+        columns=BLOCKS,
+        make=_blocks,
+        title="Norms and modulation in blocks",
+        about="A block is a module with a number in its path. Its row shows how much of its time "
+        "goes into norms and modulation. [roles.md](roles.md) has details.",
+        partials=_partials,
+    ),
+)
+
+
+# --- The submodule whose blocks a figure shows.
+
+
+def submodule_of_blocks(blocks: pl.DataFrame) -> str:
+    """The submodule whose repeated blocks took most device time, "" where none has two."""
+    found = blocks.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
+    sums = found.group_by("submodule").agg(pl.col("total_ns").sum(), pl.len())
+    several = sums.filter(pl.col("len") > 1).sort("total_ns", "submodule", descending=[True, False])
+    return str(several["submodule"][0]) if len(several) else ""
+
+
+# --- What the device time is for: roles by submodule and by block, norms and modulation.
+
+
+_HELD = 200  # blocks
+_WITHOUT_CLASSES = said(
+    "the trace has no classes of modules: roles are by names, op types and shapes"
+)
+_ROLES = (
+    "submodule",
+    "role",
+    "commands",
+    "total_ns",
+    "share",
+    "corrected_ns",
+    "image_stream_ns",
+    "text_stream_ns",
+    "norm_kinds",
+    "decided_by",
+)
+_OF_BLOCKS = (
+    "block",
+    "submodule",
+    "commands",
+    "total_ns",
+    "norm_ns",
+    "norm_share",
+    "modulation_ns",
+    "modulation_share",
+    "image_stream_ns",
+    "text_stream_ns",
+)
+
+
+def roles_figure(analysis: Analysis) -> Figure:
+    """The share of each role in the device time of each submodule."""
+    return Figure("roles", "roles", (analysis.roles,))
+
+
+def blocks_figure(analysis: Analysis, submodule: str) -> Figure:
+    """What the device time of each block of that submodule is for."""
+    found = block_roles(analysis.kinds, analysis.kind_roles)
+    rows = found.filter(pl.col("submodule") == submodule)
+    return Figure("blocks", "blocks", (rows,))
+
+
+def role_parts(of: ReportInput) -> Iterator[Part]:
+    """Roles of each submodule, image against context stream, and the blocks."""
+    analysis = of.analysis
+    roles = analysis.roles.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
+    if roles.is_empty():
+        return
+    known = any("class" in by for by in roles["decided_by"])
+    of_submodule = pl.col("total_ns").sum().over("submodule")
+    blocks = analysis.blocks.filter(pl.col("total_ns") > 0).sort(
+        of_submodule, descending=True, maintain_order=True
+    )
+    yield Part(
+        said("What the device time is for"),
+        figure=roles_figure(analysis),
+        table=table(
+            "roles",
+            "roles",
+            _ROLES,
+            ROLES,
+            roles,
+            shown=15,
+            search=True,
+            sort="total_ns",
+            selected=Selected("roles", known=("submodule",), positive="total_ns"),
+        ),
+        notes=() if known else (sentence(_WITHOUT_CLASSES),),
+        anchor="roles",
+    )
+    largest = submodule_of_blocks(analysis.blocks)
+    if largest:
+        yield Part(
+            said("Roles by block of {submodule}", submodule=largest),
+            figure=blocks_figure(analysis, largest),
+        )
+    yield Part(
+        said("Norms and modulation in blocks"),
+        table=table(
+            "blocks",
+            "blocks",
+            _OF_BLOCKS,
+            BLOCKS,
+            blocks,
+            shown=of.rows(10),
+            held=_HELD,
+            search=True,
+            selected=Selected("blocks", positive="total_ns"),
+        ),
+        folded=True,
+    )

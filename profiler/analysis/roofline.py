@@ -1,0 +1,878 @@
+"""Roofline bounds of operators and roles: compute-, memory-, launch- or host-bound.
+
+With F FLOPs of a type, B bytes, peak P of that type, bandwidth W and L the launch interval,
+
+    compute = F / P     memory = B / W     roofline = max(compute, memory, L)
+
+`of_roofline` is roofline / total, if the roofline is known for half of the time: 1 is as fast
+as the device can be. A command that is faster than its roofline has none. `call_costs` predicts
+calls with other work, such as half the batch or another type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace as replace_struct
+
+from profiler.analysis.commands import (
+    LAYER,
+    OP_TYPES,
+    SUBMODULE,
+    CommandArrays,
+    Kinds,
+    host_unseen,
+    kind_times,
+)
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.device_profiles import DeviceProfile, profiles_of
+from profiler.analysis.flop_shapes import Family, Shapes, Tensor, Work, parse_shapes
+from profiler.analysis.flops import UNRATED, KindWork, kind_work, work_of
+from profiler.analysis.question import Table
+from profiler.analysis.roles import cell_partials, kind_roles
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, Key, Sum, schema
+
+# --- What a run's own products reached, where that is more than was measured.
+#
+# How fast a device multiplies depends on the data (of random numbers it draws more power than of
+# equal ones) and on what it did before: between kernels that wait for memory products run at
+# higher
+# clocks than one after another. A profile that was measured with products alone is therefore
+# exceeded by some, and its peak is then what the run shows that the device can do: never more
+# than
+# is published, for a rate beyond that is a mistake of a formula.
+
+
+_MORE = 1 + 1e-9  # so that rounding makes nothing faster than its peak
+_LEAST_NS = 1_000_000  # of a shape in all: single kernels are timed too coarsely
+
+
+def with_attained(
+    profiles: Mapping[str, DeviceProfile],
+    published: Mapping[str, DeviceProfile],
+    operations: pl.DataFrame,
+) -> dict[str, DeviceProfile]:
+    """The measured of `profiles` with the peaks of products in `operations`, one row an operation
+    on a device (device, family, dtype, flops, total_ns; sums over its executions), that are above
+    their own and at most those of `published`."""
+    fastest = (
+        operations.filter(family=Family.MATMUL.value)
+        .filter(pl.col("total_ns") >= _LEAST_NS)
+        .group_by("device", "dtype")
+        .agg(rate=(pl.col("flops") / pl.col("total_ns")).max() * 1e9)
+        .drop_nulls()
+        .sort("device", "dtype")
+    )
+    found = dict(profiles)
+    for device, dtype, rate in fastest.iter_rows():
+        profile, limit = found.get(device), published.get(device)
+        own = profile.peak_flops.get(dtype) if profile is not None else None
+        most = limit.peak_flops.get(dtype) if limit is not None else None
+        if profile is None or not profile.measured or own is None or most is None:
+            continue
+        if own < rate <= most:
+            peaks = {**profile.peak_flops, dtype: min(rate * _MORE, most)}
+            attained = (*profile.attained, dtype)
+            found[device] = replace(profile, peak_flops=peaks, attained=attained)
+    return found
+
+
+# --- What the calls of a submodule would take if their operators had other work: half the batch,
+# another type.
+#
+# The time of a command is taken as a fixed part and the rest: `t = f + (t - f)`. The fixed part,
+# of
+# every command of the submodule, is what its shortest ones take (the mean of those kinds that
+# make
+# the first 5 % of its commands). The rest goes with the roofline of its work, `max(FLOPs / peak,
+# bytes / bandwidth)`, by the device's profile, else by the best rates that the submodule's own
+# operators reached. Time of a call in which no command ran (between commands: launches, the host)
+# stays.
+#
+# Bounds of less work are what remains when nothing is fixed and the rest goes with the smaller of
+# FLOPs and bytes, and when it goes with the larger and what is not known stays.
+#
+# More work takes at least what it takes at its roofline, and no less than before. Nor can
+# commands
+# fill a device much better than they did: where a little more than one wave of blocks took two, N
+# times as many take N + 1, so of what they took, but for 20 us each to begin and end, at least
+# (1 + N) / 2 times as much remains. It takes at most what it takes when nothing is fixed and all
+# goes
+# with the larger of FLOPs and bytes, and `_SLOWER` of that: of FLUX two images at once took the
+# clock of an H200 down by 5 % (docs/gpu-evidence.md).
+#
+# A processor whose caches are not known may work on less data in one that all of it did not fit
+# in:
+# then `_IN_CACHE` of a bound is taken. The denoiser of the embedded SD3 took 0.38 to 0.45 of its
+# time
+# for half the batch on one core, its Softmax and attention matmuls 0.42
+# (`benchmarks/prediction_intervals.py`, guidance off).
+
+
+_SHORTEST = 0.05  # of the commands
+_IN_CACHE = 0.7
+_BEGINS_NS = 20_000.0  # of a command: so much may be its begin and end, whatever its size
+_SLOWER = 1.1
+
+
+class Ratio(Struct, frozen=True):
+    """New time over old, with its bounds; `known` is the share of the time whose work is known."""
+
+    value: float
+    low: float
+    high: float
+    known: float = 1.0
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The bounds relative to the value."""
+        return (self.low / self.value, self.high / self.value) if self.value > 0 else (1.0, 1.0)
+
+
+class KindCost(Struct, frozen=True):
+    """The commands of one kind: their number, their time, the work of one of them."""
+
+    commands: int
+    total_ns: float
+    work: Work | None
+    shapes: Shapes | None
+    op_type: str | None = None
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of one command, 0 where there are none or they are not known."""
+        return (self.work.flops or 0) / self.work.parts if self.work else 0.0
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What one command reads and writes, as far as it is known."""
+        if self.work is not None:
+            return (*self.work.reads, *(self.work.writes or ()))
+        return (*self.shapes.inputs, *(self.shapes.outputs or ())) if self.shapes else ()
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of one command's tensors, 0 where they are not known."""
+        if self.work is None:
+            return 0.0
+        read = self.work.bytes_read or 0
+        return (read + (self.work.bytes_written or 0)) / self.work.parts
+
+
+class Scaled(Struct, frozen=True):
+    """FLOPs (or rather the time for them) and bytes of a kind over what they were; None where its
+    work is not known to change like that. `least` and `most` are the smallest and the largest that
+    either may become. `alike`: by kernels like those that ran; those of another type are not."""
+
+    flops: float
+    nbytes: float
+    known: bool = True
+    least: float = 0.5
+    most: float = 1.0
+    alike: bool = True
+
+
+class CallCosts(Struct, frozen=True):
+    """The traced calls of a submodule: `duration_ns` in all of them, of it `outside_ns` in none of
+    the commands of `kinds`."""
+
+    kinds: tuple[KindCost, ...]
+    duration_ns: float
+    outside_ns: float
+    profile: DeviceProfile | None
+
+    @property
+    def on_device(self) -> CallCosts:
+        """Without the time in which no command ran."""
+        return replace_struct(self, duration_ns=self.duration_ns - self.outside_ns, outside_ns=0.0)
+
+    @property
+    def fixed_ns(self) -> float:
+        """The fixed part of a command's time."""
+        ordered = sorted((k.total_ns / k.commands, k.commands) for k in self.kinds if k.commands)
+        wanted = _SHORTEST * sum(count for _, count in ordered)
+        time = number = 0.0
+        for each, count in ordered:
+            time += each * count
+            number += count
+            if number >= wanted:
+                break
+        return time / number if number else 0.0
+
+    def ratio(
+        self, scale: Callable[[KindCost], Scaled], overhead_ratio: float = 1.0, outside: float = 1.0
+    ) -> Ratio:
+        """Time over time before, where each kind's work changes as `scale` says.
+
+        `overhead_ratio` is untraced over traced time: what tracing costs is in the fixed parts.
+        `outside` is the least that the time outside of commands may become.
+        """
+        fixed, bandwidth, peak = self.fixed_ns, self._bandwidth(), self._peak_time()
+        scales = [scale(kind) for kind in self.kinds]
+        then = [
+            _then(kind, scaled, fixed, kind.flops * peak(kind), kind.nbytes * bandwidth)
+            for kind, scaled in zip(self.kinds, scales, strict=True)
+        ]
+        fixed_total = self.outside_ns + sum(one.stays for one in then)
+        tracing = min(max(1.0 - overhead_ratio, 0.0) * self.duration_ns, 0.9 * fixed_total)
+        total = max(self.duration_ns - tracing, 1.0)
+        new = self.outside_ns + sum(one.value for one in then)
+        low = self.outside_ns * outside + sum(one.low for one in then)
+        high = self.outside_ns + sum(one.high for one in then)
+        value, least, largest = ((time - tracing) / total for time in (new, low, high))
+        value = max(value, 0.0)
+        pairs = zip(self.kinds, scales, strict=True)
+        known = sum(kind.total_ns for kind, scaled in pairs if scaled.known)
+        busy = sum(kind.total_ns for kind in self.kinds)
+        return Ratio(
+            value=value,
+            low=min(max(least, 0.0), value),
+            high=max(largest, value),
+            known=known / busy if busy else 0.0,
+        )
+
+    def beyond_caches(self, ratio: Ratio, *, grows: bool) -> Ratio:
+        """`ratio` with the bound at which data no longer fits in a cache, or does at last, where
+        the processor's caches are not known."""
+        if self.profile is not None:
+            return ratio
+        if grows:
+            return replace_struct(ratio, high=ratio.high / _IN_CACHE)
+        return replace_struct(ratio, low=ratio.low * _IN_CACHE)
+
+    def _bandwidth(self) -> float:
+        """ns for a byte."""
+        if self.profile is not None and self.profile.memory_bandwidth:
+            return 1e9 / self.profile.memory_bandwidth
+        return _fastest((k.total_ns / k.commands, k.nbytes) for k in self.kinds if k.commands)
+
+    def _peak_time(self) -> Callable[[KindCost], float]:
+        """ns for a FLOP of a kind."""
+        own = _fastest((k.total_ns / k.commands, k.flops) for k in self.kinds if k.commands)
+
+        def of(kind: KindCost) -> float:
+            peak = self.profile.peak(kind.work.dtype) if self.profile and kind.work else None
+            return 1e9 / peak if peak else own
+
+        return of
+
+
+class _Then(NamedTuple):
+    """What the commands of a kind take with other work, in ns, its bounds, and what of it is their
+    fixed part."""
+
+    value: float
+    low: float
+    high: float
+    stays: float
+
+
+def _then(
+    kind: KindCost, scaled: Scaled, fixed_ns: float, compute_ns: float, memory_ns: float
+) -> _Then:
+    """A command's fixed part takes `fixed_ns`, its FLOPs and its bytes `compute_ns` and `memory_ns`
+    at their roofline."""
+    stays = min(fixed_ns * kind.commands, kind.total_ns)
+    before = max(compute_ns, memory_ns)
+    after = max(compute_ns * scaled.flops, memory_ns * scaled.nbytes)
+    told = scaled.known and before > 0
+    factor = after / before if told else (scaled.flops + scaled.nbytes) / 2
+    low, high = _bounds(kind, scaled, stays, kind.commands * after)
+    return _Then(stays + (kind.total_ns - stays) * factor, low, high, stays)
+
+
+def _bounds(kind: KindCost, scaled: Scaled, stays: float, reached: float) -> tuple[float, float]:
+    """The least and the most that the commands of a kind take in ns; `stays` is their fixed part,
+    `reached` what they take at their roofline."""
+    took, both = kind.total_ns, (scaled.flops, scaled.nbytes)
+    if max(both) <= 1.0:
+        low = took * (min(both) if scaled.known else min(scaled.least, *both))
+        return low, stays + (took - stays) * (max(both) if scaled.known else scaled.most)
+    if not scaled.known:
+        return took, took * scaled.most * _SLOWER
+    fewest = stays + (took - stays) * min(both)
+    if not scaled.alike:
+        return max(took, min(fewest, reached)), took * max(both)
+    begins = min(kind.commands * _BEGINS_NS, took)
+    fuller = begins + (took - begins) * (1 + min(both)) / 2
+    low = max(took, min(fewest, max(reached, fuller)))
+    return low, took * max(both) * _SLOWER
+
+
+def _fastest(pairs: Iterable[tuple[float, float]]) -> float:
+    """The least time for one of what is counted, 0 where nothing is."""
+    return min((time / count for time, count in pairs if count > 0 and time > 0), default=0.0)
+
+
+def call_costs(
+    calls: pl.DataFrame,
+    kinds: pl.DataFrame,
+    profiles: Mapping[str, DeviceProfile],
+    submodule: str,
+) -> CallCosts | None:
+    """The costs of the traced calls of `submodule`, None where none was traced.
+
+    `calls` is the call table, `kinds` the table of the kinds of its commands, `profiles` are those
+    of devices by name.
+    """
+    calls = calls.filter((pl.col("submodule") == submodule) & pl.col("ops_traced"))
+    chosen = kinds.filter(
+        (pl.col("submodule") == submodule)
+        & pl.col("category").cast(pl.String).is_in(("compute", "copy", "collective", "other"))
+        & (pl.col("commands") > 0)
+    )
+    # A device that works through a queue is busy for longer than its calls take.
+    total = float(calls.select(pl.max_horizontal("duration_ns", "busy_ns").sum()).item())
+    union = float(calls["busy_ns"].sum())
+    busy = float(chosen["total_ns"].sum())
+    if chosen.is_empty() or total <= 0 or busy <= 0:
+        return None
+    squeezed = min(union / busy, 1.0)  # commands at the same time
+    found = []
+    rows = chosen.select("op_type", "shapes", "commands", "total_ns").iter_rows()
+    for op_type, text, commands, time in rows:
+        shapes = parse_shapes(text)
+        found.append(KindCost(commands, time * squeezed, work_of(op_type, shapes), shapes, op_type))
+    inside = min(busy * squeezed, total)
+    devices = calls["device"].unique(maintain_order=True).to_list()
+    profile = profiles.get(devices[0]) if devices else None
+    return CallCosts(tuple(found), total, total - inside, profile)
+
+
+# --- Words of the roofline's tables: closed sets.
+
+
+class Bound(StrEnum):
+    """What the time of commands is bound by."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    LAUNCH = "launch"
+    HOST = "host"
+
+
+# --- The columns of operators held against their devices, and of what fusing them would save.
+
+
+_WORK: tuple[Column, ...] = (
+    Column("device", STRING, "", "device that ran it", True, importance=5, combine=Key()),
+    Column(
+        "commands",
+        INT64,
+        "",
+        "its commands there, except host, sync, dma and collective",
+        importance=15,
+        combine=Sum(("commands",)),
+    ),
+    Column("total_ns", INT64, "ns", "sum of their durations", combine=Sum(("total_ns",))),
+    Column(
+        "wait_ns",
+        INT64,
+        "ns",
+        "idle time of the device directly before them, within calls",
+        label="waited",
+        importance=2,
+    ),
+    Column(
+        "flops",
+        INT64,
+        "",
+        "floating-point operations of those that are known",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "bytes",
+        INT64,
+        "bytes",
+        "bytes read and written of those that are known",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "flops_ns",
+        INT64,
+        "ns",
+        "sum of the durations of those whose FLOPs are known",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "bytes_ns",
+        INT64,
+        "ns",
+        "sum of the durations of those whose bytes are known",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "intensity",
+        FLOAT64,
+        "FLOPs/byte",
+        "FLOPs / bytes of the commands for which both are known",
+        True,
+        label="FLOPs/byte",
+        importance=4,
+    ),
+    Column(
+        "unknown_commands",
+        INT64,
+        "",
+        "commands whose FLOPs or bytes are not known",
+        importance=DATA_ONLY,
+    ),
+    Column("unknown_ns", INT64, "ns", "sum of the durations of these", importance=15),
+    Column(
+        "refuted_ns",
+        INT64,
+        "ns",
+        "sum of the durations of commands that were faster than their roofline, which is then "
+        "taken as unknown",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "roofline_ns",
+        INT64,
+        "ns",
+        "shortest time by the device's profile, of the known work",
+        True,
+    ),
+    Column(
+        "beyond_ns",
+        INT64,
+        "ns",
+        "time above the roofline: total_ns - roofline_ns, of the known work",
+        True,
+        label="above roofline",
+        importance=2,
+    ),
+    Column(
+        "of_roofline",
+        FLOAT64,
+        "ratio",
+        "roofline_ns / total_ns, of the known work, where that is half or more",
+        True,
+        kind="share",
+    ),
+    Column(
+        "bound",
+        STRING,
+        "",
+        "what bounds it: " + ", ".join(Bound),
+        True,
+        codes=Bound,
+    ),
+)
+
+ROOFLINE: tuple[Column, ...] = (
+    replace(SUBMODULE, importance=1),
+    LAYER,
+    replace(OP_TYPES, importance=15),
+    *_WORK,
+)
+
+ROOFLINE_ROLES: tuple[Column, ...] = (
+    replace(SUBMODULE, importance=1),
+    Column("role", STRING, "", "what the commands are for in a diffusion model", combine=Key()),
+    *_WORK,
+)
+
+
+# --- The terms of the roofline: how long computing, moving data and launching take at least.
+#
+# `bounds` has the rules.
+
+
+TERMS = ("compute_ns", "memory_ns", "launch_ns")
+
+
+def roofline_terms(wholes: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
+    """The terms of each operation on a device (columns device, submodule, dtype, commands,
+    executions, total_ns, flops, bytes: sums over its executions), `roofline_ns`, the longest, its
+    index as `bound`, and `refuted`: whether the operation was faster."""
+    terms = wholes.hstack(_rates(wholes, profiles)).with_columns(
+        compute_ns=pl.when(pl.col("flops") == 0)
+        .then(0.0)
+        .otherwise(pl.col("flops") / pl.col("peak") * 1e9),
+        memory_ns=_memory_ns(),
+        launch_ns=pl.col("launch") * pl.col("commands"),
+    )
+    computes = pl.col("flops").fill_null(0) > 0
+    longest = pl.max_horizontal(*TERMS)
+    known = pl.col("memory_ns").is_not_null() & (pl.col("compute_ns").is_not_null() | ~computes)
+    known &= longest > 0
+    refuted = known & (longest > pl.col("total_ns"))
+    bound = (
+        pl.when(pl.col("launch_ns") == longest)
+        .then(2)
+        .when(pl.col("memory_ns") == longest)
+        .then(1)
+        .otherwise(0)
+    )
+    cached = pl.col("memory_ns").is_null() & (_from_memory() > pl.col("total_ns"))
+    return terms.with_columns(
+        roofline_ns=pl.when(known & ~refuted).then(longest),
+        bound=pl.when(known & ~refuted).then(bound),
+        refuted=(refuted | cached).fill_null(value=False),
+    )
+
+
+def _rates(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
+    """The rates of each row's device, null where not known."""
+    pairs = list(zip(frame["device"], frame["dtype"], strict=True))
+    found = [profiles.get(device) if device else None for device, _ in pairs]
+    rates = {
+        "peak": [p.peak(d) if p and d else None for p, (_, d) in zip(found, pairs, strict=True)],
+        "bandwidth": [p.memory_bandwidth if p else None for p in found],
+        "launch": [p.launch_ns if p else None for p in found],
+        "cache_bytes": [p.cache_bytes if p else None for p in found],
+        "cache_bandwidth": [p.cache_bandwidth if p else None for p in found],
+    }
+    return pl.DataFrame(rates, schema=dict.fromkeys(rates, pl.Float64()))
+
+
+def _from_memory() -> pl.Expr:
+    return pl.col("bytes") / pl.col("bandwidth") * 1e9
+
+
+def _memory_ns() -> pl.Expr:
+    """The memory term: by the cache's rate where the submodule's data fits or the commands were
+    faster than memory, which is null where that is not known."""
+    nbytes, executions = pl.col("bytes"), pl.col("executions")
+    beyond_cache = nbytes - pl.col("cache_bytes") * executions
+    rates = pl.col("cache_bandwidth").is_not_null() & pl.col("bandwidth").is_not_null()
+    cached = pl.when(rates).then(
+        pl.max_horizontal(
+            nbytes / pl.col("cache_bandwidth") * 1e9,
+            beyond_cache / pl.col("bandwidth") * 1e9,
+        )
+    )
+    each = nbytes / executions
+    places = ["submodule", "device"]
+    touched = pl.when(each.is_not_null().all().over(places)).then(each.sum().over(places))
+    fits = (touched <= pl.col("cache_bytes")).fill_null(value=False)
+    return (
+        pl.when(nbytes == 0)
+        .then(0.0)
+        .when(fits | (_from_memory() > pl.col("total_ns")))
+        .then(cached)
+        .otherwise(_from_memory())
+    )
+
+
+# --- How fast could it be: each operator and role against the roofline of the device that ran it.
+#
+# For a command with F FLOPs of a type, B bytes, on a device with peak P of that type, bandwidth W
+# and least time between commands L:
+#
+#     compute = F / P     memory = B / W     roofline = max(compute, memory, L)
+#
+# Bytes and bandwidth must be known, and so must the type's peak where there are FLOPs: else the
+# term
+# that is known need not be the longer one, and there is no roofline time. Where no formula gives
+# FLOPs (a fused elementwise or reduction kernel; products, convolutions and attention all have
+# one)
+# the memory term stands alone. A launch cost that is not known is left out.
+#
+# W is the memory's, but that of the last-level cache where all that the submodule's calls touch
+# is
+# known and fits into it, and of commands that were faster than memory: what they read was in the
+# cache. Of these what does not fit into the cache comes from memory all the same.
+#
+# The roofline is a bound. Commands that were faster still (a cache whose rate is not known, a
+# profile
+# that is too low, more FLOPs or bytes in the formula than were needed) show that the roofline is
+# not
+# theirs: it is not known, and `refuted_ns` counts their time. `of_roofline` is roofline / total
+# over
+# what is known, where that is half of its time: 1 is as fast as the device can be. `beyond_ns` is
+# total - roofline over what is known: what better kernels could save at most.
+#
+# Verdict, for a row (an operator or a role on one device):
+#
+# - host-bound: the device stood idle directly before its commands, within their calls, for longer
+#   than they ran: `wait_ns > total_ns`. Nothing on the device makes that faster. Where nothing of
+# the
+#   host was recorded nobody knows what the device waited for, and no row is host-bound.
+# - none (null) where of more than half of its time the roofline time is not known.
+# - else compute-bound, memory-bound or launch-bound: the term that has most of the roofline
+#   time of its commands.
+#
+# Commands of categories host, sync, dma and collective are left out: links have rooflines of
+# their
+# own.
+
+
+_COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "beyond_ns", "saved_bytes", "saved_ns"))
+_LARGEST = 1 << 62  # fits an int64 after it was a float
+
+
+def kind_roofline(
+    kinds: Kinds,
+    work: KindWork,
+    commands: CommandArrays,
+    profiles: Mapping[str, DeviceProfile],
+    *,
+    host_seen: bool = True,
+) -> pl.DataFrame:
+    """One row a kind and device: times in ns summed over its commands, float64 for those that
+    are computed.
+
+    Columns: kind, device, commands, total_ns, wait_ns, blamed_ns (of wait_ns what the host is to
+    blame for: nothing where it was not recorded, `host_seen`), flops, bytes, compute_ns, memory_ns,
+    launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
+    (they were faster than the longest term, which is not their roofline then).
+    """
+    cells = _cells(kinds, work, commands, host_seen=host_seen)
+    return _with_terms(cells, profiles).drop("submodule", "operation")
+
+
+def operations_of(kinds: Kinds, work: KindWork, commands: CommandArrays) -> pl.DataFrame:
+    """What operations computed, one row an operation on a device: device, family, dtype, flops,
+    total_ns, sums over its executions."""
+    return (
+        _cells(kinds, work, commands)
+        .group_by("operation", "device", maintain_order=True)
+        .agg(
+            pl.col("family", "dtype").first(),
+            flops=(pl.col("flops") * pl.col("part")).sum(),
+            total_ns=pl.col("total_ns").sum(),
+        )
+    )
+
+
+def _cells(
+    kinds: Kinds, work: KindWork, commands: CommandArrays, *, host_seen: bool = True
+) -> pl.DataFrame:
+    """The times of each kind on each device, with its work and its operation."""
+    kept = np.isin(kinds.table["category"], UNRATED, invert=True)
+    times = kind_times(kinds, commands, kept)
+    names = [*commands.devices, None]
+    frame = pl.DataFrame(
+        {
+            "kind": times.kind.astype(np.int32),
+            "device": pl.Series([names[i] for i in times.device.tolist()], dtype=pl.String),
+            "commands": times.commands,
+            "total_ns": times.total_ns,
+            "wait_ns": times.wait_ns,
+            "blamed_ns": times.wait_ns if host_seen else np.zeros_like(times.wait_ns),
+            "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
+        }
+    )
+    return frame.join(work.table, on="kind", maintain_order="left").join(
+        _operations(kinds), on="kind", maintain_order="left"
+    )
+
+
+def _operations(kinds: Kinds) -> pl.DataFrame:
+    """The submodule of each kind, and the number of its `operation`: commands that an operator
+    launched together (` part 2/5`) are one."""
+    place = ["submodule", "layer", "op_type"]
+    whole = pl.col("shapes").str.replace(r" part \d+/\d+$", "")
+    table = kinds.table.select("kind", *place, "shapes", whole=whole)
+    first = pl.col("kind").first().over(*place, "whole")
+    return table.select(
+        "kind",
+        "submodule",
+        operation=pl.when(pl.col("shapes").ne_missing(pl.col("whole")))
+        .then(first)
+        .otherwise(pl.col("kind")),
+    )
+
+
+def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
+    """Add FLOPs, bytes and the terms of the roofline of each row's commands together.
+
+    How an operation's work is shared among the commands that it launched is not known: its roofline
+    is that of all of them, and they have of it as of the time that they took.
+    """
+    part = pl.col("part")
+    rows = frame.with_columns(
+        flops=pl.col("flops") * part,
+        bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part,
+    )
+    keys = ["operation", "device"]
+    sums = {name: pl.col(name).sum() for name in ("total_ns", "commands")}
+    works = {
+        name: pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum())
+        for name in ("flops", "bytes")
+    }
+    wholes = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("submodule", "dtype").first(),
+        executions=pl.col("commands").max(),
+        **sums,
+        **works,
+    )
+    found = roofline_terms(wholes, profiles)
+    added = found.select(
+        *keys, *TERMS, "roofline_ns", "bound", "refuted", whole_ns="total_ns", all="commands"
+    )
+    of_whole = (
+        pl.when(pl.col("whole_ns") > 0)
+        .then(pl.col("total_ns") / pl.col("whole_ns"))
+        .otherwise(pl.col("commands") / pl.col("all"))
+    )
+    return (
+        rows.join(added, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(pl.col(*TERMS, "roofline_ns") * of_whole)
+        .drop("whole_ns", "all")
+    )
+
+
+def operator_roofline(roofline: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
+    """One row an operator (submodule and layer) on one device, longest total time first."""
+    keyed = roofline.join(kinds.table.select("kind", "submodule", "layer", "op_type"), on="kind")
+    table = _summed(keyed, ["submodule", "layer", "device"])
+    types = (
+        keyed.drop_nulls("op_type")
+        .group_by("submodule", "layer", "device", "op_type")
+        .agg(pl.col("total_ns").sum())
+        .sort(["total_ns", "op_type"], descending=[True, False])
+        .group_by("submodule", "layer", "device", maintain_order=True)
+        .agg(op_types=pl.col("op_type").str.join(", "))
+    )
+    joined = table.join(
+        types, on=["submodule", "layer", "device"], how="left", nulls_equal=True
+    ).with_columns(pl.col("op_types").fill_null(""))
+    return _declared(joined, ROOFLINE, ["submodule", "layer", "device"])
+
+
+def role_roofline(roofline: pl.DataFrame, kinds: Kinds, roles: pl.Series | None) -> pl.DataFrame:
+    """One row a role of a submodule on one device; none without `roles`, one a kind."""
+    if roles is None:
+        return pl.DataFrame(schema=schema(ROOFLINE_ROLES))
+    role = pl.DataFrame(
+        {
+            "kind": kinds.table["kind"],
+            "submodule": kinds.table["submodule"],
+            "role": roles.cast(pl.String).fill_null("other"),
+        }
+    )
+    keyed = roofline.join(role, on="kind")
+    table = _summed(keyed, ["submodule", "role", "device"])
+    return _declared(table, ROOFLINE_ROLES, ["submodule", "role", "device"])
+
+
+def _declared(table: pl.DataFrame, columns: tuple[Column, ...], keys: list[str]) -> pl.DataFrame:
+    by = ["total_ns", *keys]
+    ordered = table.sort(by, descending=[True, *(False for _ in keys)])
+    return ordered.select(as_declared(name, dtype) for name, dtype in schema(columns).items())
+
+
+def as_declared(name: str, dtype: pl.DataType) -> pl.Expr:
+    """A column in its declared type; what was computed as a float and is an integer, rounded."""
+    column = pl.col(name)
+    return column.round().clip(0, _LARGEST).cast(dtype) if name in _COMPUTED else column.cast(dtype)
+
+
+def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Rows of `kind_roofline` added up by `keys`, with what follows from the sums."""
+    attained = pl.col("roofline_ns")
+    known = attained.is_not_null()
+    whole = pl.col("flops").is_not_null() & pl.col("bytes").is_not_null()
+    by_bound = {
+        f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(TERMS))
+    }
+    sums = frame.group_by(keys).agg(
+        pl.col("commands", "total_ns", "wait_ns", "blamed_ns").sum(),
+        flops=_sum_or_null("flops"),
+        bytes=_sum_or_null("bytes"),
+        flops_ns=pl.col("total_ns").filter(pl.col("flops").is_not_null()).sum(),
+        bytes_ns=pl.col("total_ns").filter(pl.col("bytes").is_not_null()).sum(),
+        unknown_commands=pl.col("commands").filter(~whole).sum(),
+        unknown_ns=pl.col("total_ns").filter(~whole).sum(),
+        roofline_ns=_sum_or_null("roofline_ns"),
+        known_ns=pl.col("total_ns").filter(known).sum(),
+        refuted_ns=pl.col("total_ns").filter(pl.col("refuted")).sum(),
+        both_flops=pl.col("flops").filter(pl.col("bytes").is_not_null()).sum(),
+        both_bytes=pl.col("bytes").filter(pl.col("flops").is_not_null()).sum(),
+        **by_bound,
+    )
+    most = pl.max_horizontal(*by_bound)
+    too_little = 2 * pl.col("known_ns") < pl.col("total_ns")
+    return sums.with_columns(
+        intensity=pl.when(pl.col("both_bytes") > 0).then(
+            pl.col("both_flops") / pl.col("both_bytes")
+        ),
+        of_roofline=pl.when((pl.col("known_ns") > 0) & ~too_little).then(
+            pl.col("roofline_ns") / pl.col("known_ns")
+        ),
+        beyond_ns=pl.col("known_ns") - pl.col("roofline_ns").round(),
+        bound=pl.when(pl.col("blamed_ns") > pl.col("total_ns"))
+        .then(pl.lit(Bound.HOST.value))
+        .when(pl.col("roofline_ns").is_null() | (most <= 0) | too_little)
+        .then(None)
+        .when(pl.col("bound_0") == most)
+        .then(pl.lit(Bound.COMPUTE.value))
+        .when(pl.col("bound_1") == most)
+        .then(pl.lit(Bound.MEMORY.value))
+        .otherwise(pl.lit(Bound.LAUNCH.value)),
+    )
+
+
+def _sum_or_null(name: str) -> pl.Expr:
+    """The sum of what is known, null where nothing is."""
+    column = pl.col(name)
+    return pl.when(column.is_not_null().any()).then(column.sum())
+
+
+# --- The tables of operators and roles against the roofline of their device.
+
+
+@shared
+def profiles(of: Inputs) -> dict[str, DeviceProfile]:
+    """The profile of each device that has one; a measured one with what this run reached beyond
+    it."""
+    devices = dict.fromkeys(of.commands.devices) | dict(of.run.info.devices)
+    found = profiles_of(devices, of.measured)
+    measured = {device for device, profile in found.items() if profile.measured}
+    limits = profiles_of({device: devices[device] for device in measured})
+    if not limits:
+        return found
+    return with_attained(found, limits, operations_of(of.kinds, works(of), of.commands))
+
+
+@shared
+def works(of: Inputs) -> KindWork:
+    """The work of the kinds of the selected commands."""
+    return kind_work(of.kinds, of.frame)
+
+
+@shared
+def kind_bounds(of: Inputs) -> pl.DataFrame:
+    """The selected commands against the roofline, one row a kind and device."""
+    seen = not host_unseen(of.run)
+    return kind_roofline(of.kinds, works(of), of.commands, profiles(of), host_seen=seen)
+
+
+TABLES = (
+    Table(
+        name="roofline",
+        row="one operator on a device, against its roofline",
+        section="roofline",
+        columns=ROOFLINE,
+        make=lambda of: operator_roofline(kind_bounds(of), of.kinds),
+        title="Operators against the roofline",
+        about="Rows are in order of `total_ns`, longest first. They show what the operator "
+        "computed and moved, and how fast the device could have done so. "
+        "[roofline.md](roofline.md) has the formulas and the rule for the bound.",
+        rank=("-total_ns",),
+        partials=lambda of: (cell_partials(of),),
+    ),
+    Table(
+        name="roofline_roles",
+        row="one role on a device, against its roofline",
+        section="roofline",
+        columns=ROOFLINE_ROLES,
+        make=lambda of: role_roofline(kind_bounds(of), of.kinds, kind_roles(of)["role"]),
+        title="Roles against the roofline",
+        about="The table has the columns of [roofline](#roofline), by role. It is empty where no "
+        "roles are known.",
+        rank=("-total_ns",),
+        partials=lambda of: (cell_partials(of),),
+    ),
+)

@@ -1,0 +1,483 @@
+"""The report section on the roofline: operators far from the device's peak, data types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import polars as pl
+
+from profiler.analysis.commands import is_accelerator
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.document import Figure, Part, SectionKind, Selected
+from profiler.analysis.finding_text import (
+    RuleWords,
+    Words,
+    calls_of,
+    end_to_end_ns,
+    scaled,
+    share,
+    texts,
+)
+from profiler.analysis.fusion import FUSIONS
+from profiler.analysis.operators_section import operator_parts
+from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
+from profiler.analysis.roles import role_parts
+from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound
+from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
+from profiler.run.columns import Column
+from profiler.text import said, sentence
+
+# --- Words of the evidence of findings: closed sets.
+
+
+class PeakSource(StrEnum):
+    """Where the peaks of a device are from."""
+
+    MEASURED = "measured"
+    PUBLISHED = "published"
+
+
+# --- Rules about what the device could do: launches, kernels far from the roofline, types.
+
+
+_LAUNCHES = 0.30  # of the submodule's device time
+_OF_RUN = 0.05
+_FAR = 0.25  # of the roofline: good kernels reach half of published peaks
+_SLOW = 0.10  # of end to end
+_UNKNOWN = 0.2  # of the time: with more the roofline is not that of the row
+_FASTER = 1.5  # peak of 16 bits / peak of float32
+_SINGLE, _HALF = r"\bfloat(32)?\[", r"(float16|half)\["  # as producers call them
+_PRODUCTS = ("attention", "qkv_projection", "mlp", "convolution", "matmul")
+
+
+def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
+    """Commands of a submodule are so short that launching them is what takes time."""
+    total = end_to_end_ns(analysis)
+    rows = _without_launches(analysis).drop_nulls("submodule")
+    bound = pl.col("bound") == Bound.LAUNCH.value
+    of = rows.group_by("submodule", "device", maintain_order=True).agg(
+        pl.col("total_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
+        all_ns=pl.col("total_ns").sum(),
+        roles=pl.col("role").filter(bound).str.join(", "),
+    )
+    sums = ("total_ns", "commands", "work_ns", "saved_ns", "all_ns")
+    found = []
+    for row in scaled(analysis, of, *sums).to_dicts():
+        part = share(row["total_ns"], row["all_ns"])
+        if part < _LAUNCHES or share(row["total_ns"], total) < _OF_RUN:
+            continue
+        found.append(
+            Finding(
+                rule="launch_bound",
+                evidence={
+                    "total_ns": round(row["total_ns"]),
+                    "device_time_share": part,
+                    "run_share": share(row["total_ns"], total),
+                    "without_launches_ns": round(row["work_ns"]),
+                    "commands": round(row["commands"]),
+                    "roles": row["roles"],
+                },
+                where=calls_of(analysis, row["submodule"], device=row["device"]),
+                cost_ns=round(row["saved_ns"]),
+                effect=Effect((row["submodule"],), row["saved_ns"], row["commands"]),
+            )
+        )
+    return tuple(found)
+
+
+def _without_launches(analysis: Analysis) -> pl.DataFrame:
+    """The roles' roofline, and of the commands whose work is known `work_ns`, the least time that
+    this work takes in however few commands, and `saved_ns`, what they took longer."""
+    rows = analysis.roofline_roles
+    profiles = [analysis.device_profiles.get(device or "") for device in rows["device"]]
+    rates = pl.DataFrame(
+        {
+            "peak": [max(p.peak_flops.values(), default=None) if p else None for p in profiles],
+            "bandwidth": [p.memory_bandwidth if p else None for p in profiles],
+        },
+        schema={"peak": pl.Float64, "bandwidth": pl.Float64},
+    )
+    roofline = pl.max_horizontal(
+        pl.col("flops") / pl.col("peak"), pl.col("bytes") / pl.col("bandwidth")
+    )
+    known = pl.when(pl.col("of_roofline") > 0).then(pl.col("roofline_ns") + pl.col("beyond_ns"))
+    work = pl.min_horizontal(1e9 * roofline, known).fill_null(0.0)
+    return rows.hstack(rates).with_columns(work_ns=work, saved_ns=(known - work).fill_null(0.0))
+
+
+def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
+    """Products and attention reach a small part of what the accelerator can compute."""
+    total = end_to_end_ns(analysis)
+    rows = analysis.roofline_roles.filter(
+        pl.col("submodule").is_not_null(),
+        pl.col("role").is_in(_PRODUCTS),
+        pl.col("bound") == Bound.COMPUTE.value,
+        pl.col("of_roofline").is_between(0, _FAR, closed="none"),
+        pl.col("unknown_ns") <= _UNKNOWN * pl.col("total_ns"),
+    )
+    found = []
+    for row in scaled(
+        analysis, rows, "total_ns", "roofline_ns", "beyond_ns", "commands"
+    ).to_dicts():
+        profile = analysis.device_profiles.get(row["device"] or "")
+        if not is_accelerator(row["device"]) or profile is None:
+            continue
+        if share(row["total_ns"], total) < _SLOW:
+            continue
+        found.append(
+            Finding(
+                rule="slow_products",
+                evidence={
+                    "role": row["role"],
+                    "total_ns": round(row["total_ns"]),
+                    "run_share": share(row["total_ns"], total),
+                    "of_roofline_share": row["of_roofline"],
+                    "roofline_ns": round(row["roofline_ns"]),
+                    "commands": round(row["commands"]),
+                    "hardware": profile.hardware,
+                    "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
+                },
+                where=calls_of(analysis, row["submodule"], device=row["device"]),
+                cost_ns=round(row["beyond_ns"]),
+                effect=Effect((row["submodule"],), row["beyond_ns"]),
+            )
+        )
+    return tuple(found)
+
+
+def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
+    """Products run in float32 on an accelerator that computes 16 bits faster."""
+    total = end_to_end_ns(analysis)
+    devices = dict(analysis.submodules.select("submodule", "device").iter_rows())
+    shapes = pl.col("shapes")
+    in_float32 = shapes.str.contains(_SINGLE) & ~shapes.str.contains(_HALF)
+    rows = (
+        analysis.kinds.table.with_columns(role=analysis.kind_roles["role"].cast(pl.String))
+        .filter(pl.col("role").is_in(_PRODUCTS) & in_float32 & (pl.col("category") == "compute"))
+        .drop_nulls("submodule")
+        .group_by("submodule", maintain_order=True)
+        .agg(
+            pl.col("total_ns", "commands").sum(),
+            roles=pl.col("role").unique(maintain_order=True).str.join(", "),
+        )
+    )
+    found = []
+    for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
+        device = devices.get(row["submodule"])
+        faster = _faster(analysis.device_profiles.get(device or ""))
+        if not is_accelerator(device) or faster is None or faster < _FASTER:
+            continue
+        if share(row["total_ns"], total) < _OF_RUN:
+            continue
+        found.append(
+            Finding(
+                rule="single_precision",
+                evidence={
+                    "total_ns": round(row["total_ns"]),
+                    "run_share": share(row["total_ns"], total),
+                    "commands": round(row["commands"]),
+                    "roles": row["roles"],
+                    "peak_ratio": round(faster, 2),
+                },
+                where=calls_of(analysis, row["submodule"], device=device),
+                cost_ns=round(row["total_ns"] * (1 - 1 / faster)),
+                effect=Effect((row["submodule"],), row["total_ns"] * (1 - 1 / faster)),
+            )
+        )
+    return tuple(found)
+
+
+def _faster(profile: DeviceProfile | None) -> float | None:
+    """Peak of 16-bit types over that of float32; None where not known."""
+    if profile is None:
+        return None
+    single, half = profile.peak("float32"), profile.peak("bfloat16")
+    return half / single if single and half else None
+
+
+# --- What part a shape reaches of the peak that bounds it, as one column.
+
+
+OF_PEAK = Column(
+    "of_peak",
+    pl.Float64(),
+    "ratio",
+    "of the peak that bounds it: FLOP/s, or the memory's bandwidth; else the larger of the two",
+    True,
+    label="of peak",
+    kind="share",
+)
+_SHARE_OF_PEAK = {Bound.COMPUTE: pl.col("flops_of_peak"), Bound.MEMORY: pl.col("bandwidth_of_peak")}
+
+
+def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `analysis.shapes` with the column `OF_PEAK`."""
+    return rows.with_columns(
+        of_peak=pl.when(bound=Bound.COMPUTE)
+        .then(_SHARE_OF_PEAK[Bound.COMPUTE])
+        .when(bound=Bound.MEMORY)
+        .then(_SHARE_OF_PEAK[Bound.MEMORY])
+        .otherwise(pl.max_horizontal(*_SHARE_OF_PEAK.values()))
+    )
+
+
+# --- Operators, what they are for, how they stand against the roofline of their device, and
+# fusions.
+
+
+_HELD = 100  # rows of a table
+_RATE_COLUMNS = (
+    "device",
+    "total_ns",
+    "roofline_ns",
+    "of_roofline",
+    "beyond_ns",
+    "bound",
+    Column(
+        "rate",
+        pl.Float64(),
+        "TFLOP/s",
+        "FLOPs / time, of commands whose FLOPs are known",
+        label="compute",
+        importance=3,
+    ),
+    Column(
+        "bandwidth",
+        pl.Float64(),
+        "GB/s",
+        "bytes / time, of commands whose bytes are known",
+        label="memory",
+        importance=3,
+    ),
+    "intensity",
+    "wait_ns",
+    "unknown_ns",
+    "commands",
+)
+_NO_SHAPES = said(
+    "There is no roofline: the trace has no shapes of operators, so their FLOPs are unknown."
+)
+_ROLES = ("role", "submodule", *_RATE_COLUMNS)
+_OPERATORS = (
+    "layer",
+    "submodule",
+    "op_types",
+    *_RATE_COLUMNS,
+)
+_FUSIONS = (
+    "what",
+    "op_types",
+    "submodule",
+    "device",
+    "chains",
+    "total_ns",
+    "saved_bytes",
+    "saved_ns",
+    "layer",
+)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    """Operators, roles, and bounds where any FLOP or byte of the run is known."""
+    yield from operator_parts(of)
+    yield from role_parts(of)
+    if _known(of.analysis):
+        yield from _bounds(of)
+    elif _without_shapes(of.analysis):
+        yield Part(lead=_NO_SHAPES, always=True)
+    yield Part(
+        said("What fusing would save at most, by bytes"),
+        table=table(
+            "fusions",
+            "chains",
+            _FUSIONS,
+            FUSIONS,
+            of.analysis.fusions,
+            shown=of.rows(10),
+            held=_HELD,
+            search=True,
+        ),
+        folded=True,
+    )
+
+
+def _known(analysis: Analysis) -> bool:
+    """Whether FLOPs or bytes of the run are known; of a trace without shapes, which has those of
+    copies alone, for most of its time."""
+    rows = analysis.roofline
+    known = rows["flops"].is_not_null() | rows["bytes"].is_not_null()
+    if not _without_shapes(analysis) or (rows["flops"] > 0).any():
+        return bool(known.any())
+    return bool(known.any() and rows.filter(known)["total_ns"].sum() >= rows["total_ns"].sum() / 2)
+
+
+def _without_shapes(analysis: Analysis) -> bool:
+    told = analysis.inputs.run.info.capabilities
+    return bool(told) and "shapes" not in told
+
+
+def _bounds(of: ReportInput) -> Iterator[Part]:
+    analysis = of.analysis
+    roles, operators = with_rates(analysis.roofline_roles), with_rates(analysis.roofline)
+    known = roofline_sentence(operators, roles, analysis.device_profiles)
+    yield Part(
+        said("Roles against the roofline, by total time"),
+        lead=sentence(known.changed(_without_ticks)),
+        figure=roofline_figure(analysis),
+        table=table(
+            "roofline_roles",
+            "roles against the roofline",
+            _ROLES,
+            ROOFLINE_ROLES,
+            roles,
+            shown=of.rows(10),
+            search=True,
+            sort="total_ns",
+            selected=Selected("roofline_roles", where={"rated": True}, shown_rows=True),
+        ),
+    )
+    yield Part(
+        said("Operators against the roofline, by total time"),
+        table=table(
+            "roofline",
+            "operators against the roofline",
+            _OPERATORS,
+            ROOFLINE,
+            operators,
+            shown=of.rows(10),
+            held=_HELD,
+            search=True,
+            sort="total_ns",
+            selected=Selected("roofline", where={"rated": True}, shown_rows=True),
+        ),
+        folded=True,
+    )
+
+
+def roofline_figure(analysis: Analysis) -> Figure:
+    """Roles by FLOPs a byte and rate, below the roofs of their devices."""
+    used = analysis.roofline["device"].unique().drop_nulls().sort().to_list()
+    data = (analysis.roofline_roles, analysis.device_profiles, used)
+    return Figure("roofline", "roofline", data)
+
+
+def _without_ticks(text: str) -> str:
+    return text.replace("`", "")
+
+
+SECTION = SectionKind(
+    "roofline",
+    60,
+    said("Operators and roofline"),
+    _parts,
+    tables=(
+        "operators",
+        "partitioning",
+        "roles",
+        "blocks",
+        "roofline",
+        "roofline_roles",
+        "fusions",
+    ),
+)
+
+
+def bounds(analysis: Analysis) -> pl.DataFrame:
+    """What bounds each operator, a row each, as the timeline colours its commands by it."""
+    return analysis.roofline
+
+
+# --- What is said of what the device could do.
+
+
+def _launch_bound(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{part} of the device time of {submodule} is launch-bound",
+            part=given["device_time_share"],
+            submodule=given["submodule"],
+        ),
+        caveat=said(
+            "The minimum time of a command was measured on an idle machine. Recording lengthens "
+            "short commands most."
+        ),
+        recommendation=said(
+            "Launch fewer, larger commands: fuse, batch prompts and branches, generate larger "
+            "images. CUDA graphs do not help here: they help where the host is the limit."
+        ),
+    )
+
+
+_OTHER_ATTENTION = said(
+    "Try another attention backend, and lengths and head sizes that are multiples of 64."
+)
+_OTHER_PRODUCT = said(
+    "Try another kernel (GEMM tuning such as TunableOp or max-autotune), and sizes that are "
+    "multiples of 64."
+)
+
+
+def is_attention(found: Finding) -> bool:
+    """Whether a finding is of the role attention, whose kernels no tuning of products changes."""
+    return found.evidence.get("role") == "attention"
+
+
+def _slow_products(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{role} of {submodule} reaches {share} of its roofline on {device}",
+            role=given["role"],
+            submodule=given["submodule"],
+            share=given["of_roofline_share"],
+            device=given["device"],
+        ),
+        caveat=said(
+            "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
+            "and small or odd sizes reach less with any kernel."
+        ),
+        recommendation=_OTHER_ATTENTION if is_attention(found) else _OTHER_PRODUCT,
+    )
+
+
+def _single_precision(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{submodule} computes products in float32 on {device}: {share} of the run",
+            submodule=given["submodule"],
+            device=given["device"],
+            share=given["run_share"],
+        ),
+        caveat=said(
+            "TF32 may be on already, which traces do not tell. T5 and some VAEs "
+            "overflow in float16: take bfloat16, and compare images."
+        ),
+        recommendation=said(
+            "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+            "(torch.set_float32_matmul_precision('high'))."
+        ),
+    )
+
+
+WORDS: RuleWords = {
+    "launch_bound": _launch_bound,
+    "slow_products": _slow_products,
+    "single_precision": _single_precision,
+}
+
+
+# --- What is said of rooflines and of chains of operators that could be one.
+
+
+SENTENCES: Sentences = {
+    PeakSource: {PeakSource.MEASURED: said("measured"), PeakSource.PUBLISHED: said("published")},
+    Bound: {
+        Bound.COMPUTE: said("compute-bound"),
+        Bound.MEMORY: said("memory-bound"),
+        Bound.LAUNCH: said("launch-bound"),
+        Bound.HOST: said("host-bound"),
+    },
+}

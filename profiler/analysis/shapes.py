@@ -1,0 +1,646 @@
+"""What each operator shape costs: GEMMs, attention, convolutions by dims and dtype.
+
+Labels are `mm 8192×2432×9728 bf16` (M×K×N) or `attention B2 H38 S4429 D64 bf16`. A row is a
+submodule, an op type and the shapes, over all layers; for unknown operators it is the kernel.
+Rates are FLOPs and bytes over the time of the commands that have them. Work that is faster than
+a peak has no share of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import SUBMODULE, Kinds, ratio, timelines_of
+from profiler.analysis.context import Inputs
+from profiler.analysis.document import TOP, Part, SectionKind
+from profiler.analysis.flop_formulas import heads_first, sequence_first
+from profiler.analysis.flop_shapes import (
+    Family,
+    Shapes,
+    Tensor,
+    Work,
+    formula_of,
+    parse_shapes,
+    whole_text,
+)
+from profiler.analysis.flops import KindWork
+from profiler.analysis.question import Table
+from profiler.analysis.result import ReportInput
+from profiler.analysis.roles import kind_cells
+from profiler.analysis.roofline import Bound, as_declared, kind_bounds, profiles, works
+from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
+from profiler.analysis.table_text import on_devices, table
+from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, schema
+from profiler.text import duration, percent, said
+
+# --- The columns of operators by shape.
+
+
+SHAPES: tuple[Column, ...] = (
+    Column(
+        "label",
+        STRING,
+        "",
+        "operation, its dims and type: M×K×N of products, B H S D of attention",
+        label="shape",
+        kind="layer",
+    ),
+    replace(SUBMODULE, importance=3, combine=None),
+    Column("device", STRING, "", "device that ran it", True, importance=7),
+    Column(
+        "kernel",
+        STRING,
+        "",
+        "full name of its kernel; of several, the one with the longest time, and the number of "
+        "the others",
+        True,
+        importance=8,
+    ),
+    Column("layers", INT64, "", "layers that have it, where known", True, importance=4),
+    Column(
+        "executions",
+        INT64,
+        "",
+        "how often it ran; an execution of several kernels counts once",
+        label="executed",
+        importance=1,
+    ),
+    Column("total_ns", INT64, "ns", "sum of the durations of its commands"),
+    Column(
+        "share",
+        FLOAT64,
+        "ratio",
+        "total_ns / total_ns of all work of its device in calls, except waits; where parts were "
+        "recorded one by one, only of its own parts",
+        True,
+        kind="share",
+    ),
+    Column(
+        "teraflops_per_s",
+        FLOAT64,
+        "TFLOP/s",
+        "FLOPs / time, of commands whose FLOPs are known",
+        True,
+        label="compute",
+        importance=3,
+    ),
+    Column(
+        "flops_of_peak",
+        FLOAT64,
+        "ratio",
+        "rate / the device's peak for its data type; null above the peak",
+        True,
+        label="of peak FLOP/s",
+        kind="share",
+        importance=3,
+    ),
+    Column(
+        "gigabytes_per_s",
+        FLOAT64,
+        "GB/s",
+        "bytes / time, of commands whose bytes are known",
+        True,
+        label="memory",
+        importance=5,
+    ),
+    Column(
+        "bandwidth_of_peak",
+        FLOAT64,
+        "ratio",
+        "bytes per second / memory bandwidth of the device; null above that bandwidth",
+        True,
+        label="of bandwidth",
+        kind="share",
+        importance=3,
+    ),
+    Column(
+        "above_roofline_ns",
+        INT64,
+        "ns",
+        "total_ns - roofline time, where known: most time that could be saved",
+        True,
+        label="above roofline",
+        importance=2,
+    ),
+    Column("bound", STRING, "", "what bounds it: " + ", ".join(Bound), True, codes=Bound),
+    Column("op_type", STRING, "", "type of the operation, else the kernel's name", importance=16),
+    Column("family", STRING, "", "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
+    Column(
+        "dtype", STRING, "", "type of the arithmetic, else of the first input", True, "", "", 17
+    ),
+    Column("shapes", STRING, "", "shapes and types as recorded", True, importance=18),
+    Column("kernels", INT64, "", "different kernels that it ran", importance=15),
+    Column("commands", INT64, "", "its commands: kernels of devices, nodes", importance=16),
+    Column("flops", INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
+    Column("bytes", INT64, "bytes", "read and written, where known", True, importance=DATA_ONLY),
+)
+
+
+# --- Which rows of shapes answer what costs most.
+
+
+def costliest_shapes(shapes: pl.DataFrame, timelines: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `shapes` that calls executed, in their order, all where none did. Of parts of a
+    run that were recorded one by one (`analysis.timelines`), those that tell shapes, where any
+    does: an inference as a whole is no shape beside its layers."""
+    of_calls = shapes.filter(pl.col("submodule").is_not_null())
+    rows = shapes if of_calls.is_empty() else of_calls
+    if timelines["timeline"].n_unique() < 2:
+        return rows
+    told = rows.filter(pl.col("shapes").is_not_null()).join(timelines, on="submodule")
+    names = timelines.filter(pl.col("timeline").is_in(told["timeline"].implode()))
+    kept = rows.filter(pl.col("submodule").is_in(names["submodule"].implode()))
+    return rows if kept.is_empty() else kept
+
+
+# --- What a shape is called: `mm 8192×2432×9728 bf16`, `attention B2 H38 S4429 D64 bf16`.
+#
+# A matrix product is M×K×N, with its batch before where each of the batch has matrices of its
+# own.
+# Attention tells batch, heads, sequence and width, whatever order its operator takes them in; a
+# second number is that of keys and values where it differs, and `causal` a mask that is known. A
+# convolution is its input, then the channels and the kernel of its result. All others are the
+# dims of
+# their different inputs.
+
+
+_SHOWN = 3  # inputs of an operator that no other rule names
+_SHORT = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "complex64": "c64",
+    "complex128": "c128",
+}
+_MEMBERS = ("tensor", "bits")  # types of tensors of a list, which nobody tells
+
+
+def dtype_of(shapes: Shapes | None, work: Work | None) -> str | None:
+    """The type of the arithmetic, else of the first input; None where not known."""
+    known = [work.dtype] if work else [tensor.dtype for tensor in shapes.inputs] if shapes else []
+    return next((dtype for dtype in known if not dtype.startswith(_MEMBERS)), None)
+
+
+def label_of(op_type: str, shapes: Shapes | None, work: Work | None) -> str:
+    """What an operation of that type and these shapes is called."""
+    words = untyped_label(op_type, shapes, work)
+    return " ".join(filter(None, (words, short_type(dtype_of(shapes, work)))))
+
+
+def untyped_label(op_type: str, shapes: Shapes | None, work: Work | None) -> str:
+    """The same without the type of its arithmetic."""
+    named = {Family.MATMUL: _product, Family.ATTENTION: _attention, Family.CONVOLUTION: _conv}
+    special = named.get(work.family) if work else None
+    words = special(op_type, shapes, work) if special and shapes and work else None
+    if words is None:
+        words = (op_type.removeprefix("aten::"), _inputs(shapes))
+    causal = "causal" if shapes and shapes.causal else ""
+    return " ".join(filter(None, (*words, causal)))
+
+
+def _product(op_type: str, shapes: Shapes, work: Work) -> tuple[str, ...] | None:
+    """`mm M×K×N`, from what it computes: 2·M·K·N operations for a result `[…,M,N]`."""
+    out = work.writes[0] if work.writes else None
+    if out is None or not out.size or not work.flops:
+        return None
+    columns = out.dims[-1] if out.dims else 1
+    rows = out.size // max(columns, 1)
+    batched = sum(len(tensor.dims) > 2 for tensor in shapes.inputs[-2:]) > 1
+    batch = rows // out.dims[-2] if batched and len(out.dims) > 2 and out.dims[-2] else 1
+    depth = work.flops // (2 * out.size)
+    sizes = (batch, rows // batch, depth, columns) if batch > 1 else (rows, depth, columns)
+    return op_type.removeprefix("aten::"), _times(sizes)
+
+
+def _attention(op_type: str, shapes: Shapes, _work: Work) -> tuple[str, ...] | None:
+    """`attention B H S D` of torch's operators, whose formulas know their order."""
+    found = formula_of(op_type)
+    if found not in (heads_first, sequence_first) or len(shapes.inputs) < 2:
+        return None
+    (q, k), swapped = shapes.inputs[:2], found is sequence_first
+    if len(q.dims) != 4 or len(k.dims) != 4:
+        return None
+    heads, sequence = (2, 1) if swapped else (1, 2)
+    both = (("H", heads), ("S", sequence))
+    sizes = (f"{letter}{_pair(q.dims[at], k.dims[at])}" for letter, at in both)
+    return "attention", f"B{q.dims[0]}", *sizes, f"D{q.dims[3]}"
+
+
+def _pair(of_queries: int, of_keys: int) -> str:
+    return f"{of_queries}" if of_queries == of_keys else f"{of_queries}/{of_keys}"
+
+
+def _conv(op_type: str, shapes: Shapes, work: Work) -> tuple[str, ...] | None:
+    """`conv 1×128×1024×1024 → 128 3×3`."""
+    x, weight = shapes.inputs[:2]
+    channels = work.writes[0].dims[1:2] if work.writes else ()
+    if not channels:
+        return None
+    name = "conv transposed" if "transpose" in op_type.lower() else "conv"
+    return name, _times(x.dims), "→", str(channels[0]), _times(weight.dims[2:])
+
+
+def _inputs(shapes: Shapes | None) -> str:
+    """The dims of different inputs, in their order; those of one element are left out."""
+    tensors = [tensor for tensor in shapes.inputs if tensor.dims] if shapes else []
+    larger: list[Tensor] = [tensor for tensor in tensors if tensor.size != 1] or tensors
+    texts = list(dict.fromkeys(_times(tensor.dims) for tensor in larger))
+    more = ", …" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more
+
+
+def _times(sizes: tuple[int, ...]) -> str:
+    return "×".join(map(str, sizes))
+
+
+def short_type(dtype: str | None) -> str:
+    """`bf16`, `fp32`, `i8`; the type itself where it has no short name."""
+    if not dtype:
+        return ""
+    if dtype.startswith("float8"):
+        return "fp8"
+    whole = dtype.removeprefix("uint").removeprefix("int")
+    if whole.isdecimal():
+        return f"{'u' if dtype.startswith('u') else 'i'}{whole}"
+    return _SHORT.get(dtype, dtype)
+
+
+# --- Which row of the table a command belongs to, and the times of each row's kernels.
+#
+# A row is a submodule, an op type and the shapes that the operator took; of commands whose
+# operator
+# nobody knows, it is the kernel. Which layer it is in makes no difference.
+
+
+_WAITING = ("host", "sync")
+_MOVES = ("dma", "copy")
+_COLLECTIVE = "collective"
+_CUT = "…"  # where the name of a kernel was too long
+
+
+class Rows(Struct, frozen=True, eq=False):
+    """`cells` has one line a kind, device and kernel of what devices computed: kind, row, device,
+    kernel, commands, total_ns. `names` has one line a row: row, submodule, timeline, op_type,
+    shapes (of the whole operator), kind (one of them), collective. `busy` is the time of all work
+    of calls by device and timeline (`analysis.timelines`): device, timeline, busy_ns.
+    """
+
+    cells: pl.DataFrame
+    names: pl.DataFrame
+    busy: pl.DataFrame
+
+
+def find_rows(kinds: Kinds, of_kinds: pl.DataFrame, timelines: pl.DataFrame) -> Rows:
+    """The rows of commands whose kinds are `kinds`, and `of_kinds` the cells of these
+    (`kind_cells`); `timelines` has the timeline of each submodule."""
+    worked = np.isin(kinds.table["category"], _WAITING, invert=True)
+    texts = [None if text is None else whole_text(text) for text in kinds.table["shapes"]]
+    table = kinds.table.select(
+        "kind",
+        "submodule",
+        pl.col("op_type").fill_null(pl.col("layer")),
+        pl.Series("shapes", texts, dtype=pl.String),
+        moves=pl.col("category").cast(pl.String).is_in(_MOVES),
+        collective=pl.col("category").cast(pl.String) == _COLLECTIVE,
+    ).join(timelines, on="submodule", how="left", maintain_order="left")
+    key_of_cell = ("kind", "device", "kernel")
+    cells = (
+        of_kinds.filter(pl.Series(worked[of_kinds["kind"].to_numpy()]))
+        .group_by(key_of_cell)
+        .agg(pl.col("commands", "total_ns").sum())
+        .sort(key_of_cell, nulls_last=True)
+    )
+    cells = cells.join(table, on="kind", maintain_order="left")
+    of_calls = cells.filter(pl.col("timeline").is_not_null())
+    busy = of_calls.group_by("device", "timeline").agg(busy_ns=pl.col("total_ns").sum())
+    key = ("submodule", "timeline", "op_type", "shapes", "collective", "_own")
+    own = pl.when(_is_kernels_name()).then("kernel")
+    cells = cells.filter(~pl.col("moves")).with_columns(_own=own)
+    names = (
+        cells.group_by(key, maintain_order=True)
+        .agg(pl.col("kind").first())
+        .with_row_index("row")
+        .with_columns(pl.col("row").cast(pl.Int64))
+    )
+    cells = cells.join(names.drop("kind"), on=key, nulls_equal=True, maintain_order="left")
+    return Rows(
+        cells.select("kind", "row", "device", "kernel", "commands", "total_ns"),
+        names.drop("_own"),
+        busy,
+    )
+
+
+def _is_kernels_name() -> pl.Expr:
+    """Whether an op type is the name of the kernel, for nobody knows its operator."""
+    bare = pl.col("kernel").str.replace_all("(anonymous namespace)::", "", literal=True)
+    begins = bare.str.strip_prefix("void ").str.starts_with(
+        pl.col("op_type").str.strip_suffix(_CUT)
+    )
+    return pl.col("shapes").is_null() & begins.fill_null(value=False)
+
+
+def executions(cells: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
+    """How often each row ran on each device: row, device, executions. Of an operator that launched
+    several kernels, all of them are one execution."""
+    texts = kinds.table["shapes"]
+    known = {text: parse_shapes(text) for text in texts.unique().to_list()}
+    shapes = [known[text] for text in texts.to_list()]
+    parts = pl.DataFrame(
+        {
+            "kind": kinds.table["kind"],
+            "part": [one.part if one else 1 for one in shapes],
+            "parts": [one.parts if one else 1 for one in shapes],
+        }
+    )
+    return (
+        cells.join(parts, on="kind")
+        .group_by("row", "device", "parts", "part")
+        .agg(pl.col("commands").sum())
+        .group_by("row", "device", "parts")
+        .agg(pl.col("commands").max())
+        .group_by("row", "device")
+        .agg(executions=pl.col("commands").sum())
+    )
+
+
+# --- What each shape costs: operators of the same type, dims and dtype as one row over all layers.
+#
+# Rates are FLOPs and bytes of `profiler.analysis.flops` over the time of the commands that have
+# them.
+# The peaks are those of the device's profile, the terms of the roofline and the rule of the bound
+# those of `profiler.analysis.roofline`. What was faster than a peak did not run against it (a
+# cache, a part of a tensor, a profile that is too low): its part of the peak is not known.
+
+
+_KEY = ["row", "device"]
+
+
+def shape_table(
+    rows: Rows,
+    kinds: Kinds,
+    work: KindWork,
+    roofline: pl.DataFrame,
+    bandwidths: Mapping[str, float | None],
+) -> pl.DataFrame:
+    """One row a shape on a device, longest total first (`columns.SHAPES`); `roofline` is what
+    `kind_roofline` makes of the same kinds and their `work`, `bandwidths` are those of the memory
+    of devices whose profile is known, in bytes/s."""
+    named = kinds.table.filter(pl.col("layer") != pl.col("op_type")).select("kind", "layer")
+    layers = rows.cells.join(named, on="kind")
+    table = (
+        rows.cells.group_by(_KEY)
+        .agg(pl.col("commands", "total_ns").sum())
+        .pipe(_with, layers.group_by(_KEY).agg(layers=pl.col("layer").n_unique()))
+        .pipe(_with, executions(rows.cells, kinds))
+        .pipe(_with, _kernels(rows.cells))
+        .pipe(_with, _against(rows, roofline, bandwidths))
+        .join(_named(rows.names, work), on="row")
+        .join(rows.busy, on=["device", "timeline"], how="left")
+        .with_columns(share=ratio(pl.col("total_ns"), pl.col("busy_ns")))
+        .sort(
+            ["total_ns", "submodule", "label", "device", "row"],
+            descending=[True, False, False, False, False],
+            nulls_last=True,
+        )
+    )
+    return table.select(as_declared(name, dtype) for name, dtype in schema(SHAPES).items())
+
+
+def _with(table: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    """`table` with the columns of `other` by row and device; a device may be null."""
+    return table.join(other, on=_KEY, how="left", nulls_equal=True)
+
+
+def _named(names: pl.DataFrame, work: KindWork) -> pl.DataFrame:
+    """Each row with its label, family and dtype."""
+    shapes = [parse_shapes(text) for text in names["shapes"]]
+    works = [work.works[kind] for kind in names["kind"]]
+    together = list(zip(names["op_type"], shapes, works, strict=True))
+    labels = pl.Series("label", [label_of(*one) for one in together], dtype=pl.String)
+    marked = pl.format("collective {}", labels)
+    return names.drop("kind").with_columns(
+        label=pl.when("collective").then(marked).otherwise(labels),
+        family=pl.Series([w.family.value if w else None for w in works], dtype=pl.String),
+        dtype=pl.Series([dtype_of(*one[1:]) for one in together], dtype=pl.String),
+    )
+
+
+def _kernels(cells: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of each row: how many, and the one with most time with how many others."""
+    named = (
+        cells.drop_nulls("kernel")
+        .group_by(*_KEY, "kernel")
+        .agg(pl.col("total_ns").sum())
+        .sort(["total_ns", "kernel"], descending=[True, False])
+    )
+    found = named.group_by(_KEY, maintain_order=True).agg(
+        pl.col("kernel").first(), kernels=pl.len()
+    )
+    others = pl.format("{} +{}", "kernel", pl.col("kernels") - 1)
+    kernel = pl.when(pl.col("kernels") > 1).then(others).otherwise("kernel")
+    every = _with(cells.select(_KEY).unique(), found)
+    return every.with_columns(kernel=kernel, kernels=pl.col("kernels").fill_null(0))
+
+
+def _against(
+    rows: Rows, roofline: pl.DataFrame, bandwidths: Mapping[str, float | None]
+) -> pl.DataFrame:
+    """The rates of each row, its bound and its time above the roofline."""
+    single = rows.cells.select("kind", "row").unique().filter(pl.col("kind").is_unique())
+    summed = _terms(roofline.join(single, on="kind"))
+    bandwidth = pl.DataFrame(
+        {"device": [*bandwidths], "bandwidth": [*bandwidths.values()]},
+        schema={"device": pl.String, "bandwidth": pl.Float64},
+    )
+    total, known = pl.col("total_ns"), pl.col("memory_ns").is_not_null()
+    known &= pl.col("compute_ns").is_not_null() | (pl.col("flops").fill_null(0) == 0)
+    longest = pl.max_horizontal("compute_ns", "memory_ns", "launch_ns")
+    from_memory = pl.col("bytes") / pl.col("bandwidth") * 1e9
+    return (
+        summed.join(bandwidth, on="device", how="left")
+        .with_columns(memory_ns=pl.coalesce("memory_ns", from_memory))
+        .with_columns(roofline_ns=pl.when(known & (longest > 0) & (longest <= total)).then(longest))
+        .select(
+            *_KEY,
+            "flops",
+            "bytes",
+            teraflops_per_s=_part("flops", pl.col("computed_ns")) / 1e3,
+            flops_of_peak=_at_most_all(_part("compute_ns", total)),
+            gigabytes_per_s=_part("bytes", pl.col("moved_ns")),
+            bandwidth_of_peak=_at_most_all(_part("bytes", total) / pl.col("bandwidth") * 1e9),
+            above_roofline_ns=(total - pl.col("roofline_ns")).round(),
+            bound=_bound(),
+        )
+    )
+
+
+def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
+    """FLOPs and bytes of each row, the time of commands that have them, and the terms of its
+    roofline, null where they are not known of all. The commands of a row have the same work, so
+    that the longest term of theirs together is that of each."""
+    took = pl.col("total_ns")
+    whole = ("compute_ns", "memory_ns", "launch_ns")
+    return keyed.group_by(_KEY).agg(
+        pl.col("total_ns", "blamed_ns").sum(),
+        *(_sum_if(name, pl.col(name).is_not_null().any()) for name in ("flops", "bytes")),
+        *(_sum_if(name, pl.col(name).is_not_null().all()) for name in whole),
+        computed_ns=took.filter(pl.col("flops").is_not_null()).sum(),
+        moved_ns=took.filter(pl.col("bytes").is_not_null()).sum(),
+    )
+
+
+def _sum_if(name: str, known: pl.Expr) -> pl.Expr:
+    return pl.when(known).then(pl.col(name).sum()).alias(name)
+
+
+def _part(name: str, whole: pl.Expr) -> pl.Expr:
+    """What is there, if any, of a whole that is."""
+    return pl.when((pl.col(name) > 0) & (whole > 0)).then(pl.col(name) / whole)
+
+
+def _at_most_all(part: pl.Expr) -> pl.Expr:
+    """Null where it is more than all: the peak was not what it ran against."""
+    return pl.when(part <= 1).then(part)
+
+
+def _bound() -> pl.Expr:
+    """The rule of operators: the host where the device waited longer, else the longest term."""
+    longest = pl.max_horizontal("compute_ns", "memory_ns", "launch_ns")
+    return (
+        pl.when(pl.col("blamed_ns") > pl.col("total_ns"))
+        .then(pl.lit(Bound.HOST.value))
+        .when(pl.col("roofline_ns").is_null())
+        .then(None)
+        .when(pl.col("launch_ns") == longest)
+        .then(pl.lit(Bound.LAUNCH.value))
+        .when(pl.col("memory_ns") == longest)
+        .then(pl.lit(Bound.MEMORY.value))
+        .otherwise(pl.lit(Bound.COMPUTE.value))
+    )
+
+
+# --- The table of operators by shape.
+
+
+def _shapes(of: Inputs) -> pl.DataFrame:
+    timelines = timelines_of(of.run.calls, of.run.drops)
+    rows = find_rows(of.kinds, kind_cells(of), timelines)
+    bandwidths = {device: one.memory_bandwidth for device, one in profiles(of).items()}
+    return shape_table(rows, of.kinds, works(of), kind_bounds(of), bandwidths)
+
+
+TABLES = (
+    Table(
+        name="shapes",
+        row="one operation of one shape in a submodule, over all of its layers",
+        section="shapes",
+        columns=SHAPES,
+        make=_shapes,
+        title="Operators by shape",
+        about="Operators of the same type, with inputs of the same dims and types, are one row, "
+        "however many layers have them; the longest `total_ns` comes first. Collectives have "
+        "rows by name. Copies and dma have no rows, but count in the total that `share` refers "
+        "to. Work outside every call, such as work launched before the recording began, has no "
+        "share and counts in none. Where the operator of a kernel is not known, the row is the "
+        "kernel's. A rate above the device's peak is not shown as a part of it: the data came "
+        "from a cache, or less than whole tensors was read. [roofline.md](roofline.md) has the "
+        "formulas.",
+        rank=("-total_ns",),
+        shown=15,
+    ),
+)
+
+
+# --- What each shape costs: matrix products, attention, convolutions, norms and elementwise work.
+
+
+_HELD = 200  # rows of a table
+_SHAPES: tuple[str | Column, ...] = (
+    "label",
+    "submodule",
+    "layers",
+    "executions",
+    "total_ns",
+    "share",
+    OF_PEAK,
+    "teraflops_per_s",
+    "flops_of_peak",
+    "gigabytes_per_s",
+    "bandwidth_of_peak",
+    "above_roofline_ns",
+    "bound",
+    "kernel",
+    "device",
+    "kernels",
+    "commands",
+    "op_type",
+    "dtype",
+    "shapes",
+)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    """The shapes of devices, where any are known."""
+    rows = of.analysis.shapes
+    if rows["shapes"].null_count() == len(rows):
+        return
+    timelines = timelines_of(of.analysis.calls, of.analysis.drops)
+    yield Part(
+        said("Shapes, by total time"),
+        lead=_costliest(costliest_shapes(rows, timelines)),
+        table=table(
+            "shapes",
+            "operators by shape",
+            on_devices(_SHAPES, SHAPES, rows, "label"),
+            SHAPES,
+            rows.pipe(with_of_peak),
+            shown=of.rows(TOP),
+            held=_HELD,
+            search=True,
+        ),
+        anchor="shapes",
+    )
+
+
+def _costliest(rows: pl.DataFrame) -> str:
+    """Which shape costs most, and how much of the device it uses."""
+    first = rows.row(0, named=True)
+    words = {"shape": first["label"], "time": duration(first["total_ns"])}
+    share, peak, bandwidth = (
+        None if first[name] is None else percent(first[name])
+        for name in ("share", "flops_of_peak", "bandwidth_of_peak")
+    )
+    words["share"] = share or percent(0)
+    if peak is not None and not (bandwidth and first["bound"] == Bound.MEMORY):
+        return said(
+            "{shape} takes the most time: {time}, {share} of its device's work, at {peak} of the "
+            "device's peak.",
+            **words,
+            peak=peak,
+        )
+    if bandwidth is not None:
+        return said(
+            "{shape} takes the most time: {time}, {share} of its device's work, at {bandwidth} of "
+            "the memory's bandwidth.",
+            **words,
+            bandwidth=bandwidth,
+        )
+    return said(
+        "{shape} takes the most time: {time}, {share} of its device's work.",
+        **words,
+    )
+
+
+SECTION = SectionKind(
+    "shapes",
+    45,
+    said("Shapes"),
+    _parts,
+    tables=("shapes",),
+)

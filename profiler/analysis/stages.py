@@ -1,0 +1,366 @@
+"""The report section on stages and submodules, with findings about encoders and prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from profiler.analysis.document import Figure, Part, SectionKind, Selected, TableView
+from profiler.analysis.end_to_end import PIPELINES, STAGES
+from profiler.analysis.finding_text import RuleWords, Words, calls_of, end_to_end_ns, share, texts
+from profiler.analysis.guidance import GuidanceKind
+from profiler.analysis.launch_bound import stalls_of
+from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
+from profiler.analysis.roofline import Bound
+from profiler.analysis.steps import step_section_parts
+from profiler.analysis.submodules import BRANCHES, SUBMODULES
+from profiler.analysis.table_text import table, with_known_work
+from profiler.text import Value, said
+
+# --- Rules about submodules as wholes: encoders, prompts, branches.
+
+
+_ENCODER = 0.20  # of end to end: an encoder runs once where the denoiser runs every step
+_NEGATIVE = 0.02
+_SEPARATE = 0.05
+_BATCHABLE = 0.3  # of the denoiser's time bound by something else than computation
+
+
+def encoder_dominates(analysis: Analysis) -> Finding | None:
+    """A text encoder (T5 in a short run) takes a large part of the run, without what the host did
+    once in its calls."""
+    total = end_to_end_ns(analysis)
+    encoders = analysis.submodules.filter(pl.col("stage") == "encode")["submodule"].to_list()
+    times = {p.submodule: p.wall_ns for p in analysis.accounting.submodules}
+    known = {name: times[name] - _stalled(analysis, name) for name in encoders if name in times}
+    if not known or not analysis.accounting.steps:
+        return None
+    longest = max(known, key=lambda name: known[name])
+    wall = known[longest]
+    if share(wall, total) < _ENCODER:
+        return None
+    step_ns = analysis.step_summary.median_ns
+    evidence: dict[str, Value] = {
+        "encoder_ns": wall,
+        "encoder_share": share(wall, total),
+        "all_encoders_share": share(sum(known.values()), total),
+        "steps": analysis.accounting.steps,
+    }
+    if step_ns:
+        evidence["median_step_ns"] = step_ns
+        evidence["worth_steps"] = round(wall / step_ns, 1)
+    return Finding(
+        rule="encoder_dominates",
+        evidence=evidence,
+        where=calls_of(analysis, longest),
+        severity="medium",
+    )
+
+
+def _stalled(analysis: Analysis, submodule: str) -> int:
+    stalls = stalls_of(analysis, submodule=submodule)
+    return stalls.length_ns if stalls else 0
+
+
+def negative_prompt(analysis: Analysis) -> Finding | None:
+    """Encoding the negative prompt takes its own calls."""
+    rows = analysis.guidance.filter(pl.col("what") == GuidanceKind.NEGATIVE_PROMPT.value)
+    total, wall = end_to_end_ns(analysis), int(rows["elapsed_ns"].sum())
+    if rows.is_empty() or share(wall, total) < _NEGATIVE:
+        return None
+    longest = rows.sort("elapsed_ns")["submodule"][-1]
+    return Finding(
+        rule="negative_prompt",
+        evidence={
+            "wall_ns": wall,
+            "wall_share": share(wall, total),
+            "calls": int(rows["calls"].sum()),
+            "encoders": ", ".join(rows["submodule"]),
+        },
+        where=calls_of(analysis, longest),
+        cost_ns=wall,
+        effect=Effect(tuple(rows["submodule"]), without_branch="negative_prompt"),
+    )
+
+
+def separate_guidance(analysis: Analysis) -> tuple[Finding, ...]:
+    """Guidance calls the denoiser twice a step, where one batch would load weights and launch
+    once."""
+    rows = analysis.guidance.filter(pl.col("branch") == "uncond")
+    total = end_to_end_ns(analysis)
+    found = []
+    for row in rows.to_dicts():
+        bound = _not_compute_bound(analysis, row["submodule"])
+        if bound is None or bound < _BATCHABLE or share(row["elapsed_ns"], total) < _SEPARATE:
+            continue
+        found.append(
+            Finding(
+                rule="separate_guidance",
+                evidence={
+                    "uncond_calls": row["calls"],
+                    "uncond_ns": row["elapsed_ns"],
+                    "uncond_share": share(row["elapsed_ns"], total),
+                    "not_compute_bound_share": bound,
+                },
+                where=calls_of(analysis, row["submodule"]),
+                cost_ns=round(row["elapsed_ns"] * bound),
+                effect=Effect((row["submodule"],), without_branch="uncond", grown=2.0 - bound),
+            )
+        )
+    return tuple(found)
+
+
+def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
+    """Share of a submodule's device time that something else bounds; None where less than half of
+    it has a bound."""
+    rows = analysis.roofline_roles.filter(pl.col("submodule") == submodule)
+    known = rows.drop_nulls("bound")
+    busy = int(known["total_ns"].sum())
+    if share(busy, int(rows["total_ns"].sum())) < 0.5:
+        return None
+    other = known.filter(pl.col("bound") != Bound.COMPUTE.value)
+    return share(int(other["total_ns"].sum()), busy)
+
+
+# --- Stages and steps: stages, pipeline calls, submodules, and steps.
+
+
+_AT_ONCE = 1.01  # times the share of the end-to-end time: more than rounding
+
+_STAGES = (
+    "stage",
+    "elapsed_ns",
+    "share",
+    "calls",
+    "calls_ns",
+    "host_ns",
+    "idle_ns",
+    "duration_ns",
+)
+_PIPELINES = (
+    "pipeline",
+    "name",
+    "start_ns",
+    "elapsed_ns",
+    "overlapping",
+    "steps",
+    "calls",
+    "calls_ns",
+    "host_ns",
+    "idle_ns",
+    "unrecorded_ns",
+    "duration_ns",
+    "residual_share",
+)
+_CALL_TIMES = (
+    "calls",
+    "elapsed_ns",
+    "share",
+    "first_ns",
+    "min_ns",
+    "median_ns",
+    "max_ns",
+    "busy_ns",
+    "duration_ns",
+)
+_ON_DEVICE = ("idle_inside_ns", "launch_bound_ns", "hidden_ns", "unrecorded_ns", "lead_ns")
+_SUBMODULES = (
+    "submodule",
+    "stage",
+    "device",
+    *_CALL_TIMES,
+    *_ON_DEVICE,
+    "commands",
+    "operators",
+    "overhead_ratio",
+)
+_BRANCHES = (
+    "submodule",
+    "branch",
+    *_CALL_TIMES,
+)
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    """Stages and their sum, pipeline calls where there are several, submodules, steps."""
+    analysis = of.analysis
+    branches = analysis.branches.filter(pl.len().over("submodule") > 1)
+    return (
+        *_stages(analysis),
+        *_pipelines(of),
+        submodules_part(analysis),
+        Part(
+            said("Submodules by branch"),
+            table=table(
+                "branches",
+                "branches",
+                _BRANCHES,
+                BRANCHES,
+                with_known_work(branches, analysis.calls, "submodule", "branch"),
+                shown=20,
+                selected=Selected("branches", shown_rows=True),
+            ),
+            folded=True,
+        ),
+        *step_section_parts(of),
+    )
+
+
+def submodule_names(analysis: Analysis) -> list[str]:
+    """The submodules of the table, in order of first calls."""
+    return analysis.submodules["submodule"].to_list()
+
+
+def submodules_part(analysis: Analysis) -> Part:
+    """The submodules, in order of first calls."""
+    submodules = table(
+        "submodules",
+        "submodules",
+        _SUBMODULES,
+        SUBMODULES,
+        with_known_work(analysis.submodules, analysis.calls, "submodule"),
+        shown=20,
+        selected=Selected("submodules"),
+    )
+    note = said(
+        "Calls ran at the same time on several devices: elapsed adds them up, share is of the time "
+        "in which any of them ran."
+    )
+    notes = (note,) if calls_overlap(analysis) else ()
+    return Part(said("Submodules"), table=submodules, notes=notes)
+
+
+def calls_overlap(analysis: Analysis) -> bool:
+    """Whether calls of a submodule ran at the same time, on several devices (on one they share its
+    tiles): their elapsed times add up to more than their part of the end-to-end time."""
+    total = analysis.accounting.end_to_end_ns
+    more = pl.col("elapsed_ns") > _AT_ONCE * total * pl.col("share")
+    return bool(total) and not analysis.submodules.filter(more).is_empty()
+
+
+def stages_figure(analysis: Analysis) -> Figure:
+    """Calls, host work and idle time of each stage."""
+    data = (analysis.stages, analysis.calls, analysis.accounting)
+    return Figure("stages", "stages", data)
+
+
+def _stages(analysis: Analysis) -> Iterator[Part]:
+    if len(analysis.stages):
+        yield Part(
+            said("Stages: calls, host work, idle; whole run"),
+            figure=stages_figure(analysis),
+            table=_stage_table(analysis),
+        )
+
+
+def _stage_table(analysis: Analysis) -> TableView | None:
+    """The stages, and below them what is left of the end-to-end time."""
+    account, found = analysis.accounting, analysis.stages
+    totals = None
+    if account.possible and account.end_to_end_ns:
+        sums = {name: [None, found[name].sum()] for name in ("calls", *_SUMMED)}
+        totals = pl.DataFrame(
+            {
+                "stage": [said("residual"), said("end to end")],
+                "elapsed_ns": [account.residual_ns, account.end_to_end_ns],
+                "share": [account.residual_share, 1.0],
+                **sums,
+            },
+            schema_overrides={name: found.schema[name] for name in sums},
+        )
+    return table("stages", "stages", _STAGES, STAGES, found, shown=20, totals=totals)
+
+
+_SUMMED = ("calls_ns", "host_ns", "idle_ns", "duration_ns")
+
+
+def _pipelines(of: ReportInput) -> Iterator[Part]:
+    pipelines = of.analysis.pipelines
+    if len(pipelines) > 1:
+        relative = pipelines.with_columns(pl.col("start_ns") - of.begin_ns)
+        made = table("pipelines", "pipeline calls", _PIPELINES, PIPELINES, relative, shown=12)
+        yield Part(said("Pipeline calls"), table=made)
+
+
+SECTION = SectionKind(
+    "time",
+    20,
+    said("Stages and steps"),
+    _parts,
+    tables=(
+        "stages",
+        "pipelines",
+        "submodules",
+        "branches",
+        "steps",
+        "step_times",
+        "step_operators",
+        "step_outliers",
+    ),
+)
+
+
+# --- What is said of submodules as wholes.
+
+
+def _encoder_dominates(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{longest} takes {share} of a run of {steps} steps",
+            longest=given["submodule"],
+            share=given["encoder_share"],
+            steps=given["steps"],
+        ),
+        caveat=said(
+            "What a cache saves depends on how often prompts repeat, which one run does not show. "
+            "The time includes a cold first call, and its share falls with more steps. Dropping "
+            "T5 (SD3 allows it) gives up long prompts and text in images."
+        ),
+        recommendation=said(
+            "Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on an "
+            "accelerator, or beside the other encoders on a device of its own."
+        ),
+    )
+
+
+def _negative_prompt(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "Encoding the negative prompt takes {share} of the run", share=given["wall_share"]
+        ),
+        caveat=said(
+            "Cached embeddings are valid only for the same negative prompt, sequence length, "
+            "encoders and LoRAs."
+        ),
+        recommendation=said(
+            "The negative prompt seldom changes: cache its embeddings (negative_prompt_embeds), "
+            "or encode both prompts as one batch."
+        ),
+    )
+
+
+def _separate_guidance(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{submodule} is called twice a step for guidance, and {bound} of its device time is "
+            "not compute-bound",
+            submodule=given["submodule"],
+            bound=given["not_compute_bound_share"],
+        ),
+        caveat=said(
+            "A batch of two needs twice the activation memory, and prompts of "
+            "different lengths need padding and a mask, which change results slightly."
+        ),
+        recommendation=said("Batch both branches in one call, or run them on two devices at once."),
+    )
+
+
+WORDS: RuleWords = {
+    "encoder_dominates": _encoder_dominates,
+    "negative_prompt": _negative_prompt,
+    "separate_guidance": _separate_guidance,
+}

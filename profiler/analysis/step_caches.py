@@ -1,0 +1,216 @@
+"""Step caches: which calls skipped blocks, and how much of each.
+
+Medians of a submodule with a step cache mix full and skipped calls; a finding reports that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from profiler.analysis.commands import unsteady_calls
+from profiler.analysis.context import Inputs
+from profiler.analysis.finding_text import RuleWords, Words, number, texts
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, Finding, Where
+from profiler.run.columns import INT32, INT64, STRING, Column, schema
+from profiler.text import Value, joined, said
+
+# --- The rule about step caches: medians of their submodules mix two kinds of calls.
+
+
+_FEWEST = 2  # calls of a submodule that can be mixed
+
+
+def step_cache(analysis: Analysis) -> tuple[Finding, ...]:
+    """A submodule ran under a step cache, which skipped blocks in some of its calls, or in none."""
+    found = []
+    groups = analysis.cache_use.group_by("submodule", "cache", maintain_order=True)
+    for (submodule, cache), rows in groups:
+        if rows["calls"].sum() < _FEWEST:
+            continue
+        skipping = rows.filter(pl.col("skipped_blocks") > 0)
+        possible = int((rows["calls"] * rows["blocks"]).sum())
+        skipped = int((rows["calls"] * rows["skipped_blocks"]).sum())
+        evidence: dict[str, Value] = {
+            "cache": str(cache),
+            "calls": int(rows["calls"].sum()),
+            "skipping_calls": int(skipping["calls"].sum()),
+            "skipped_blocks_share": skipped / possible if possible else 0.0,
+            **_median("full_median_ns", rows.filter(pl.col("skipped_blocks") == 0)),
+            **_median("skipping_median_ns", skipping),
+        }
+        found.append(Finding("step_cache", evidence, Where(submodule=str(submodule))))
+    return tuple(found)
+
+
+def _median(name: str, rows: pl.DataFrame) -> dict[str, Value]:
+    """Of the kind of calls with the most steady ones; nothing where there are none."""
+    steady = rows.filter(pl.col("steady_calls") > 0).sort("steady_calls", maintain_order=True)
+    return {} if steady.is_empty() else {name: int(steady["median_ns"][-1])}
+
+
+# --- The columns of calls under step caches.
+
+
+CACHED_CALLS: tuple[Column, ...] = (
+    Column("call", INT32, "", "number of the call"),
+    Column("submodule", STRING, "", "submodule of the call"),
+    Column("step", INT32, "", "denoising step of the call; -1 outside denoise", kind="step"),
+    Column("branch", STRING, "", "branch of guidance that the call computes", True),
+    Column("cache", STRING, "", "the cache that was on, by its class in diffusers"),
+    Column("blocks", INT32, "", "parts of the submodule that the cache may skip"),
+    Column("skipped_blocks", INT32, "", "how many of these it skipped; 0 for a full call"),
+    Column(
+        "without_uncond",
+        pl.Boolean(),
+        "",
+        "whether the unconditional half of the batch was left out (FasterCache)",
+        importance=2,
+    ),
+    Column(
+        "residual_ratio",
+        pl.Float64(),
+        "",
+        "change of the first block's residual, which FirstBlockCache compares with its "
+        "threshold; null for other caches, and where there was nothing to compare it with",
+        True,
+    ),
+    Column("elapsed_ns", INT64, "ns", "how long the call took: its tile"),
+    Column("skipped", STRING, "", "paths of the parts that were skipped", True, importance=3),
+)
+
+CACHE_USE: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "submodule of the calls"),
+    Column("cache", STRING, "", "the cache that was on, by its class in diffusers"),
+    Column("skipped_blocks", INT32, "", "how many parts each of these calls skipped; 0: full"),
+    Column("blocks", INT32, "", "parts of the submodule that the cache may skip"),
+    Column("calls", INT32, "", "calls that skipped this many"),
+    Column("steady_calls", INT32, "", "those of them that are not first calls and did not compile"),
+    Column("median_ns", INT64, "ns", "median of the steady calls", True),
+    Column("total_ns", INT64, "ns", "all of these calls together"),
+)
+
+
+# --- The tables of calls under step caches: one by one, and by how much they skipped.
+
+
+def _cached_calls(of: Inputs) -> pl.DataFrame:
+    """Those of the calls that are selected."""
+    rows = [
+        (
+            one.call,
+            one.cache,
+            one.blocks,
+            len(one.skipped),
+            one.without_uncond,
+            one.residual_ratio,
+            ", ".join(one.skipped) or None,
+        )
+        for one in of.run.info.cached_calls
+    ]
+    names = [c.name for c in CACHED_CALLS]
+    told = ("call", "cache", "blocks", "skipped_blocks", "without_uncond", "residual_ratio")
+    types = schema(CACHED_CALLS)
+    known = pl.DataFrame(
+        rows, schema={name: types[name] for name in (*told, "skipped")}, orient="row"
+    )
+    calls = of.calls.select(
+        pl.col("call").cast(pl.Int32),
+        pl.col("submodule", "branch").cast(pl.String),
+        pl.col("step").cast(pl.Int32),
+    )
+    calls = calls.join(of.run.tiles.calls.select("call", "elapsed_ns"), on="call")
+    return known.join(calls, on="call", maintain_order="left").select(names).cast(types)
+
+
+def _cache_use(of: Inputs) -> pl.DataFrame:
+    """By submodule, cache and number of skipped blocks."""
+    steady = ~pl.col("call").is_in(unsteady_calls(of.run).implode())
+    keys = ["submodule", "cache", "skipped_blocks", "blocks"]
+    found = (
+        of.table("cached_calls")
+        .group_by(keys)
+        .agg(
+            pl.len().alias("calls"),
+            steady.sum().alias("steady_calls"),
+            pl.col("elapsed_ns").filter(steady).median().round().alias("median_ns"),
+            pl.col("elapsed_ns").sum().alias("total_ns"),
+        )
+        .sort(keys)
+    )
+    return found.select([c.name for c in CACHE_USE]).cast(schema(CACHE_USE))
+
+
+TABLES = (
+    Table(
+        name="cached_calls",
+        row="one call that was made while a step cache was on",
+        section="time",
+        columns=CACHED_CALLS,
+        make=_cached_calls,
+        title="Calls under a step cache",
+        about="The rows come from the cache's own state, in order of the calls. The table is "
+        "empty where no step cache of diffusers was on, and for imports.",
+    ),
+    Table(
+        name="cache_use",
+        row="the calls of a submodule that skipped so many blocks",
+        section="time",
+        columns=CACHE_USE,
+        make=_cache_use,
+        reads=("cached_calls",),
+        title="Use of step caches",
+        about="A median over all calls of a submodule with a step cache would mix calls that "
+        "skipped blocks with full ones; this table separates them.",
+    ),
+)
+
+
+# --- What is said of step caches.
+
+
+def _step_cache(found: Finding) -> Words:
+    return Words(
+        title=joined("; ", _title(found)),
+        caveat=said(
+            "Medians and steps of this submodule mix calls that skipped blocks with full ones: "
+            "the table of step caches separates them. No trace shows what skipping changes in the "
+            "result."
+        ),
+        recommendation=_advice(found),
+    )
+
+
+def _title(found: Finding) -> Iterator[str]:
+    given = texts(found)
+    yield said(
+        "{cache} skipped blocks in {skipping} of {calls} calls of {submodule}: {share} of all "
+        "blocks",
+        cache=given["cache"],
+        skipping=given["skipping_calls"],
+        calls=given["calls"],
+        submodule=given["submodule"],
+        share=given["skipped_blocks_share"],
+    )
+    if "full_median_ns" in found.evidence and "skipping_median_ns" in found.evidence:
+        yield said(
+            "{skipping} a call that skips, {full} a full one",
+            skipping=given["skipping_median_ns"],
+            full=given["full_median_ns"],
+        )
+
+
+def _advice(found: Finding) -> str:
+    if not number(found, "skipping_calls"):
+        return said(
+            "Raise the cache's threshold or widen its range of steps, or switch it off: its checks "
+            "cost time and saved none."
+        )
+    return said(
+        "Compare images and times at other thresholds; compare runs only under the same cache."
+    )
+
+
+WORDS: RuleWords = {"step_cache": _step_cache}

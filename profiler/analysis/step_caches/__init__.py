@@ -1,1 +1,0 @@
-"""Which calls a step cache let skip blocks, and what that saved."""

@@ -1,0 +1,875 @@
+"""The step matrix: how the time of each operator changes from step to step.
+
+Rows are operators of denoising submodules, by device time, or blocks and roles if there are too
+many. Columns are steps. Medians and slopes (Theil-Sen) compare steps in which a part had its
+usual number of commands. The estimate of calls with half the batch is used by guidance and
+prediction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from profiler.analysis.commands import CallKinds, Kinds
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.document import Pick
+from profiler.analysis.flop_shapes import Tensor
+from profiler.analysis.question import Table
+from profiler.analysis.redundant_work import redundant_work
+from profiler.analysis.roles import kind_roles
+from profiler.analysis.roofline import CallCosts, KindCost, Ratio, Scaled, call_costs
+from profiler.analysis.table_text import Sentences, pattern
+from profiler.analysis.timeline import ON_AXIS, PipelineCalls, step_keys
+from profiler.run.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column, column_of, schema
+from profiler.run.intervals import Codes, Times, positions
+from profiler.text import Said, count, counted, joined, said
+
+# --- What calls take with another batch: half of it, as a batched denoiser call has for the prompt
+# alone, or several times as much.
+#
+# Where the submodule also ran for the prompt alone (guidance in some of the steps), that was
+# measured. Else each operator's work is halved where its tensors are of the batch: what is read
+# of
+# weights stays. A tensor is of the batch where its first dim is the batch, or the batch times a
+# dim
+# that others have behind it (tokens, heads: `[2·4096, 1536]` beside `[2, 4096, 1536]`). Where no
+# operators were traced half is taken, and all of it as the upper bound.
+#
+# What guidance cost (`guidance.py`) and what a request would take without it (`prediction`) both
+# go by this.
+
+
+BATCHED = "batched"
+_DIMS = re.compile(r"\[(\d+)")
+_ENOUGH_CALLS = 3  # steady calls of either kind that tell what half a batch takes
+_SAME = Scaled(1.0, 1.0)
+_GUESS = Ratio(0.5, 0.5, 1.0, known=0.0)
+
+
+class HalfBatch(Struct, frozen=True):
+    """What half of a batch takes over the whole: `wall` of a call's time, `busy` of its device
+    time. `measured` is the number of calls for the prompt alone that tell, 0 where none do; then it
+    is estimated from operators (`from_operators`), else a guess."""
+
+    wall: Ratio
+    busy: Ratio
+    measured: int = 0
+    from_operators: bool = False
+
+
+def half_batch(
+    inputs: pl.DataFrame,
+    calls: pl.DataFrame,
+    kinds: pl.DataFrame,
+    profiles: Mapping[str, DeviceProfile],
+    submodule: str,
+    overhead_ratio: float,
+) -> HalfBatch:
+    """Half of the batched calls of `submodule`.
+
+    `inputs` are calls with the shapes of their inputs, `calls` is the call table, `kinds` the table
+    of the kinds of its commands, `profiles` are those of devices by name; `overhead_ratio` is the
+    submodule's untraced over traced time, 1 to take times as recorded.
+    """
+    steady = calls.filter((pl.col("submodule") == submodule) & ~pl.col("first"))
+    batched, single = (steady.filter(pl.col("branch") == name) for name in (BATCHED, "cond"))
+    if min(len(batched), len(single)) >= _ENOUGH_CALLS:
+        factor = pl.when("ops_traced").then(overhead_ratio).otherwise(1.0)
+        wall = _measured(batched, single, pl.col("elapsed_ns") * factor)
+        busy = _measured(batched, single, pl.col("busy_ns")) or wall
+        if wall is not None and busy is not None:
+            return HalfBatch(wall, busy, measured=len(single))
+    costs = call_costs(calls, kinds, profiles, submodule)
+    if costs is None:
+        return HalfBatch(_GUESS, _GUESS)
+    rows = inputs.filter(
+        (pl.col("submodule").cast(pl.String) == submodule)
+        & (pl.col("branch").cast(pl.String) == BATCHED)
+    )
+    batch = _batch_size(rows)
+    scale = _scaling(costs, batch, 0.5)
+    wall, busy = (
+        _half_batch_ratio(costs, scale, overhead_ratio),
+        _half_batch_ratio(costs.on_device, scale, 1.0),
+    )
+    return HalfBatch(wall, busy, from_operators=True)
+
+
+def times_batch(costs: CallCosts, factor: float, overhead_ratio: float) -> tuple[Ratio, Ratio]:
+    """What calls take of their time, and of their device time, with `factor` times the batch.
+
+    The batch is the first dim that most of their tensors of three dims or more have. Data that fits
+    in a cache may no longer: the upper bound has that where caches are not known.
+    """
+    counts: Counter[int] = Counter()
+    for kind in costs.kinds:
+        sizes = {t.dims[0] for t in kind.tensors if t.floating and len(t.dims) > 2}
+        counts.update(dict.fromkeys(sizes, kind.commands))
+    batch = max(counts, key=lambda size: (counts[size], -size), default=1)
+    scale = _scaling(costs, batch, factor)
+    wall, busy = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
+    if factor <= 1.0:
+        return wall, busy
+    return costs.beyond_caches(wall, grows=True), costs.beyond_caches(busy, grows=True)
+
+
+def _measured(batched: pl.DataFrame, single: pl.DataFrame, time: pl.Expr) -> Ratio | None:
+    """The median time of single calls over that of batched ones, None where these took none."""
+    alone, both = (float(calls.select(time.median()).item() or 0) for calls in (single, batched))
+    if both <= 0:
+        return None
+    value = min(alone / both, 1.0)
+    return Ratio(value, value, value)
+
+
+def _batch_size(calls: pl.DataFrame) -> int:
+    """The first dim that most inputs of the batched calls have, 2 where none is even."""
+    counts: Counter[int] = Counter()
+    for text in calls["input_shapes"].unique():
+        counts.update(int(size) for size in _DIMS.findall(text) if len(size) < 9)
+    even = {size: count for size, count in counts.items() if size and size % 2 == 0}
+    return max(even, key=lambda size: (even[size], -size), default=2)
+
+
+def _scaling(costs: CallCosts, batch: int, factor: float) -> Callable[[KindCost], Scaled]:
+    """How the work of each of the kinds changes with `factor` times the batch; each is looked at
+    once."""
+    changed = Scaled(factor, factor, least=min(factor, 1.0), most=max(factor, 1.0))
+    unknown = replace(changed, known=False)
+    dims = {
+        tensor.dims[1]
+        for kind in costs.kinds
+        for tensor in kind.tensors
+        if len(tensor.dims) > 2 and tensor.dims[0] == batch
+    }
+
+    def scale(kind: KindCost) -> Scaled:
+        if kind.work is None:
+            tensors = kind.tensors
+            of_batch = any(_of_batch(t, batch, dims) for t in tensors)
+            return unknown if of_batch or not tensors else _SAME
+        parts = [(t.nbytes or 0, _of_batch(t, batch, dims)) for t in kind.tensors]
+        if not any(of_batch for _, of_batch in parts):
+            return _SAME
+        whole = sum(nbytes for nbytes, _ in parts)
+        then = sum(nbytes * (factor if of_batch else 1) for nbytes, of_batch in parts)
+        return replace(changed, nbytes=then / whole) if whole else changed
+
+    known = {id(kind): scale(kind) for kind in costs.kinds}
+    return lambda kind: known[id(kind)]
+
+
+def _half_batch_ratio(
+    costs: CallCosts, scale: Callable[[KindCost], Scaled], overhead_ratio: float
+) -> Ratio:
+    ratio = costs.ratio(scale, overhead_ratio, outside=0.5)
+    return costs.beyond_caches(ratio, grows=False)
+
+
+def _of_batch(tensor: Tensor, batch: int, dims: set[int]) -> bool:
+    if not tensor.dims or not tensor.floating:
+        return False
+    first = tensor.dims[0]
+    if first == batch:
+        return True
+    return first % batch == 0 and first // batch in dims
+
+
+# --- Words of the tables about denoising steps: closed sets.
+
+
+class PartLevel(StrEnum):
+    """What a part of a step is; `block_and_role` or `role` where operators are too many."""
+
+    STEP = "step"
+    SUBMODULE = "submodule"
+    OPERATOR = "operator"
+    BLOCK_AND_ROLE = "block_and_role"
+    ROLE = "role"
+
+
+# --- The columns of what is found about denoising steps: the step matrix, guidance, redundancy.
+
+
+_PART: tuple[Column, ...] = (
+    Column(
+        "level",
+        STRING,
+        "",
+        "step, submodule, operator; where there are too many operators, block_and_role or role "
+        "instead",
+        importance=DATA_ONLY,
+        codes=PartLevel,
+    ),
+    Column(
+        "submodule",
+        STRING,
+        "",
+        "submodule to which the part belongs; null for steps",
+        True,
+        importance=4,
+    ),
+    Column(
+        "layer",
+        STRING,
+        "",
+        "layer of the operator, or the block; null for steps and submodules",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column("role", STRING, "", "role, where the level is by role", True, importance=DATA_ONLY),
+)
+_STEP: tuple[Column, ...] = (
+    column_of(ON_AXIS, "pipeline"),
+    column_of(ON_AXIS, "step"),
+)
+
+STEP_OPERATORS: tuple[Column, ...] = (
+    *_PART,
+    Column("steps", INT64, "", "steps in which it was traced and ran", importance=5),
+    Column(
+        "total_ns",
+        INT64,
+        "ns",
+        "its time in all of these steps; for a step, its wall time",
+        importance=8,
+    ),
+    Column(
+        "median_ns", INT64, "ns", "median over these steps of its device time (sum of durations)"
+    ),
+    Column(
+        "spread",
+        FLOAT64,
+        "ratio",
+        "scaled median absolute deviation / median_ns",
+        True,
+        importance=3,
+    ),
+    Column(
+        "warmup_steps",
+        INT64,
+        "",
+        "first steps of the run that took longer than later ones",
+        label="warm-up",
+        importance=1,
+    ),
+    Column(
+        "warmup_ns",
+        INT64,
+        "ns",
+        "time of these steps beyond median_ns",
+        label="cost",
+        importance=2,
+    ),
+    Column(
+        "drift_ns",
+        INT64,
+        "ns",
+        "change from step to step (Theil-Sen slope); null if there are too few steps",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "drift_low_ns", INT64, "ns", "lower end of its 95 % interval", True, importance=DATA_ONLY
+    ),
+    Column(
+        "drift_high_ns", INT64, "ns", "upper end of its 95 % interval", True, importance=DATA_ONLY
+    ),
+    Column("outliers", INT64, "", "steps that are outliers by the rule in the summary"),
+    Column(
+        "outlier_ns",
+        INT64,
+        "ns",
+        "time of these steps beyond median_ns",
+        label="cost of these",
+        importance=8,
+    ),
+    Column(
+        "hoistable",
+        BOOL,
+        "",
+        "true where its inputs do not change from step to step",
+        importance=DATA_ONLY,
+    ),
+)
+
+STEP_TIMES: tuple[Column, ...] = (
+    *_PART,
+    *_STEP,
+    Column("commands", INT64, "", "its commands in the step; for a step, its calls"),
+    Column("total_ns", INT64, "ns", "sum of their durations; for a step, its wall time"),
+)
+
+
+# --- Robust statistics over rows of repeated measurements; NaN stands for what was not measured.
+#
+# All of them hold against outliers: medians, median absolute deviations (MAD), and the slope of
+# Theil
+# (1950) and Sen (1968, J. Am. Stat. Assoc. 63, 1379-1389), the median of the slopes between all
+# pairs, with Sen's interval.
+
+
+Reals = npt.NDArray[np.float64]
+_Flags = npt.NDArray[np.bool_]
+
+_SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
+_DEVIATIONS = 3.0
+_RATIO = 1.05
+_ENOUGH_VALUES = 5  # values
+_POINTS = 64  # of a row whose pairs are looked at; longer rows are halved by means first
+_QUANTILE = 1.9599639845400536  # of a normal distribution: 2.5 % lie above it
+
+
+class Slopes(Struct, frozen=True, eq=False):
+    """Change from one column to the next, and its 95 % interval; float64 [rows], NaN where a row
+    has fewer than five values."""
+
+    slope: Reals
+    low: Reals
+    high: Reals
+
+
+def medians(values: Reals) -> Reals:
+    """The median of each row, NaN for rows of nothing."""
+    if not values.shape[1]:
+        return _nothing(values)
+    ordered = np.sort(values, axis=1)  # NaN last
+    known = (~np.isnan(values)).sum(axis=1)
+    row = np.arange(len(values))
+    found: Reals = (ordered[row, (known - 1) // 2] + ordered[row, known // 2]) / 2
+    return found
+
+
+def spreads(values: Reals) -> Reals:
+    """The scaled MAD of each row: its standard deviation, were it normal; NaN as `medians`."""
+    return _SCALE * medians(np.abs(values - medians(values)[:, None]))
+
+
+def outlying(values: Reals, usual: Reals) -> _Flags:
+    """Which `values` stand out by `steps.OUTLIER_RULE` from the `usual` ones of their row."""
+    median, spread = medians(usual)[:, None], spreads(usual)[:, None]
+    enough = (~np.isnan(usual)).sum(axis=1)[:, None] >= _ENOUGH_VALUES
+    with np.errstate(invalid="ignore"):
+        found: _Flags = (
+            (values > median + _DEVIATIONS * spread) & (values > _RATIO * median) & enough
+        )
+    return found
+
+
+def warm_up(values: Reals) -> npt.NDArray[np.int64]:
+    """How many leading values of each row stand out from the later half of its values.
+
+    One that is missing ends the warm-up; one longer than half of the row is none.
+    """
+    rows, columns = values.shape
+    if not columns:
+        return np.zeros(rows, dtype=np.int64)
+    late = values.copy()
+    late[:, : columns // 2] = np.nan
+    high = outlying(values, late)
+    found: npt.NDArray[np.int64] = np.cumprod(high, axis=1).sum(axis=1)
+    return np.where(found > columns // 2, 0, found)
+
+
+def slopes(values: Reals) -> Slopes:
+    """The slope of each row over the numbers of its columns."""
+    width = 1
+    while values.shape[1] > _POINTS:
+        values, width = _means_of_pairs(values), width * 2
+    first, second = np.triu_indices(values.shape[1], 1)
+    pairs = np.sort((values[:, second] - values[:, first]) / (second - first), axis=1)
+    known = (~np.isnan(values)).sum(axis=1)
+    count = known * (known - 1) // 2
+    error = _QUANTILE * np.sqrt(known * (known - 1) * (2 * known + 5) / 18)
+    low = np.floor((count - error) / 2).astype(np.int64)
+    high = np.ceil((count + error) / 2).astype(np.int64)
+    few = (known < _ENOUGH_VALUES) | (count == 0)
+    row = np.arange(len(values))
+
+    def at(index: npt.NDArray[np.int64]) -> Reals:
+        if not pairs.shape[1]:
+            return _nothing(values)
+        inside = np.clip(index, 0, np.maximum(count - 1, 0))
+        return np.where(few, np.nan, pairs[row, inside]) / width
+
+    return Slopes(medians(np.where(few[:, None], np.nan, pairs)) / width, at(low - 1), at(high))
+
+
+def _means_of_pairs(values: Reals) -> Reals:
+    """Means of neighbours, two by two; of one that is alone itself, and a last one goes."""
+    even = values.shape[1] // 2 * 2
+    pairs = values[:, :even].reshape(len(values), -1, 2)
+    known = (~np.isnan(pairs)).sum(axis=2)
+    halved: Reals = np.where(known > 0, np.nansum(pairs, axis=2) / np.maximum(known, 1), np.nan)
+    return halved
+
+
+def _nothing(values: Reals) -> Reals:
+    return np.full(len(values), np.nan)
+
+
+# --- How the time of each part of a step changes from step to step.
+#
+# Parts are the operators of submodules that denoise, by device time; where there are too many for
+# a
+# table, blocks and roles. Rows are parts, columns steps in order of time. A step in which a
+# submodule
+# was not traced, or not wholly, is no step of its parts. Medians and slopes compare like with
+# like:
+# steps in which a part had as many commands as usual.
+
+
+_MAX_PARTS = 500  # parts
+_CELLS = 20_000
+_PARTS = ("level", "submodule", "layer", "role")
+
+
+class StepMatrix(Struct, frozen=True, eq=False):
+    """The times of p parts in s steps.
+
+    `parts` has the columns level, submodule, layer, role: first whole steps, then submodules, then
+    their operators (or what stands for them). `steps` are rows of the table of steps, in order of
+    time. `time` in ns and `commands` are float64 [p, s], NaN where the part was not traced or did
+    not run; `usual` is `time` where the part had as many commands as usual. `outlier` marks cells
+    that stand out, bool [p, s]; `warm` is the number of warm-up steps of each part, int64 [p].
+    `part_of_kind` is the row of the operator of each kind, -1 for none; `step_of_call` the column
+    of each call, -1 for none.
+    """
+
+    parts: pl.DataFrame
+    steps: pl.DataFrame
+    time: Reals
+    commands: Reals
+    usual: Reals
+    outlier: _Flags
+    warm: Times
+    part_of_kind: Codes
+    step_of_call: Codes
+
+    def table(self, hoistable: _Flags) -> pl.DataFrame:
+        """One row a part (`columns.STEP_OPERATORS`); `hoistable` says of each kind whether its
+        inputs do not change from step to step."""
+        median = medians(self.usual)
+        beyond = np.nan_to_num(self.time - median[:, None])
+        first = np.arange(self.time.shape[1]) < self.warm[:, None]
+        trend = slopes(np.where(first | self.outlier, np.nan, self.usual))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = spreads(self.usual) / median
+        found = self.parts.with_columns(
+            steps=(~np.isnan(self.time)).sum(axis=1),
+            total_ns=_whole(np.nansum(self.time, axis=1)),
+            median_ns=_whole(median),
+            spread=_real(spread),
+            warmup_steps=self.warm,
+            warmup_ns=_whole(np.where(first, beyond, 0).sum(axis=1)),
+            drift_ns=_real(np.rint(trend.slope)),
+            drift_low_ns=_real(np.rint(trend.low)),
+            drift_high_ns=_real(np.rint(trend.high)),
+            outliers=self.outlier.sum(axis=1),
+            outlier_ns=_whole(np.where(self.outlier, beyond, 0).sum(axis=1)),
+            hoistable=pl.Series(self._all_kinds(hoistable)),
+        )
+        order = {"step": 0, "submodule": 1}
+        rank = pl.col("level").replace_strict(order, default=2, return_dtype=pl.Int64)
+        ordered = found.filter(pl.col("steps") > 0).sort(
+            [rank, "total_ns", "submodule", "layer", "role"],
+            descending=[False, True, False, False, False],
+        )
+        return ordered.select(pl.col(n).cast(t) for n, t in schema(STEP_OPERATORS).items())
+
+    def cells(self) -> pl.DataFrame:
+        """One row a part and step in which it ran (`columns.STEP_TIMES`)."""
+        row, column = np.nonzero(~np.isnan(self.time))
+        found = pl.concat(
+            [self.parts[row], self.steps.select("pipeline", "step")[column]], how="horizontal"
+        ).with_columns(
+            commands=_whole(self.commands[row, column]), total_ns=_whole(self.time[row, column])
+        )
+        return found.select(pl.col(n).cast(t) for n, t in schema(STEP_TIMES).items())
+
+    def _all_kinds(self, marked: _Flags) -> _Flags:
+        """Which parts have kinds, all of them `marked`."""
+        inside = self.part_of_kind >= 0
+        code, parts = self.part_of_kind[inside], len(self.parts)
+        kinds = np.bincount(code, minlength=parts)
+        found: _Flags = (np.bincount(code, marked[inside], parts) == kinds) & (kinds > 0)
+        return found
+
+
+def step_matrix(
+    calls: pl.DataFrame,
+    kinds: Kinds,
+    roles: pl.DataFrame,
+    ran: CallKinds,
+    steps: pl.DataFrame,
+    pipelines: PipelineCalls,
+) -> StepMatrix:
+    """The matrix of `calls`, whose kinds of commands `ran`, over `steps` (`columns.STEPS`).
+
+    `roles` has a row a kind (`KIND_ROLE`).
+    """
+    steps = steps.sort("start_ns", "pipeline", "step")
+    step_of_call = _steps_of(calls, steps, pipelines)
+    place = step_of_call[ran.call]
+    used = np.zeros(len(kinds), dtype=np.bool_)
+    used[ran.kind[place >= 0]] = True
+    names, part_of_kind = _parts(kinds, roles, used, len(steps))
+    traced = _traced(calls, step_of_call, len(steps))
+    submodules = [*dict.fromkeys(names["submodule"])]
+    parts = pl.concat([_named("step", [None]), _named("submodule", submodules), names])
+    offset = 1 + len(submodules)
+    part_of_kind = np.where(part_of_kind >= 0, part_of_kind + offset, -1)
+    shape = (len(parts), len(steps))
+    time, commands = _sums(ran, part_of_kind, place, shape)
+    for number, name in enumerate(submodules):
+        rows = np.flatnonzero((parts["submodule"] == name).to_numpy())
+        inside = rows[rows >= offset]
+        known = traced.get(name, np.zeros(len(steps), dtype=np.bool_))
+        time[1 + number] = time[inside].sum(axis=0)
+        commands[1 + number] = commands[inside].sum(axis=0)
+        time[np.ix_(rows, ~known)] = commands[np.ix_(rows, ~known)] = np.nan
+    time[commands == 0] = commands[commands == 0] = np.nan
+    time[0], commands[0] = steps["elapsed_ns"].to_numpy(), steps["calls"].to_numpy()
+    return _judged(parts, steps, time, commands, part_of_kind, step_of_call)
+
+
+def _judged(
+    parts: pl.DataFrame,
+    steps: pl.DataFrame,
+    time: Reals,
+    commands: Reals,
+    part_of_kind: Codes,
+    step_of_call: Codes,
+) -> StepMatrix:
+    """The matrix with what stands out in it."""
+    usual = np.where(commands == _usual_number(commands), time, np.nan)
+    first = steps["pipeline"] == steps["pipeline"][0] if len(steps) else steps["outlier"]
+    warm = warm_up(usual[:, np.flatnonzero(first.to_numpy())])
+    return StepMatrix(
+        parts=parts,
+        steps=steps,
+        time=time,
+        commands=commands,
+        usual=usual,
+        outlier=outlying(time, usual),
+        warm=warm,
+        part_of_kind=part_of_kind,
+        step_of_call=step_of_call,
+    )
+
+
+def _usual_number(commands: Reals) -> Reals:
+    """The lower median of each row's numbers of commands, float64 [p, 1]."""
+    if not commands.shape[1]:
+        return np.zeros((len(commands), 1))
+    known = (~np.isnan(commands)).sum(axis=1)
+    ordered = np.sort(commands, axis=1)
+    found: Reals = ordered[np.arange(len(commands)), (known - 1) // 2][:, None]
+    return found
+
+
+def _steps_of(calls: pl.DataFrame, steps: pl.DataFrame, pipelines: PipelineCalls) -> Codes:
+    """The row in `steps` of each call, int32, -1 for none."""
+    keys = step_keys(steps["pipeline"].to_numpy(), steps["step"].to_numpy())
+    order = np.argsort(keys)
+    found = positions(step_keys(pipelines.number_of(calls), calls["step"].to_numpy()), keys[order])
+    return np.append(order, -1)[found].astype(np.int32)
+
+
+def _parts(
+    kinds: Kinds, roles: pl.DataFrame, used: _Flags, steps: int
+) -> tuple[pl.DataFrame, Codes]:
+    """The finest parts that are not too many, and the part of each kind, -1 for none."""
+    table = kinds.table.select("kind", "submodule", "layer", "host").with_columns(
+        roles.select("block", pl.col("role").cast(pl.String)), used=pl.Series(used)
+    )
+    table = table.filter(pl.col("used") & ~pl.col("host")).drop_nulls("submodule")
+    for level, *columns in _levels():
+        named = table.select(pl.col("kind"), pl.lit(level).alias("level"), *columns)
+        names = named.select(_PARTS).unique(maintain_order=True)
+        if len(names) <= _MAX_PARTS and len(names) * steps <= _CELLS:
+            break
+    part = named.join(names.with_row_index("part"), on=_PARTS, nulls_equal=True)
+    of_kind = np.full(len(kinds), -1, dtype=np.int64)
+    of_kind[part["kind"].to_numpy()] = part["part"].to_numpy()
+    return names, of_kind
+
+
+def _levels() -> Iterator[tuple[str, pl.Expr, pl.Expr, pl.Expr]]:
+    """Level, submodule, layer and role of parts, from fine to coarse."""
+    submodule, role = pl.col("submodule"), pl.col("role")
+    none = pl.lit(None, dtype=pl.String)
+    yield PartLevel.OPERATOR.value, submodule, pl.col("layer"), none.alias("role")
+    yield (
+        PartLevel.BLOCK_AND_ROLE.value,
+        submodule,
+        pl.col("block").cast(pl.String).alias("layer"),
+        role,
+    )
+    yield PartLevel.ROLE.value, submodule, none.alias("layer"), role
+
+
+def _named(level: str, submodules: Sequence[str | None]) -> pl.DataFrame:
+    columns = {"level": [level] * len(submodules), "submodule": list(submodules)}
+    none = pl.lit(None, dtype=pl.String)
+    return pl.DataFrame(columns, schema={"level": pl.String, "submodule": pl.String}).with_columns(
+        layer=none, role=none
+    )
+
+
+def _traced(calls: pl.DataFrame, step: Codes, steps: int) -> dict[str, _Flags]:
+    """For each submodule in which steps all of its calls were traced, and there are some."""
+    found = {}
+    inside = calls.select(
+        pl.col("submodule").cast(pl.String), "ops_traced", step=pl.Series(step)
+    ).filter(pl.col("step") >= 0)
+    for (name,), rows in inside.group_by("submodule", maintain_order=True):
+        place = rows["step"].to_numpy()
+        number = np.bincount(place, minlength=steps)
+        with_operators = np.bincount(place, rows["ops_traced"].to_numpy(), steps)
+        found[str(name)] = (number > 0) & (with_operators == number)
+    return found
+
+
+def _sums(
+    ran: CallKinds, part_of_kind: Codes, place: Codes, shape: tuple[int, int]
+) -> tuple[Reals, Reals]:
+    """Time and number of commands of each part in each step, float64 [parts, steps]."""
+    part = part_of_kind[ran.kind]
+    inside = (part >= 0) & (place >= 0)
+    code = part[inside].astype(np.int64) * shape[1] + place[inside]
+    size = shape[0] * shape[1]
+    time, commands = (
+        np.bincount(code, values[inside], size).astype(np.float64).reshape(shape)
+        for values in (ran.busy, ran.commands)
+    )
+    return time, commands
+
+
+def _whole(values: Reals) -> pl.Series:
+    return pl.Series(np.rint(np.nan_to_num(values)).astype(np.int64))
+
+
+def _real(values: Reals) -> pl.Series:
+    return pl.Series(values, dtype=pl.Float64).fill_nan(None)
+
+
+# --- The tables of how the parts of steps change from step to step.
+
+
+@shared
+def steps_matrix(of: Inputs) -> StepMatrix:
+    """The step matrix of the selected calls."""
+    steps = of.table("steps")
+    return step_matrix(of.calls, of.kinds, kind_roles(of), of.call_kinds, steps, of.pipelines)
+
+
+TABLES = (
+    Table(
+        name="step_operators",
+        row="one part of the steps, and how it changes over them",
+        section="time",
+        columns=STEP_OPERATORS,
+        make=lambda of: steps_matrix(of).table(redundant_work(of).over_steps),
+        title="What changes from step to step",
+        about="Parts are whole steps, submodules, and their operators (blocks and roles instead, "
+        "where there are more than 500 operators); within each level the longest come first. "
+        "[steps.md](steps.md) describes how warm-up, drift and outliers are found.",
+        reads=("steps",),
+    ),
+    Table(
+        name="step_times",
+        row="one part in one step",
+        section="time",
+        columns=STEP_TIMES,
+        make=lambda of: steps_matrix(of).cells(),
+        title="Operators by step",
+        about="This is the step matrix: it has a row for each part and each step in which that "
+        "part was traced and ran.",
+        reads=("steps",),
+    ),
+)
+
+
+# --- The step matrix that a report shows: which parts and steps have a row and a column.
+#
+# Bounded, and what is left out is said: the parts with the most time have a row each, all others
+# one together; of more steps than columns, a column is the one of several that took longest.
+
+
+_SHOWN_PARTS = 24  # parts with a row of their own, beside the step and its submodules
+_SHOWN_SUBMODULES = 6
+_SHOWN_COLUMNS = 60
+FARTHEST = 1.5  # a factor of the median: what is farther from it has the same colour
+_Reals = npt.NDArray[np.float64]
+_KEYS = ("submodule", "layer", "role")
+
+
+class Matrix(Struct, frozen=True, eq=False):
+    """The rows and columns that are shown.
+
+    `time` is ns, float64 [rows, columns], NaN where a part was not traced; `median` float64 [rows]
+    over all steps. `left_out` parts share the last row, `steps` of them are `each` to a column.
+    `row_picks` and `column_picks` are what a row and a column stand for (`chart_style.picking`).
+    """
+
+    names: list[str]
+    columns: list[str]
+    row_picks: list[Pick]
+    column_picks: list[Pick]
+    time: _Reals
+    median: _Reals
+    parts: int
+    left_out: int
+    steps: int
+    each: int
+    folded: bool
+
+    @property
+    def sentence(self) -> Said:
+        """What is shown, and what is not."""
+        own = self.parts - self.left_out
+        which = counted(own, "operation" if self.folded else "operator")
+        if self.folded:
+            which = said("{operations} (equal blocks aggregated)", operations=which)
+        first = said(
+            "Device time of {operations} in each step, relative to the median of its row, longest "
+            "first. The first row is the wall time of the step.",
+            operations=which,
+        )
+        rest = []
+        if self.left_out:
+            others = count(self.left_out)
+            rest.append(said("{others} others share the last row.", others=others))
+        if self.each > 1:
+            rest.append(said("A column is the longest of {each} steps.", each=count(self.each)))
+        gaps = said(
+            "Gaps: not traced in that step. Colours end at {farthest} times the median.",
+            farthest=f"{FARTHEST:g}",
+        )
+        return joined(" ", [first, *rest, gaps])
+
+
+def matrix_of(
+    step_table: pl.DataFrame, times: pl.DataFrame, *, patterns: bool = True
+) -> Matrix | None:
+    """The matrix of `times` (`step_times`) over the steps of `step_table` (`steps`), None where
+    operators of fewer than two steps were traced.
+
+    With `patterns`, equal layers of repeated blocks are one part.
+    """
+    steps = step_table.select("pipeline", "step").unique(maintain_order=True)
+    cells = times.join(steps.with_row_index("column"), on=["pipeline", "step"], how="inner")
+    if cells.filter(_of_level("parts"))["column"].n_unique() < 2:
+        return None
+    if patterns:
+        cells = cells.with_columns(pattern(pl.col("layer")))
+    whole, submodules, parts = (_dense(cells, level, len(steps)) for level in _LEVELS)
+    count_before = _number(times, "parts")
+    own = parts[:_SHOWN_PARTS]
+    rest = [part.time for part in parts[_SHOWN_PARTS:]]
+    rows = [_Row(said("step"), {}, row.time) for row in whole[:1]]
+    rows += submodules[:_SHOWN_SUBMODULES] + own
+    if rest:
+        total = np.nansum(rest, axis=0)
+        others = said("{number} others", number=count(len(rest)))
+        rows.append(_Row(others, {}, np.where(total > 0, total, np.nan)))
+    time = np.array([row.time for row in rows])
+    each = -(-len(steps) // _SHOWN_COLUMNS)
+    return Matrix(
+        names=[row.name for row in rows],
+        columns=_columns(steps, each),
+        row_picks=[row.pick for row in rows],
+        column_picks=_column_picks(steps, each),
+        time=_longest(time, each),
+        median=np.nanmedian(time, axis=1),
+        parts=len(parts),
+        left_out=len(rest),
+        steps=len(steps),
+        each=each,
+        folded=len(parts) < count_before,
+    )
+
+
+class _Row(NamedTuple):
+    """A row's name, what it stands for, and its ns by step."""
+
+    name: str
+    pick: Pick
+    time: _Reals
+
+
+_LEVELS = ("step", "submodule", "parts")
+
+
+def _of_level(level: str) -> pl.Expr:
+    return ~pl.col("level").is_in(_LEVELS[:2]) if level == "parts" else pl.col("level") == level
+
+
+def _number(cells: pl.DataFrame, level: str) -> int:
+    return cells.filter(_of_level(level)).select(_KEYS).n_unique()
+
+
+def _dense(cells: pl.DataFrame, level: str, columns: int) -> list[_Row]:
+    """The parts of a level, those with most time first."""
+    found = cells.filter(_of_level(level))
+    summed = found.group_by(*_KEYS, "column", maintain_order=True).agg(pl.col("total_ns").sum())
+    rows = summed.group_by(*_KEYS, maintain_order=True).agg(
+        "column", "total_ns", total=pl.col("total_ns").sum()
+    )
+    made = []
+    for row in rows.sort("total", descending=True, maintain_order=True).iter_rows(named=True):
+        time = np.full(columns, np.nan)
+        time[row["column"]] = row["total_ns"]
+        named = [row[key] for key in ("layer", "role") if row[key]]
+        name = " ".join(named) or row["submodule"] or said("step")
+        given = {"submodule": row["submodule"], "operator": row["layer"]}
+        pick = given if row["layer"] else given | {"role": row["role"]}
+        made.append(_Row(name, {key: value for key, value in pick.items() if value}, time))
+    return made
+
+
+def _columns(steps: pl.DataFrame, each: int) -> list[str]:
+    several = steps["pipeline"].n_unique() > 1
+    names = [f"{p}:{s}" if several else str(s) for p, s in steps.iter_rows()]
+    groups = [names[at : at + each] for at in range(0, len(names), each)]
+    return [f"{group[0]}-{group[-1]}" if len(group) > 1 else group[0] for group in groups]
+
+
+def _column_picks(steps: pl.DataFrame, each: int) -> list[Pick]:
+    numbers = steps["step"].to_list()
+    groups = [sorted(set(numbers[at : at + each])) for at in range(0, len(numbers), each)]
+    return [{"step": group if len(group) > 1 else group[0]} for group in groups]
+
+
+def _longest(time: _Reals, each: int) -> _Reals:
+    """The longest of each `each` neighbours of a row, NaN where none is known."""
+    padded = np.pad(time, ((0, 0), (0, -time.shape[1] % each)), constant_values=np.nan)
+    groups = padded.reshape(len(time), -1, each)
+    longest: _Reals = np.where(np.isnan(groups), -np.inf, groups).max(axis=2)
+    return np.where(np.isneginf(longest), np.nan, longest)
+
+
+# --- What is said of denoising steps: why some stand out, guidance, redundant work.
+
+
+SENTENCES: Sentences = {
+    PartLevel: {
+        PartLevel.STEP: said("step"),
+        PartLevel.SUBMODULE: said("submodule"),
+        PartLevel.OPERATOR: said("operator"),
+        PartLevel.BLOCK_AND_ROLE: said("block and role"),
+        PartLevel.ROLE: said("role"),
+    },
+}

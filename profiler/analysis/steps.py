@@ -1,0 +1,809 @@
+"""Denoising steps: duration, launch-bound time and outliers of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from profiler.analysis.commands import CommandArrays, Grouped, unsteady_calls
+from profiler.analysis.context import Inputs, steps_of
+from profiler.analysis.document import Bars, Figure, Part
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.step_matrix import STEP_OPERATORS, Matrix, matrix_of
+from profiler.analysis.step_outliers import STEP_OUTLIERS
+from profiler.analysis.table_text import (
+    Sentences,
+    changing_parts,
+    explained_outliers,
+    label,
+    table,
+    worded_note,
+)
+from profiler.analysis.timeline import ON_AXIS, Axis, GroupAxis, PipelineCalls, step_keys
+from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, column_of, schema
+from profiler.run.device_timeline import device_work
+from profiler.run.intervals import Codes, Times, ends, positions, union_by
+from profiler.run.run import Run
+from profiler.text import Note, NoteCode, Said, count, counted, duration, joined, said
+from profiler.trace.events import NO_STEP
+
+# --- Words of the summary of steps: closed sets.
+
+
+class StepSource(StrEnum):
+    """What steps were measured by."""
+
+    STEP_SPANS = "step_spans"
+    CALLS = "calls"
+
+
+class OutlierRule(NoteCode):
+    """When a step stands out."""
+
+    MEDIAN_DEVIATION = "median_deviation"
+
+
+# --- The columns of denoising steps.
+
+
+STEPS: tuple[Column, ...] = (
+    column_of(ON_AXIS, "pipeline"),
+    column_of(ON_AXIS, "step"),
+    Column("start_ns", INT64, "ns", "begin of its first call's tile", importance=4),
+    Column(
+        "elapsed_ns",
+        INT64,
+        "ns",
+        "from there to the end of its last call's tile, minus time that was not recorded",
+    ),
+    Column(
+        "between_ns",
+        INT64,
+        "ns",
+        "from the end of the previous step to its begin, minus the profiler's own work; null for "
+        "the first step of a pipeline call",
+        True,
+        label="after the step before",
+        importance=5,
+    ),
+    Column(
+        "between_host_ns",
+        INT64,
+        "ns",
+        "part of between_ns in which the host worked, without its waits for devices",
+        True,
+        label="host work before",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "duration_ns",
+        INT64,
+        "ns",
+        "length of its span on the host, as recorded; null without one",
+        True,
+        label="host range",
+        importance=16,
+    ),
+    Column("calls", INT64, "", "calls in the step"),
+    Column("branches", STRING, "", 'branches of these calls in order of time: "cond, uncond"'),
+    Column(
+        "skipped_share",
+        pl.Float64(),
+        "ratio",
+        "share of the blocks that a step cache may skip in these calls which it did skip; null "
+        "without a step cache",
+        True,
+        label="skipped blocks",
+        kind="share",
+        importance=1,
+    ),
+    column_of(ON_AXIS, "calls_ns", importance=1),
+    column_of(ON_AXIS, "host_ns", importance=2),
+    column_of(ON_AXIS, "idle_ns", importance=2),
+    Column(
+        "busy_ns",
+        INT64,
+        "ns",
+        "union of its kernels and copies: commands of every category except host and sync",
+        label="device time",
+        importance=3,
+    ),
+    Column("outlier", BOOL, "", "whether it is an outlier by the rule in the summary"),
+)
+
+
+# --- How long the device waited in each step for the host to launch, and how long of that before the
+# first kernel of its calls.
+
+
+class LaunchBoundSteps(Struct, frozen=True):
+    """Shortest, median and longest time of some steps in which their calls were launch-bound;
+    shortest and longest of that before their first kernels, None where nobody knows."""
+
+    low_ns: int
+    median_ns: int
+    high_ns: int
+    before_low_ns: int | None
+    before_high_ns: int | None
+
+
+def launch_bound_steps(calls: pl.DataFrame) -> LaunchBoundSteps | None:
+    """Of the steps of the table of calls, or some of its rows; None without steps."""
+    steps = (
+        calls.filter(pl.col("step") >= 0)
+        .group_by("pipeline", "step")
+        .agg(
+            pl.col("launch_bound_ns").sum(),
+            pl.when(pl.col("before_kernel_ns").is_not_null().all())
+            .then(pl.col("before_kernel_ns").sum())
+            .alias("before_kernel_ns"),
+        )
+    )
+    if steps.is_empty():
+        return None
+    bound = sorted(steps["launch_bound_ns"].to_list())
+    before = sorted(steps["before_kernel_ns"].drop_nulls().to_list())
+    known = len(before) == len(bound)
+    return LaunchBoundSteps(
+        low_ns=bound[0],
+        median_ns=round(np.median(bound)),
+        high_ns=bound[-1],
+        before_low_ns=before[0] if known else None,
+        before_high_ns=before[-1] if known else None,
+    )
+
+
+# --- Statistics over the denoising steps of a run, and which of them stand out.
+
+
+_Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+_SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
+_DEVIATIONS = 3.0
+_RATIO = 1.05
+_ENOUGH = 5  # steps; the median deviation of fewer says nothing
+OUTLIER_RULE = Note.of(
+    OutlierRule.MEDIAN_DEVIATION,
+    deviations=_DEVIATIONS,
+    scale=_SCALE,
+    excess_share=round(_RATIO - 1, 6),
+    fewest=_ENOUGH,
+)
+"""When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
+
+
+class StepSummary(Struct, frozen=True):
+    """Statistics over the rows of `steps`; times are 0 where there are none.
+
+    `median_ns` is that of the steady steps, in which no submodule is called for the first time or
+    compiles; of all where none is steady. `diff` compares these, too. Where a step cache was on,
+    `full_steps` are those in which it skipped nothing, `skipping_steps` the others, with their own
+    medians; None where no cache was on, and where there is no such step.
+    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
+    several) that `rule` singles out. `measured_by` says what
+    told which steps there are: `step_spans`, or `calls` where the run has no such spans.
+    """
+
+    count: int
+    min_ns: int
+    median_ns: int
+    max_ns: int
+    mean_ns: int
+    outliers: tuple[str, ...]
+    rule: Note
+    measured_by: StepSource
+    full_steps: int | None = None
+    full_median_ns: int | None = None
+    skipping_steps: int | None = None
+    skipping_median_ns: int | None = None
+
+
+def step_summary(
+    steps: pl.DataFrame, first: frozenset[tuple[int, int]], *, from_spans: bool
+) -> StepSummary:
+    """Statistics of the rows of `steps`, of which `first` (pipeline call, step) hold the first call
+    of a submodule, or one that compiled; outliers as they are marked there."""
+    durations = steps["elapsed_ns"].to_numpy()
+    measured_by = StepSource.STEP_SPANS if from_spans else StepSource.CALLS
+    if not len(durations):
+        return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
+    keys = steps.select("pipeline", "step").rows()
+    steady = np.array([key not in first for key in keys])
+    several = steps["pipeline"].n_unique() > 1
+    found = steps.filter("outlier").select("pipeline", "step").iter_rows()
+    return StepSummary(
+        count=len(durations),
+        min_ns=int(durations.min()),
+        median_ns=_median(durations, steady),
+        max_ns=int(durations.max()),
+        mean_ns=round(float(durations.mean())),
+        outliers=tuple(f"{pipeline}:{step}" if several else str(step) for pipeline, step in found),
+        rule=OUTLIER_RULE,
+        measured_by=measured_by,
+        **_by_cache(steps["skipped_share"], durations, steady),
+    )
+
+
+def _median(durations: Times, steady: _Flags) -> int:
+    """Of the steady ones, of all where there are none."""
+    return int(np.median(durations[steady] if steady.any() else durations))
+
+
+def _by_cache(shares: pl.Series, durations: Times, steady: _Flags) -> dict[str, int]:
+    """How many steps a step cache left full and in how many it skipped something, with their
+    medians; nothing where none was on."""
+    found = {}
+    skips = skipping(shares)
+    for kind, rows in (("full", ~skips), ("skipping", skips)):
+        if shares.is_null().all():
+            continue
+        found[f"{kind}_steps"] = int(rows.sum())
+        if rows.any():
+            found[f"{kind}_median_ns"] = _median(durations[rows], steady[rows])
+    return found
+
+
+def skipping(shares: pl.Series) -> _Flags:
+    """In which steps a cache skipped anything, bool [n], by the share of blocks that it skipped."""
+    found: _Flags = (shares.fill_null(0.0) > 0).to_numpy()
+    return found
+
+
+def outliers(durations: Times, skips: _Flags | None = None) -> _Flags:
+    """Which durations stand out by `OUTLIER_RULE` among those of their kind, bool [n]: full steps
+    among full ones, those in which a cache skipped something (`skips`) among such."""
+    found = np.zeros(len(durations), dtype=np.bool_)
+    skips = np.zeros(len(durations), dtype=np.bool_) if skips is None else skips
+    for rows in (skips, ~skips):
+        found[rows] = _outlier_flags(durations[rows])
+    return found
+
+
+def _outlier_flags(durations: Times) -> _Flags:
+    if len(durations) < _ENOUGH:
+        return np.zeros(len(durations), dtype=np.bool_)
+    median = np.median(durations)
+    spread = _SCALE * np.median(np.abs(durations - median))
+    found: _Flags = (durations > median + _DEVIATIONS * spread) & (durations > _RATIO * median)
+    return found
+
+
+# --- Denoising steps: how long each took, on what, and which stand out.
+
+
+def step_table(
+    run: Run, commands: CommandArrays, pipelines: PipelineCalls, axis: Axis
+) -> pl.DataFrame:
+    """One row a step of each pipeline call (`STEPS`), in order of time.
+
+    `commands` are those of the whole run, `pipelines` its pipeline calls, `axis` is its own. A step
+    without a call lasts as its span does; in a run without step spans every step has calls.
+    """
+    calls = run.calls
+    spans = run.spans.filter(pl.col("kind") == "step")
+    recorded = len(spans) > 0
+    if not recorded:
+        spans = _spans_of_calls(calls, pipelines)
+    if spans.is_empty():
+        return pl.DataFrame(schema=schema(STEPS))
+    keys = _keys(spans, pipelines)
+    values = np.unique(keys)
+    groups = len(values)
+    call_groups = positions(_keys(calls, pipelines), values)
+    in_group = Grouped.of(spans, positions(keys, values))
+    number = (values >> 32).astype(np.int32)
+    begin, end = _extents(in_group, run.tiles.calls, call_groups, groups)
+    elapsed, in_calls, host, idle = _times(axis, pipelines, number, begin, end)
+    skipped = _skipped_shares(run, call_groups, groups)
+    table = pl.DataFrame(
+        {
+            "pipeline": number,
+            "step": (values & 0xFFFFFFFF).astype(np.int32),
+            "start_ns": begin,
+            "end_ns": end,
+            "elapsed_ns": elapsed,
+            "duration_ns": in_group.union(groups) if recorded else None,
+            "calls": np.bincount(call_groups[call_groups >= 0], minlength=groups),
+            "branches": _branches(calls, call_groups, groups),
+            "skipped_share": skipped,
+            "calls_ns": in_calls,
+            "host_ns": host,
+            "idle_ns": idle,
+            "busy_ns": _busy(run, commands, call_groups, pipelines, values),
+            "outlier": outliers(elapsed, skipping(skipped)),
+        }
+    )
+    before = pl.col("end_ns").shift().over("pipeline")
+    ordered = table.sort("start_ns", "pipeline", "step").with_columns(before=before)
+    ordered = _with_time_between(ordered, axis, pipelines)
+    return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(STEPS).items())
+
+
+def step_spans(run: Run, pipelines: PipelineCalls) -> pl.DataFrame:
+    """When each step was, as the table of steps has it: columns `pipeline`, `step`, `start_ns`,
+    `end_ns`, in order of time."""
+    spans = run.spans.filter(pl.col("kind") == "step")
+    if spans.is_empty():
+        spans = _spans_of_calls(run.calls, pipelines)
+    keys = _keys(spans, pipelines)
+    values = np.unique(keys)
+    call_groups = positions(_keys(run.calls, pipelines), values)
+    in_group = Grouped.of(spans, positions(keys, values))
+    begin, end = _extents(in_group, run.tiles.calls, call_groups, len(values))
+    found = pl.DataFrame({"pipeline": values >> 32, "step": values & 0xFFFFFFFF})
+    found = found.with_columns(start_ns=pl.Series(begin), end_ns=pl.Series(end))
+    return found.sort("start_ns", "pipeline", "step")
+
+
+def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:
+    """`steps` with the time since the end of the step before, less the profiler's own work, and the
+    host's work in it."""
+    begin = steps["start_ns"].to_numpy()
+    before = steps["before"].fill_null(steps["start_ns"]).to_numpy()
+    number = steps["pipeline"].to_numpy()
+    _, _, host, _ = _times(axis, pipelines, number, before, begin)
+    (own,) = _times(axis, pipelines, number, before, begin, _own)
+    known = pl.col("before").is_not_null()
+    return steps.with_columns(
+        between_ns=pl.col("start_ns") - pl.col("before") - pl.Series(own),
+        between_host_ns=pl.when(known).then(pl.Series(host)),
+    )
+
+
+def _skipped_shares(run: Run, call_groups: Codes, groups: int) -> pl.Series:
+    """The share of the blocks that step caches skipped in each step, null where none was on."""
+    cached = run.info.cached_calls
+    numbers = np.array([one.call for one in cached], dtype=np.int32)
+    rows = positions(numbers, run.calls["call"].to_numpy())
+    skipped, blocks = np.zeros(groups), np.zeros(groups)
+    for row, one in zip(rows.tolist(), cached, strict=True):
+        if row >= 0 and call_groups[row] >= 0:
+            skipped[call_groups[row]] += len(one.skipped)
+            blocks[call_groups[row]] += one.blocks
+    share = skipped / np.maximum(blocks, 1)
+    return pl.DataFrame({"share": share, "on": blocks > 0}).select(pl.when("on").then("share"))[
+        "share"
+    ]
+
+
+def _extents(
+    spans: Grouped, tiles: pl.DataFrame, call_groups: Codes, groups: int
+) -> tuple[Times, Times]:
+    """Begin and end of each step, int64 [groups] each: of its tiles; of its spans without any."""
+    first, last = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
+    kept = (call_groups >= 0) & (last > first)
+    begin, end = _extent(first[kept], last[kept], call_groups[kept], groups)
+    spanned = _extent(spans.start, spans.end, spans.group, groups)
+    without = end < begin
+    return np.where(without, spanned[0], begin), np.where(without, spanned[1], end)
+
+
+def _extent(start: Times, end: Times, group: Codes, groups: int) -> tuple[Times, Times]:
+    first = np.full(groups, np.iinfo(np.int64).max)
+    last = np.full(groups, np.iinfo(np.int64).min)
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
+    return first, last
+
+
+def _times(
+    axis: Axis,
+    pipelines: PipelineCalls,
+    number: Codes,
+    begin: Times,
+    end: Times,
+    of: Callable[[GroupAxis, Times, Times], tuple[Times, ...]] = GroupAxis.times,
+) -> tuple[Times, ...]:
+    """What `of` says of each step, as elapsed, in calls, host work and idle: within its pipeline
+    call, where the run tells what belongs to which."""
+    if not pipelines.apart:
+        return of(axis.of_all(), begin, end)
+    none = np.zeros(0, dtype=np.int64)
+    found = tuple(np.zeros(len(begin), np.int64) for _ in of(axis.of_all(), none, none))
+    code = positions(number, pipelines.numbers)
+    for own in np.unique(code).tolist():
+        rows = np.flatnonzero(code == own)
+        group = axis.of_pipeline(own) if own >= 0 else axis.of_all()
+        for column, values in zip(found, of(group, begin[rows], end[rows]), strict=True):
+            column[rows] = values
+    return found
+
+
+def _own(group: GroupAxis, begin: Times, end: Times) -> tuple[Times, ...]:
+    return (group.own.within(begin, end),)
+
+
+def _keys(frame: pl.DataFrame, pipelines: PipelineCalls) -> Times:
+    return step_keys(pipelines.number_of(frame), frame["step"].to_numpy())
+
+
+def _branches(calls: pl.DataFrame, call_groups: Codes, groups: int) -> pl.Series:
+    """The branches of each step's calls in order of time, joined with commas."""
+    named = calls.select(
+        "start_ns", group=pl.Series(call_groups), branch=pl.col("branch").cast(pl.String)
+    ).filter(pl.col("group") >= 0)
+    joined = (
+        named.drop_nulls("branch")
+        .sort("start_ns", maintain_order=True)
+        .group_by("group")
+        .agg(pl.col("branch").unique(maintain_order=True).str.join(", "))
+    )
+    texts = dict(joined.iter_rows())
+    return pl.Series([texts.get(group, "") for group in range(groups)], dtype=pl.String)
+
+
+def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
+    """One span a step of each pipeline call: from its first call's begin to its last call's end."""
+    calls = calls.filter(pl.col("step") > NO_STEP)
+    keys, last = pl.Series(_keys(calls, pipelines)), pl.Series(ends(calls))
+    windows = calls.select("pipeline", "step", "start_ns", key=keys, end=last)
+    spans = windows.group_by("key", "pipeline", "step").agg(
+        pl.col("start_ns").min(), pl.col("end").max()
+    )
+    duration = pl.col("end") - pl.col("start_ns")
+    return spans.select("pipeline", "step", "start_ns", duration_ns=duration)
+
+
+def _busy(
+    run: Run, commands: CommandArrays, call_groups: Codes, pipelines: PipelineCalls, values: Times
+) -> Times:
+    """Union of each step's commands of every category but host and sync: what devices worked.
+
+    A command is in the step of its call, `call_groups` by row of `run.calls`, or in its own.
+    """
+    groups = np.append(call_groups, np.int32(-1))[commands.call]
+    free = np.flatnonzero(commands.call < 0)
+    of_pipeline = pipelines.number_of(run.commands, free)
+    groups[free] = positions(step_keys(of_pipeline, commands.step[free]), values)
+    groups[(commands.step <= NO_STEP) | ~device_work(commands.category)] = -1
+    return union_by(commands.start, commands.end, groups, len(values))
+
+
+# --- The table of denoising steps.
+
+
+def summary(of: Inputs) -> StepSummary:
+    """Statistics over the selected steps."""
+    from_spans = bool((of.run.spans["kind"] == "step").any())
+    calls = of.run.calls
+    rows = calls["call"].is_in(unsteady_calls(of.run).implode())
+    first = zip(of.pipelines.number_of(calls)[rows], calls["step"].filter(rows), strict=True)
+    return step_summary(of.table("steps"), frozenset(first), from_spans=from_spans)
+
+
+def _steps(of: Inputs) -> pl.DataFrame:
+    """The steps that were selected, as they were in the whole run."""
+    steps = step_table(of.run, of.everything, of.pipelines, of.axis)
+    if of.selection.stage and "denoise" not in of.selection.stage:
+        return steps.clear()
+    if of.selection.step:
+        kept = sorted(steps_of(of.run, of.selection.step))
+        return steps.filter(pl.col("step").is_in(kept))
+    return steps
+
+
+TABLES = (
+    Table(
+        name="steps",
+        row="one denoising step",
+        section="time",
+        columns=STEPS,
+        make=_steps,
+        title="Steps",
+        about="There is a row for each step of each pipeline call, in order of time. A row "
+        "describes the step in the whole run, whatever is selected.",
+    ),
+)
+
+
+# --- Durations of denoising steps as bars: of the steps, and of each submodule in them.
+
+
+_WHOLE = "step"
+_LINES = 8  # submodules that run in steps
+
+
+def step_bars(steps: pl.DataFrame, calls: pl.DataFrame) -> tuple[Bars, ...]:
+    """A bar a step; where several submodules run in steps, those of each of them too, below those
+    of the steps."""
+    rows = {_WHOLE: steps["elapsed_ns"].to_list(), **_of_submodules(steps, calls)}
+    return tuple(Bars(name, values) for name, values in rows.items())
+
+
+def _of_submodules(steps: pl.DataFrame, calls: pl.DataFrame) -> dict[str, list[int]]:
+    """The time in calls of each of the first submodules in each step, 0 where it was not called;
+    none where only one runs in them."""
+    calls = calls.filter(pl.col("step") >= 0)
+    calls = calls.with_columns(pl.col("submodule").cast(pl.String))
+    names = calls["submodule"].unique(maintain_order=True).to_list()
+    if len(names) < 2:
+        return {}
+    end = pl.col("start_ns") + pl.col("elapsed_ns")
+    windows = steps.select("step", begin=pl.col("start_ns"), end=end).with_row_index("row")
+    inside = (
+        calls.select("submodule", "step", "begin_ns", "elapsed_ns")
+        .sort("begin_ns")
+        .join_asof(
+            windows.sort("begin"),
+            left_on="begin_ns",
+            right_on="begin",
+            by="step",
+            check_sortedness=False,  # both are sorted; polars would warn that it cannot tell
+        )
+        .filter(pl.col("begin_ns") <= pl.col("end"))
+    )
+    found = {}
+    for name in names[:_LINES]:
+        times = [0] * len(steps)
+        own = inside.filter(pl.col("submodule") == name)
+        for row, elapsed_ns in own.select("row", "elapsed_ns").iter_rows():
+            times[row] += elapsed_ns
+        found[name] = times
+    return found
+
+
+# --- What is said of the accounting and of steps.
+
+
+SENTENCES: Sentences = {
+    StepSource: {
+        StepSource.STEP_SPANS: said("step spans"),
+        StepSource.CALLS: said("calls"),
+    },
+    OutlierRule: {
+        OutlierRule.MEDIAN_DEVIATION: said(
+            "longer than the median by more than {deviations} scaled median absolute deviations "
+            "({scale} MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more "
+            "than {excess_share}; of at least {fewest} steps"
+        )
+    },
+}
+
+
+# --- Full steps and those in which a step cache skipped blocks, in words.
+
+
+def by_cache(steps: StepSummary) -> Said | None:
+    """How many steps of either kind there are, and their medians: `"2 full, median 1.20 s; 6 with
+    skipped blocks, median 0.31 s"`; None where no step cache was on, or skipped nothing."""
+    if not steps.skipping_steps:
+        return None
+    parts = []
+    if steps.full_steps and steps.full_median_ns is not None:
+        full = duration(steps.full_median_ns)
+        parts.append(
+            said("{number} full, median {time}", number=count(steps.full_steps), time=full)
+        )
+    if steps.skipping_median_ns is not None:
+        number, time = count(steps.skipping_steps), duration(steps.skipping_median_ns)
+        parts.append(said("{number} with skipped blocks, median {time}", number=number, time=time))
+    return joined("; ", parts)
+
+
+# --- Steps: how long each took, how their parts change, why some stand out.
+
+
+_WORTH = 0.05  # of a step
+
+_HELD = 100  # rows of a table
+_PART = Column(
+    "part", pl.String(), "", "layer and role, submodule, or step", label="part", kind="layer"
+)
+_CHANGES = (
+    _PART,
+    "submodule",
+    "steps",
+    "total_ns",
+    "median_ns",
+    "spread",
+    "warmup_steps",
+    "warmup_ns",
+    Column(
+        "drift",
+        pl.Float64(),
+        "",
+        "drift_ns from the first step to the last / median",
+        label="drift",
+        kind="ratio",
+    ),
+    Column(
+        "drift_low",
+        pl.Float64(),
+        "",
+        "lower end of its 95 % interval",
+        label="from",
+        kind="ratio",
+        importance=15,
+    ),
+    Column(
+        "drift_high",
+        pl.Float64(),
+        "",
+        "upper end of its 95 % interval",
+        label="to",
+        kind="ratio",
+        importance=15,
+    ),
+    "outliers",
+    "outlier_ns",
+)
+_OUTLIERS = (
+    _PART,
+    "pipeline",
+    "step",
+    "submodule",
+    "total_ns",
+    "excess_ns",
+    "cause",
+    "cause_ns",
+    Column(
+        "place",
+        pl.String(),
+        "",
+        "device and track of the work that overlapped",
+        label="on",
+        kind="text",
+        importance=1,
+    ),
+    "cause_layer",
+)
+
+
+def step_section_parts(of: ReportInput) -> Iterator[Part]:
+    """Each step, the matrix of its parts, those that change, and outliers with their causes;
+    nothing where the run has no steps."""
+    if of.analysis.step_summary.count:
+        yield _durations(of.analysis)
+        yield from _matrix(of.analysis)
+        yield from _changes(of)
+        yield _outlier_part(of)
+
+
+def outlier_count(analysis: Analysis) -> int:
+    """How many outliers there are; `step_outliers` holds those that cost most."""
+    return max(int(analysis.step_operators["outliers"].sum()), len(analysis.step_outliers))
+
+
+def selected_steps(analysis: Analysis) -> list[int]:
+    """The steps that the selection left, in order."""
+    return [step for step in analysis.calls["step"].unique().sort().to_list() if step >= 0]
+
+
+def _durations(analysis: Analysis) -> Part:
+    summary = analysis.step_summary
+    found = said("No outliers")
+    if summary.outliers:
+        found = said("Outliers: {steps}", steps=", ".join(summary.outliers))
+    lead = said(
+        "{steps}, median {median}, mean {mean}, {low} to {high}. {outliers}.",
+        steps=counted(summary.count, "step"),
+        median=duration(summary.median_ns),
+        mean=duration(summary.mean_ns),
+        low=duration(summary.min_ns),
+        high=duration(summary.max_ns),
+        outliers=found,
+    )
+    if kinds := by_cache(summary):
+        lead = joined(" ", [lead, said("With a step cache: {kinds}.", kinds=kinds)])
+    rule = said(
+        "A step lasts from the first to the last tile of its calls; {measured_by} define the "
+        "steps. The median is that of steady steps, in which no submodule is called for the first "
+        "time or compiles. An outlier is {rule}.",
+        measured_by=label(summary.measured_by),
+        rule=worded_note(summary.rule),
+    )
+    bars = step_bars(analysis.steps, analysis.calls)
+    figure = replace(steps_figure(analysis), bars=bars)
+    return Part(
+        said("Steps"),
+        lead=lead,
+        figure=figure,
+        notes=(*_launch_bound(analysis), rule),
+        anchor="steps",
+    )
+
+
+def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
+    """How much of each step the device waited for launches; nothing where that is little."""
+    found = launch_bound_steps(analysis.calls)
+    if found is None or found.high_ns < _WORTH * analysis.step_summary.median_ns:
+        return ()
+    times = {"low": duration(found.low_ns), "high": duration(found.high_ns)}
+    if found.before_low_ns is None or found.before_high_ns is None:
+        return (
+            said(
+                "{low} to {high} of each step are launch-bound: "
+                "the device waits for the host to launch.",
+                **times,
+            ),
+        )
+    return (
+        said(
+            "{low} to {high} of each step are launch-bound: the device waits for the host to "
+            "launch. {least} to {most} of that lie before the first kernel of its calls.",
+            **times,
+            least=duration(found.before_low_ns),
+            most=duration(found.before_high_ns),
+        ),
+    )
+
+
+def steps_figure(analysis: Analysis) -> Figure:
+    """How long each step took."""
+    return Figure("steps", "steps", (analysis.steps, analysis.step_summary))
+
+
+def step_operators_figure(analysis: Analysis) -> Figure:
+    """The step matrix as a heat map: the time of operators in each step against their median.
+
+    Bounded: what has no row of its own shares the last one, and of many steps a column is the
+    longest of several. Empty where operators of fewer than two steps were traced.
+    """
+    return _of_matrix(step_matrix(analysis))
+
+
+def _of_matrix(matrix: Matrix | None) -> Figure:
+    return Figure("matrix", "step_matrix", (matrix,))
+
+
+def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
+    """The time of parts in each step; None where fewer than two steps have operators. With
+    `patterns`, equal layers of repeated blocks are one part."""
+    return matrix_of(analysis.steps, analysis.step_times, patterns=patterns)
+
+
+def _matrix(analysis: Analysis) -> Iterator[Part]:
+    matrix = step_matrix(analysis)
+    title = said("Operators by step")
+    if matrix is not None:
+        yield Part(title, matrix.sentence, figure=_of_matrix(matrix))
+    elif len(analysis.steps) > 1:
+        why = said("Nothing to compare: operators were traced in fewer than two of the steps.")
+        yield Part(title, lead=why, always=True)
+
+
+def _changes(of: ReportInput) -> Iterator[Part]:
+    yield Part(
+        said("What changes: parts with a warm-up, a drift beyond noise or outliers"),
+        table=table(
+            "changes",
+            "parts that change",
+            _CHANGES,
+            STEP_OPERATORS,
+            changing_parts(of.analysis.step_operators),
+            shown=of.rows(10),
+            held=_HELD,
+        ),
+    )
+
+
+def _outlier_part(of: ReportInput) -> Part:
+    """The outliers that cost most; the table of the analysis may hold fewer than there are."""
+    found, total = of.analysis.step_outliers, outlier_count(of.analysis)
+    several = found["pipeline"].n_unique() > 1
+    shown = [column for column in _OUTLIERS if several or column != "pipeline"]
+    left = said(
+        "The {shown} of {total} outliers that cost most.",
+        shown=count(len(found)),
+        total=count(total),
+    )
+    return Part(
+        said("Outliers and what explains them"),
+        table=table(
+            "outliers",
+            "outliers",
+            shown,
+            STEP_OUTLIERS,
+            explained_outliers(found),
+            shown=of.rows(10),
+            held=_HELD,
+        ),
+        notes=(left,) if total > len(found) else (),
+        folded=True,
+    )

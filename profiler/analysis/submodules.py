@@ -1,0 +1,742 @@
+"""Submodules, their branches and calls: durations, device time and overhead ratios.
+
+Device time is the union of the calls' work on devices, so concurrent calls do not count twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.commands import HOST, SYNC, CommandArrays, unsteady_calls
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.end_to_end import accounting
+from profiler.analysis.host_activity import before_first_kernels
+from profiler.analysis.idle import gaps_of, kernels_of
+from profiler.analysis.operators import folds
+from profiler.analysis.question import SEVERAL, Partials, Table
+from profiler.analysis.roles import cell_partials
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    Column,
+    Distinct,
+    First,
+    Kept,
+    Key,
+    Max,
+    Median,
+    Min,
+    Names,
+    Sum,
+    Union,
+    column_of,
+    schema,
+)
+from profiler.run.device_timeline import TILES
+from profiler.run.intervals import (
+    Codes,
+    Times,
+    batches,
+    counts,
+    group_heads,
+    positions,
+    text_codes,
+    union_by,
+)
+from profiler.trace import events
+from profiler.trace.manifest_fields import OverheadRatio, Submodule
+
+# --- The columns of submodules, their branches and their calls.
+
+
+_OF_BRANCH = ", ".join(events.BRANCHES)
+_STEADY = ("first", False)
+_FIRST = First("elapsed_ns", by="start_ns")
+_LEAST, _MOST = Min("elapsed_ns", _STEADY), Max("elapsed_ns", _STEADY)
+_MEDIAN = Median("elapsed_ns", _STEADY)
+_WORKED = Union("busy_ns", "work_begin_ns", "work_end_ns")
+_TAKEN = Union("taken_share", "begin_ns", "end_ns")
+_OPERATORS = Distinct(("layer",), among="commands", where=("host", False))
+
+
+def _sum(name: str, **changes: Any) -> Column:
+    """A column of tiles, summed over calls."""
+    whole = column_of(TILES, name).meaning
+    rule = Sum((name,))
+    return column_of(TILES, name, meaning=f"sum over its calls: {whole}", combine=rule, **changes)
+
+
+SUBMODULES: tuple[Column, ...] = (
+    Column(
+        "submodule",
+        STRING,
+        "",
+        "named part of the pipeline, in order of its first call",
+        combine=Key(),
+    ),
+    Column(
+        "stage",
+        STRING,
+        "",
+        "stages that call it, joined with commas",
+        importance=15,
+        combine=Names("stage", as_they_come=True),
+    ),
+    Column(
+        "device",
+        STRING,
+        "",
+        "devices that its calls are placed on, joined with commas",
+        importance=1,
+        combine=Names("device"),
+    ),
+    Column("calls", INT64, "", "its calls", combine=Sum(("calls",))),
+    Column(
+        "traced_calls",
+        INT64,
+        "",
+        "calls whose commands were recorded",
+        importance=DATA_ONLY,
+        combine=Sum(("traced_calls",)),
+    ),
+    Column(
+        "elapsed_ns",
+        INT64,
+        "ns",
+        "sum of its calls' elapsed_ns, on the device's axis",
+        combine=Sum(("elapsed_ns",)),
+    ),
+    Column(
+        "first_ns", INT64, "ns", "elapsed_ns of its first call", label="first call", combine=_FIRST
+    ),
+    Column(
+        "min_ns",
+        INT64,
+        "ns",
+        "shortest steady call",
+        label="shortest",
+        importance=12,
+        combine=_LEAST,
+    ),
+    Column("median_ns", INT64, "ns", "median of the steady calls", combine=_MEDIAN),
+    Column(
+        "max_ns", INT64, "ns", "longest steady call", label="longest", importance=2, combine=_MOST
+    ),
+    Column(
+        "share",
+        FLOAT64,
+        "ratio",
+        "union of its calls' tiles / end-to-end time",
+        True,
+        kind="share",
+        combine=_TAKEN,
+    ),
+    Column(
+        "commands", INT64, "", "commands of its calls", importance=4, combine=Sum(("commands",))
+    ),
+    Column(
+        "operators",
+        INT64,
+        "",
+        "different operators that devices ran in its calls",
+        importance=15,
+        combine=_OPERATORS,
+    ),
+    column_of(
+        TILES,
+        "busy_ns",
+        meaning="device time: union of its calls' kernels and copies",
+        importance=3,
+        combine=_WORKED,
+    ),
+    _sum("idle_inside_ns", importance=16),
+    _sum("launch_bound_ns", importance=4),
+    column_of(TILES, "lead_ns", meaning="median lead_ns of its calls", combine=Median("lead_ns")),
+    _sum("hidden_ns"),
+    _sum("unrecorded_ns"),
+    Column(
+        "duration_ns",
+        INT64,
+        "ns",
+        "sum of its calls' ranges on the host, in which their callers waited",
+        label="host range",
+        importance=16,
+        combine=Sum(("duration_ns",)),
+    ),
+    Column(
+        "overhead_ratio",
+        FLOAT64,
+        "ratio",
+        "untraced / traced median of steady calls; 1 within noise; null with fewer than 3 of "
+        "either kind",
+        True,
+        kind="overhead_ratio",
+        importance=13,
+    ),
+)
+
+BRANCHES: tuple[Column, ...] = (
+    column_of(SUBMODULES, "submodule"),
+    Column("branch", STRING, "", _OF_BRANCH, True, combine=Key()),
+    column_of(SUBMODULES, "calls", meaning="calls of the submodule for this branch"),
+    *(
+        column_of(SUBMODULES, name)
+        for name in (
+            *("elapsed_ns", "first_ns", "min_ns", "median_ns", "max_ns"),
+            *("busy_ns", "duration_ns", "share"),
+        )
+    ),
+)
+"""A branch's times are those of a submodule, of its own calls."""
+
+_CALLS: tuple[Column, ...] = (
+    column_of(TILES, "call", combine=Key()),
+    Column(
+        "pipeline",
+        INT32,
+        "",
+        "number of its pipeline call; -1 outside every pipeline call, or where unknown",
+        label="pipeline call",
+        kind="step",
+        importance=1,
+    ),
+    Column("submodule", STRING, "", "named part of the pipeline that was invoked"),
+    Column("stage", STRING, "", "phase of the pipeline", importance=4),
+    Column("branch", STRING, "", _OF_BRANCH, True),
+    Column("step", INT32, "", "denoising step; -1 outside denoise", kind="step"),
+    Column(
+        "iteration",
+        INT32,
+        "",
+        "pass of a loop other than denoising (a token, a profiler step), from 0; -1 outside of "
+        "such loops",
+        kind="step",
+    ),
+    Column(
+        "rank",
+        INT32,
+        "",
+        "process of the job, from 0; -1 in a run of a single process",
+        kind="step",
+    ),
+    Column("device", STRING, "", "where the submodule is placed", importance=2),
+    Column("start_ns", INT64, "ns", "begin, on the run's clock", importance=3),
+    column_of(TILES, "elapsed_ns"),
+    Column("share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
+    Column("commands", INT64, "", "commands of the call", importance=4, combine=Sum(("commands",))),
+    Column(
+        "operators",
+        INT64,
+        "",
+        "operators that devices ran in the call",
+        importance=5,
+        combine=_OPERATORS,
+    ),
+    column_of(TILES, "busy_ns"),
+    column_of(TILES, "idle_inside_ns"),
+    column_of(TILES, "launch_bound_ns"),
+    Column(
+        "before_kernel_ns",
+        INT64,
+        "ns",
+        "part of launch_bound_ns before its first kernel; null where the work of its device is "
+        "not known",
+        True,
+        label="before first kernel",
+        importance=13,
+    ),
+    column_of(TILES, "lead_ns"),
+    column_of(TILES, "hidden_ns"),
+    column_of(TILES, "unrecorded_ns"),
+    Column(
+        "duration_ns",
+        INT64,
+        "ns",
+        "wall time, as the caller saw it; 0 where unknown",
+        label="host range",
+        importance=16,
+    ),
+    column_of(TILES, "begin_ns"),
+    column_of(TILES, "end_ns"),
+    Column(
+        "first",
+        BOOL,
+        "",
+        "true for a call that is not steady: the first of its submodule in the run, one that "
+        "overlapped with that, or one that compiled",
+        importance=15,
+    ),
+    Column(
+        "ops_traced",
+        BOOL,
+        "",
+        "whether commands were recorded for it",
+        label="traced",
+        importance=15,
+    ),
+)
+
+CALLS = tuple(
+    column if column.combine is not None else replace(column, combine=Kept()) for column in _CALLS
+)
+"""What a call took is no matter of a selection; how many of its commands were selected is."""
+
+
+# --- Calls and the submodules they are calls of.
+
+
+MEASURING_CALLS = 3  # steady traced, and untraced, of a submodule; fewer differ by chance
+
+
+Share = Callable[[Codes], float | None]
+"""The share of the end-to-end time that some calls take: the union of their tiles."""
+DeviceTime = Callable[[list[Codes]], list[int]]
+"""How long the work of some calls ran on devices, of each of several lists of rows of calls."""
+_SUMS = ("idle_inside_ns", "launch_bound_ns", "hidden_ns", "unrecorded_ns")
+
+
+def call_table(
+    calls: pl.DataFrame,
+    tiles: pl.DataFrame,
+    commands: Codes,
+    operators: Codes,
+    first: pl.Series,
+    before_kernels: pl.Series,
+    end_to_end_ns: int,
+) -> pl.DataFrame:
+    """One row a call (`CALLS`), in the order of `calls`.
+
+    `tiles` are those of the run, `before_kernels` how long each of its calls was launch-bound
+    before its first kernel, in their order. `commands` and `operators` hold the row in `calls` of
+    every command and of every operator of every call, -1 for none; `first` the numbers of the
+    calls that are not steady in the whole run (`unsteady_calls`).
+    """
+    groups = len(calls)
+    names = [name for name, dtype in schema(CALLS).items() if dtype == pl.String()]
+    share = pl.col("elapsed_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None)
+    return (
+        calls.with_columns(pl.col(names).cast(pl.String), pl.col("duration_ns").clip(0))
+        .with_columns(
+            commands=counts(commands, groups),
+            operators=counts(operators, groups),
+            first=pl.col("call").is_in(first.to_list()),
+        )
+        .join(
+            tiles.with_columns(before_kernel_ns=before_kernels),
+            on="call",
+            how="left",
+            maintain_order="left",
+        )
+        .with_columns(share=share)
+        .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())
+    )
+
+
+def submodule_table(
+    calls: pl.DataFrame,
+    operators: pl.DataFrame,
+    share: Share,
+    device_time: DeviceTime,
+    measured: Mapping[str, float] = MappingProxyType({}),
+) -> pl.DataFrame:
+    """One row a submodule (`SUBMODULES`), in order of first calls.
+
+    `calls` is the call table, `operators` has a row `submodule, layer` for every operator; `share`
+    and `device_time` are of rows of `calls`. Steady calls are all but the first, where there are
+    more than one: the first pays for initialization. `overhead_ratio` is that in `measured`, by
+    submodule, else compares steady traced with steady untraced calls, where there are
+    `MEASURING_CALLS` of each.
+    """
+    count = operators.drop_nulls("submodule").group_by("submodule").agg(operators=pl.len())
+    table = (
+        calls.with_row_index("row")
+        .group_by("submodule", maintain_order=True)
+        .agg(
+            stage=pl.col("stage").unique(maintain_order=True).str.join(", "),
+            device=pl.col("device").unique().sort().str.join(", "),
+            calls=pl.len(),
+            traced_calls=pl.col("ops_traced").sum(),
+            **_durations(),
+            commands=pl.col("commands").sum(),
+            **{name: pl.col(name).sum() for name in _SUMS},
+            lead_ns=pl.col("lead_ns").median(),
+            overhead_ratio=_overhead_ratio(),
+            rows=pl.col("row"),
+        )
+        .join(count, on="submodule", how="left", maintain_order="left")
+        .with_columns(
+            pl.col("operators").fill_null(0),
+            share=_shares(pl.col("rows"), share),
+            busy_ns=_device_times(device_time),
+            overhead_ratio=pl.col("submodule")
+            .replace_strict(dict(measured), default=None, return_dtype=pl.Float64)
+            .fill_null(pl.col("overhead_ratio")),
+        )
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(SUBMODULES).items())
+
+
+def _shares(rows: pl.Expr, share: Share) -> pl.Expr:
+    return rows.map_elements(lambda own: share(own.to_numpy()), return_dtype=pl.Float64)
+
+
+def _device_times(device_time: DeviceTime) -> pl.Expr:
+    return pl.col("rows").map_batches(
+        lambda rows: pl.Series(device_time([own.to_numpy() for own in rows]), dtype=pl.Int64),
+        return_dtype=pl.Int64,
+    )
+
+
+def branch_table(calls: pl.DataFrame, share: Share, device_time: DeviceTime) -> pl.DataFrame:
+    """One row a submodule and branch (`BRANCHES`), submodules in order of their first
+    calls, branches of each likewise. `calls` is the call table; steady calls are those of
+    `submodule_table`, and so are `share` and `device_time`."""
+    order = {
+        name: number for number, name in enumerate(calls["submodule"].unique(maintain_order=True))
+    }
+    table = (
+        calls.with_row_index("row")
+        .group_by("submodule", "branch", maintain_order=True)
+        .agg(calls=pl.len(), **_durations(), rows=pl.col("row"))
+        .with_columns(
+            share=_shares(pl.col("rows"), share),
+            busy_ns=_device_times(device_time),
+            order=pl.col("submodule").replace_strict(order, return_dtype=pl.Int64),
+        )
+        .sort("order", maintain_order=True)
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(BRANCHES).items())
+
+
+def _durations() -> dict[str, pl.Expr]:
+    """Sum, first and statistics of the steady ones of a group's calls; of all, where every one
+    is a first."""
+    elapsed = pl.col("elapsed_ns")
+    steady = elapsed.filter(~pl.col("first") | pl.col("first").all())
+    return {
+        "elapsed_ns": elapsed.sum(),
+        "duration_ns": pl.col("duration_ns").sum(),
+        "first_ns": elapsed.sort_by("start_ns", "call").first(),
+        "min_ns": steady.min(),
+        "median_ns": steady.median(),
+        "max_ns": steady.max(),
+    }
+
+
+def _overhead_ratio() -> pl.Expr:
+    """Untraced over traced time by the medians of steady calls; null where these are too few, a
+    duration of 0 (it is not known) would decide, or their device told of some that it was on them
+    for longer than the host: the traced ones' device is not known to have been."""
+    behind = pl.col("elapsed_ns") > pl.col("duration_ns")
+    told = (behind & ~pl.col("ops_traced")).any()
+    duration, steady = pl.col("duration_ns"), ~pl.col("first")
+    untraced = duration.filter(steady & ~pl.col("ops_traced"))
+    traced = duration.filter(steady & pl.col("ops_traced"))
+    enough = pl.min_horizontal(untraced.len(), traced.len()) >= MEASURING_CALLS
+    known = (untraced.median() > 0) & (traced.median() > 0)
+    return pl.when(enough & known & ~told).then(untraced.median() / traced.median())
+
+
+def overhead_ratios(submodules: Mapping[str, Submodule]) -> dict[str, float]:
+    """What capture measured (`RunInfo.submodules`): untraced over traced time by submodule. 1 where
+    the measured interval holds 1: that tells no cost of tracing from none, and to multiply with
+    its middle would add noise."""
+    return {
+        name: 1.0 if _holds_one(known.overhead_ratio) else known.overhead_ratio.factor
+        for name, known in submodules.items()
+        if known.overhead_ratio is not None
+    }
+
+
+def _holds_one(overhead_ratio: OverheadRatio) -> bool:
+    low, high = overhead_ratio.low, overhead_ratio.high
+    return low is not None and high is not None and low <= 1 <= high
+
+
+# --- How long the work of several calls ran on devices: the union of theirs, however they overlap.
+
+
+_Flags = npt.NDArray[np.bool_]
+
+
+@shared
+def work_extents(of: Inputs) -> tuple[Times, Times]:
+    """Begin of the first and end of the last work of each call of the run on devices, int64 [calls]
+    each; the end is before the begin where there is none."""
+    commands, calls = of.everything, len(of.run.calls)
+    first = np.full(calls + 1, np.iinfo(np.int64).max)
+    last = np.full(calls + 1, np.iinfo(np.int64).min)
+    for rows in batches(len(commands.call)):
+        call, start, end = commands.call[rows], commands.start[rows], commands.end[rows]
+        worked = _worked(commands, rows)
+        if not worked.all():
+            call, start, end = call[worked], start[worked], end[worked]
+        if len(call):
+            heads = group_heads(call)
+            np.minimum.at(first, call[heads], np.minimum.reduceat(start, heads))
+            np.maximum.at(last, call[heads], np.maximum.reduceat(end, heads))
+    return first[:-1], last[:-1]
+
+
+def device_time(of: Inputs, groups: Codes, count: int) -> Times:
+    """The union of the kernels and copies of each group of calls, int64 [count] in ns.
+
+    `groups` has the group of each call of the run, -1 for none. Where a call's work lies in its
+    tile on the run's only device, or all of a group's calls ran one after the other, the times of
+    the calls add up; the work of others is united.
+    """
+    tiles, commands = of.run.tiles, of.everything
+    busy, found = tiles.calls["busy_ns"].to_numpy(), np.zeros(count, dtype=np.int64)
+    kept = groups >= 0
+    np.add.at(found, groups[kept], busy[kept])
+    mixed = np.zeros(count, dtype=np.bool_)
+    mixed[groups[kept & (tiles.calls["hidden_ns"].to_numpy() > 0)]] = True
+    mixed |= len(tiles.devices) > 1
+    if mixed.any():
+        mixed &= _beside(work_extents(of), groups, count)
+    if mixed.any():
+        code = np.append(np.where(kept & mixed[groups], groups, -1), -1)[commands.call]
+        code[~_worked(commands, slice(None))] = -1
+        found[mixed] = union_by(commands.start, commands.end, code, count)[mixed]
+    return found
+
+
+def _worked(commands: CommandArrays, rows: slice) -> _Flags:
+    """Which commands are work of a device in a call."""
+    category = commands.category[rows]
+    found: _Flags = (category != HOST) & (category != SYNC)
+    found &= commands.call[rows] >= 0
+    found &= commands.device[rows] < len(commands.devices)
+    return found
+
+
+def _beside(extents: tuple[Times, Times], groups: Codes, count: int) -> _Flags:
+    """Whether work of one call of a group begins before that of another has ended, bool [count]."""
+    first, last = extents
+    own = np.flatnonzero((groups >= 0) & (last > first))
+    own = own[np.lexsort((first[own], groups[own]))]
+    found = np.zeros(count, dtype=np.bool_)
+    same = groups[own][1:] == groups[own][:-1]
+    found[groups[own][1:][same & (first[own][1:] < last[own][:-1])]] = True
+    return found
+
+
+# --- Partial results of calls: what submodules, their branches, devices and calls are made of.
+
+
+_ATTRIBUTES = ("call", "submodule", "stage", "branch", "step", "device", "first")
+_TIMES = (
+    *("elapsed_ns", "duration_ns", "busy_ns", "idle_inside_ns", "launch_bound_ns"),
+    *("hidden_ns", "unrecorded_ns"),
+)
+
+
+@shared
+def call_parts(of: Inputs) -> Partials:
+    """The partials `call_parts`: the selected calls, a part each, in their order.
+
+    Its dictionary `call` has call, submodule, stage, branch, step, the device where it is placed,
+    whether it is a first one, and in `devices` all devices that a selection may name it by. Partial
+    columns: `calls` and `traced_calls` (1 or 0), the times of the table, `lead_ns` (null where no
+    launch is known), `taken_share` (its tile's part of the end-to-end time), and begin and end of
+    its tile and of its work on devices, from the first of them on.
+    """
+    table = of.table("calls")
+    rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
+    work = _work(of)
+    begin, end = (table[name].to_numpy() for name in ("begin_ns", "end_ns"))
+    instants = {
+        "start_ns": table["start_ns"].to_numpy(),
+        "begin_ns": begin,
+        "end_ns": np.maximum(begin, end),
+        "work_begin_ns": work[0][rows],
+        "work_end_ns": work[1][rows],
+    }
+    origin = min((int(values.min()) for values in instants.values() if len(values)), default=0)
+    return Partials(
+        "call_parts",
+        {"entry": table.select(*_ATTRIBUTES).with_columns(devices=_devices(of))},
+        pl.DataFrame(
+            {
+                "entry": np.arange(len(table), dtype=np.uint32),
+                "calls": np.ones(len(table), dtype=np.int64),
+                "traced_calls": table["ops_traced"].cast(pl.Int64),
+                **{name: table[name] for name in _TIMES},
+                "lead_ns": table["lead_ns"].cast(pl.Float64),
+                "taken_share": _taken(of, rows, begin, end),
+                **{name: values - origin for name, values in instants.items()},
+            }
+        ),
+        any_of=frozenset({"devices"}),
+    )
+
+
+def _work(of: Inputs) -> tuple[Times, Times]:
+    """From when to when each call of the run worked on devices; where it did not, it ends when it
+    begins."""
+    first, last = work_extents(of)
+    some = last > first
+    begin = int(first[some].min()) if some.any() else 0
+    return np.where(some, first, begin), np.where(some, last, begin)
+
+
+def _taken(of: Inputs, rows: Codes, begin: Times, end: Times) -> pl.Series:
+    """The share of the end-to-end time that each call's tile takes, null where that is 0."""
+    total = accounting(of).end_to_end_ns
+    if not total:
+        return pl.Series([None] * len(rows), dtype=pl.Float64)
+    return pl.Series(of.axis.taken_by_each(rows, begin, end, told=of.pipelines.apart) / total)
+
+
+def _devices(of: Inputs) -> pl.Series:
+    """Of each call the devices that it was placed on or has commands on."""
+    placed, names = text_codes(of.calls["device"])
+    commands, calls = of.commands, len(of.calls)
+    known = sorted({*names, *commands.devices})
+    on = np.zeros((calls + 1, len(known) + 1), dtype=np.bool_)  # the last are no call, no device
+    on[np.arange(calls), _places(names, known)[placed]] = True
+    place = _places(commands.devices, known)
+    for rows in batches(len(commands.call)):
+        device, call = commands.device[rows], commands.call[rows]
+        heads = group_heads(device, call)
+        on[call[heads], place[device[heads]]] = True
+    texts: list[list[str]] = [[] for _ in range(calls)]
+    for row, number in np.argwhere(on[:-1, :-1]).tolist():
+        texts[row].append(known[number])
+    return pl.Series("devices", [SEVERAL.join(one) for one in texts], dtype=pl.String)
+
+
+def _places(names: Sequence[str], known: list[str]) -> Times:
+    """Where each name stands among the `known`, behind the last for none."""
+    return np.array([*map(known.index, names), len(known)], dtype=np.int64)
+
+
+# --- Submodules as a run has them, without its commands.
+
+
+def recorded_submodules(calls: pl.DataFrame) -> pl.DataFrame:
+    """A row for each submodule and device of `calls` (those of a run), in order of first
+    calls: `calls`, `duration_ns`, `first_ns` and `median_ns` (of all but the first where there are
+    several) as in `SUBMODULES`, by what their device noted where it did."""
+    duration = pl.coalesce("device_duration_ns", "duration_ns")
+    return (
+        calls.group_by("submodule", "device", maintain_order=True)
+        .agg(
+            calls=pl.len(),
+            duration_ns=duration.sum(),
+            first_ns=duration.first(),
+            median_ns=duration.slice(pl.when(pl.len() > 1).then(1).otherwise(0)).median(),
+        )
+        .with_columns(pl.col("submodule", "device").cast(pl.String), pl.col("median_ns").round())
+        .cast({"median_ns": pl.Int64})
+    )
+
+
+# --- The tables of submodules, of their branches and of their calls.
+
+
+def _submodules(of: Inputs) -> pl.DataFrame:
+    of_devices = ~np.array(folds(of).host, dtype=np.bool_)
+    submodule = pl.DataFrame({"submodule": folds(of).submodules}, schema={"submodule": pl.String})
+    submodule = submodule.filter(pl.Series(of_devices))
+    factors = overhead_ratios(of.run.info.submodules)
+    return submodule_table(of.table("calls"), submodule, _share(of), _device_time(of), factors)
+
+
+def _branches(of: Inputs) -> pl.DataFrame:
+    return branch_table(of.table("calls"), _share(of), _device_time(of))
+
+
+def _share(of: Inputs) -> Share:
+    """The share of the end-to-end time that calls, by their rows in the table, take."""
+    axis, total = of.axis, accounting(of).end_to_end_ns
+    rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
+    told = of.pipelines.apart
+
+    def share(own: Codes) -> float | None:
+        return axis.taken(rows[own], told=told) / total if total else None
+
+    return share
+
+
+def _device_time(of: Inputs) -> DeviceTime:
+    """How long the work of calls, by their rows in the table, ran on devices."""
+    rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
+    calls = len(of.run.calls)
+
+    def times(groups: list[Codes]) -> list[int]:
+        code = np.full(calls, -1)
+        for number, own in enumerate(groups):
+            code[rows[own]] = number
+        found: list[int] = device_time(of, code, len(groups)).tolist()
+        return found
+
+    return times
+
+
+def _calls(of: Inputs) -> pl.DataFrame:
+    first, total = unsteady_calls(of.run), accounting(of).end_to_end_ns
+    tiles, commands = of.run.tiles.calls, of.commands.call
+    before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
+    found = folds(of)
+    on_device = ~np.array(found.host, dtype=np.bool_)[found.key]
+    return call_table(of.calls, tiles, commands, found.call[on_device], first, before, total)
+
+
+def _partials(of: Inputs) -> tuple[Partials, ...]:
+    return call_parts(of), cell_partials(of)
+
+
+TABLES = (
+    Table(
+        name="submodules",
+        row="one submodule",
+        section="time",
+        columns=SUBMODULES,
+        make=_submodules,
+        title="Submodules",
+        about="Rows are in order of first calls. If a submodule has more than one call, its "
+        "steady calls are all except the first, which pays for initialization. Calls that "
+        "another thread began while the first one ran, and calls that compiled "
+        "([compilations](#compilations)), are not steady either. `overhead_ratio` is the factor "
+        "in the manifest where capture measured one. It is 1, and times count as traced, where "
+        "the measured interval contains 1.",
+        reads=("calls",),
+        partials=_partials,
+    ),
+    Table(
+        name="branches",
+        row="one branch of a submodule",
+        section="time",
+        columns=BRANCHES,
+        make=_branches,
+        title="Submodules by branch",
+        about="A denoiser works for `cond`, `uncond`, `skip_layers` or `batched`, an encoder for "
+        "one of the prompts. Steady calls are those of [submodules](#submodules).",
+        reads=("calls",),
+        partials=lambda of: (call_parts(of),),
+    ),
+    Table(
+        name="calls",
+        row="one call, with what its commands add up to",
+        section="calls",
+        columns=CALLS,
+        make=_calls,
+        title="Calls",
+        about="Rows are in order of calls. The time of a call is its tile on its device's axis; "
+        "`duration_ns` is how long its caller waited.",
+        shown=15,
+        partials=_partials,
+    ),
+)

@@ -1,0 +1,671 @@
+"""Table contents as text: labels of codes, ranked rows, folded layers, sentences.
+
+    label(Bound.COMPUTE)                                  == "compute-bound"
+    worded(Note.of(RedundancyEvidence.PATH, name="rope"))  == "path rope"
+
+A module declares its wording as `SENTENCES` (a template per code), `FACTORS` (a template for a
+`share` of two or more) and `NULLS` (the text for a missing code). A table with its own text or
+its own JSON form is declared as `WORDED`. Equal blocks are folded: `transformer_blocks.*.ff`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, TypedDict, Unpack
+
+import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
+
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.document import Bars, Figure, Opens, Selected, TableView
+from profiler.analysis.question import Table, question_modules
+from profiler.analysis.result import Analysis, RunSummary
+from profiler.run.columns import DATA_ONLY, Column, column_of
+from profiler.text import (
+    Note,
+    NoteCode,
+    Said,
+    Value,
+    count,
+    counted,
+    duration,
+    joined,
+    notes_from,
+    number,
+    percent,
+    said,
+    size,
+)
+
+# --- Words of the module tree: closed sets.
+
+
+class Node(StrEnum):
+    """What a node of the tree is."""
+
+    RUN = "run"
+    STAGE = "stage"
+    SUBMODULE = "submodule"
+    MODULE = "module"
+    ROLE = "role"
+    OPERATOR = "operator"
+    UNTRACED = "untraced"
+
+
+# --- What reports show of the larger tables of an analysis, and the sentences that they say about
+# them: the same in the terminal and in the page.
+
+
+_LEAST_SHARE = 0.005  # of the time of all, for a row that is shown
+
+
+def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
+    """Of `step_operators` those of some size whose time changes: a warm-up, a drift that is none of
+    0, outliers. `part` is what a row is called; `drift`, `drift_low` and `drift_high` are the drift
+    from the first step to the last against the median, and the ends of its 95 % interval."""
+    drifts = (pl.col("drift_low_ns") > 0) | (pl.col("drift_high_ns") < 0)
+    whole = int(parts.filter(pl.col("level") == "step")["total_ns"].sum())
+    found = parts.filter(
+        pl.col("total_ns") >= _LEAST_SHARE * whole,
+        (pl.col("warmup_steps") > 0) | drifts.fill_null(value=False) | (pl.col("outliers") > 0),
+    )
+    later = (pl.col("steps") - 1) / pl.col("median_ns")
+    names = ("drift", "drift_low", "drift_high")
+    return found.with_columns(
+        pl.Series("part", _part_names(found), dtype=pl.String),
+        *((pl.col(f"{name}_ns") * later).alias(name) for name in names),
+    )
+
+
+def explained_outliers(rows: pl.DataFrame) -> pl.DataFrame:
+    """`step_outliers` with what each is called as `part`, device and track of what overlapped it as
+    `place` ("" where nothing did)."""
+    return rows.with_columns(
+        pl.Series("part", _part_names(rows), dtype=pl.String),
+        pl.Series("place", _places(rows), dtype=pl.String),
+    )
+
+
+def _part_names(rows: pl.DataFrame) -> list[str]:
+    """What a part of a step is called: its layer and role, its submodule, or `step`."""
+    names = []
+    for level, submodule, layer, role in rows.select(
+        "level", "submodule", "layer", "role"
+    ).iter_rows():
+        parts = [part for part in (layer, role) if part]
+        names.append(" ".join(parts) or submodule or level)
+    return names
+
+
+def _places(rows: pl.DataFrame) -> list[str]:
+    pairs = zip(rows["cause_device"], rows["cause_track"], strict=True)
+    return [" ".join(part for part in pair if part) for pair in pairs]
+
+
+def roofline_sentence(
+    rows: pl.DataFrame, roles: pl.DataFrame, profiles: Mapping[str, DeviceProfile]
+) -> Said:
+    """Where the rooflines of the operators `rows` come from, how much of the time has none, and
+    which `roles` are above theirs."""
+    devices = sorted(set(rows["device"].drop_nulls()))
+    lines = [_source(device, profiles[device]) for device in devices if device in profiles]
+    missing = [device for device in devices if device not in profiles]
+    if missing:
+        names = ", ".join(missing)
+        lines.append(
+            said("no profile of {names}: `profile-sd3 benchmark-device` measures one", names=names)
+        )
+    busy, unknown = int(rows["total_ns"].sum()), int(rows["unknown_ns"].sum())
+    if unknown and busy:
+        share = percent(unknown / busy)
+        lines.append(said("FLOPs or bytes not known for {share} of the total time", share=share))
+    lines += _refuted(roles, busy)
+    return joined("; ", lines)
+
+
+def _refuted(roles: pl.DataFrame, busy: int) -> list[Said]:
+    """That commands were faster than their roofline, which no device can be."""
+    wrong = roles.filter(pl.col("refuted_ns") > 0).sort("refuted_ns", descending=True)
+    if wrong.is_empty() or not busy:
+        return []
+    most = wrong.row(0, named=True)
+    role = most["role"]
+    if most["submodule"]:
+        role = said("{role} of {submodule}", role=role, submodule=most["submodule"])
+    if len(wrong) > 1:
+        role = said("{role} and {more}", role=role, more=counted(len(wrong) - 1, "other role"))
+    sentence = said(
+        "{share} of the total time was faster than its roofline, which is then not known ({role}): "
+        "data stays in a cache whose rate is not known, or the profile is too low "
+        "(benchmark-device on a machine at rest measures it again)",
+        share=percent(int(wrong["refuted_ns"].sum()) / busy),
+        role=role,
+    )
+    return [sentence]
+
+
+def _source(device: str, profile: DeviceProfile) -> str:
+    source = said(
+        "roofline of {device}: {how}, {source}",
+        device=device,
+        how=said("measured") if profile.measured else said("published"),
+        source=profile.source or said("source unknown"),
+    )
+    if profile.attained:
+        source = said(
+            "{roofline}, of {peaks} what products of this run reached beyond it",
+            roofline=source,
+            peaks=", ".join(profile.attained),
+        )
+    if profile.memory_bandwidth is None:
+        return said(
+            "{roofline}, without a memory bandwidth: nothing there has a bound other than "
+            "host-bound",
+            roofline=source,
+        )
+    return source
+
+
+def why_no_waits(idle: pl.DataFrame, run: RunSummary) -> str:
+    """Why nobody knows what devices waited for, "" where it is known, or nothing executed."""
+    traced, calls = run.traced_calls, run.calls
+    if len(idle) or traced == calls or not traced:
+        return ""
+    return said(
+        "unknown: the operators of {untraced} of {calls} were not recorded, and neither was what "
+        "a device did in them; --ops all records them",
+        untraced=count(calls - traced),
+        calls=counted(calls, "call"),
+    )
+
+
+def path_wall_ns(rows: pl.DataFrame) -> int:
+    """The time of the pipeline calls of `critical_path` together."""
+    return int(rows.unique("pipeline")["wall_ns"].sum())
+
+
+def path_sentence(rows: pl.DataFrame) -> str:
+    """What the critical paths take together, of the time of their pipeline calls."""
+    paths = rows["pipeline"].n_unique()
+    path, wall = int(rows["path_ns"].sum()), path_wall_ns(rows)
+    share = f", {percent(path / wall)}" if wall else ""
+    times = {"path": duration(path), "wall": duration(wall), "share": share}
+    if paths == 1:
+        return said("Critical path: {path} of {wall}{share}", **times)
+    calls = counted(paths, "pipeline call")
+    return said("Critical path of {calls}: {path} of {wall}{share}", calls=calls, **times)
+
+
+def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
+    """`critical_path` over all pipeline calls: submodule, part, device, pieces, path_ns, guessed_ns
+    (null for none) and share.
+
+    At most `shown` rows, longest first; the rest of them is one row more, whose part is null.
+    """
+    keys = ["submodule", "part", "device"]
+    summed = (
+        rows.group_by(keys)
+        .agg(pl.col("pieces", "path_ns").sum(), _guessed())
+        .sort(["path_ns", *keys], descending=[True, False, False, False], nulls_last=True)
+    )
+    kept = summed.head(shown)
+    if len(summed) > shown:
+        left = summed.slice(shown).select(pl.col("pieces", "path_ns").sum(), _guessed())
+        kept = pl.concat([kept, left], how="diagonal")
+    return kept.with_columns(share=pl.col("path_ns") / max(path_wall_ns(rows), 1))
+
+
+def _guessed() -> pl.Expr:
+    """The sum of `guessed_ns`, null where nothing was guessed."""
+    return pl.col("guessed_ns").sum().replace(0, None)
+
+
+def guessed_waits(rows: pl.DataFrame) -> str:
+    """How much of `critical_path` is on a device for waits that nobody recorded, "" for nothing."""
+    guessed = int(rows["guessed_ns"].sum())
+    if not guessed:
+        return ""
+    return said(
+        "{guessed} of the path, {share}, is guessed: nothing was recorded of the host while a "
+        "device worked, and it launched as soon as that was done, so it is assumed to have waited",
+        guessed=duration(guessed),
+        share=percent(guessed / int(rows["path_ns"].sum())),
+    )
+
+
+def split_operators(partitioning: pl.DataFrame, shown: int) -> tuple[pl.DataFrame, int]:
+    """The parts of the `shown` longest split operators of submodules, and how many there are."""
+    split = partitioning.drop_nulls("submodule")
+    whole = split.filter(pl.col("part") == "whole").select("submodule", "layer")
+    kept = split.join(whole.head(shown), on=["submodule", "layer"], maintain_order="left")
+    return kept, len(whole)
+
+
+def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a roofline with `rate` (TFLOP/s) of the time of commands whose FLOPs are known, and
+    `bandwidth` (GB/s) of those whose bytes are, as shapes have them; null where there are none."""
+    of_flops, of_bytes = (
+        pl.col(name) / pl.when(pl.col(f"{name}_ns") > 0).then(pl.col(f"{name}_ns"))
+        for name in ("flops", "bytes")
+    )
+    return rows.with_columns(rate=of_flops / 1e3, bandwidth=of_bytes)
+
+
+# --- What is known of devices' work: nothing of calls whose operators were not traced.
+#
+# The tables of an analysis have 0 there, for what was recorded adds up to that; a reader takes it
+# for
+# a device that did nothing.
+
+
+_OF_WORK = ("busy_ns", "idle_inside_ns", "launch_bound_ns", "before_kernel_ns", "hidden_ns")
+
+
+def with_known_work(frame: pl.DataFrame, calls: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Calls, or groups of calls that have the columns `by` in common, in their order, without
+    device time and what derives from it (null) where some of them were not traced. `calls` is the
+    analysis' table of all calls."""
+    untraced = calls.filter((pl.col("commands") == 0) & ~pl.col("ops_traced"))
+    if untraced.is_empty():
+        return frame
+    keys = untraced.select(*by, untraced=pl.lit(value=True)).unique()
+    found = frame.join(keys, on=by, how="left", nulls_equal=True, maintain_order="left")
+    known = pl.col("untraced").is_null()
+    columns = [name for name in _OF_WORK if name in frame.columns]
+    shown = found.with_columns(pl.when(known).then(pl.col(name)).alias(name) for name in columns)
+    return shown.drop("untraced")
+
+
+# --- Operators of repeated blocks, folded: `transformer_blocks.7.ff` → `transformer_blocks.*.ff`.
+#
+# A transformer of 24 equal blocks fills the top of an operator table with 24 equal rows. Folding
+# the numbers in layer names shows the operation once, with how many layers it stands for.
+
+
+_INDEX = r"(^|[^0-9A-Za-z])[0-9]+($|[^0-9A-Za-z])"
+
+
+class Fold(StrEnum):
+    """What a column of several operators has for all of them. One that has no value for one of them
+    has none for all."""
+
+    SUM = "sum"
+    MOST = "most"
+    FIRST = "first"  # of the one with the most time
+    NAMES = "names"  # all names of all of them, sorted
+    MEAN = "mean"  # weighed by the wall time
+    SINGLE = "single"  # does not add up: of a single one alone
+
+
+_SUMMED = ("layers", "commands", "wall_ns", "total_ns", "self_ns", "waited_ns", "gap_ns")
+_FOLDS: Mapping[str, Fold] = {
+    **dict.fromkeys(_SUMMED, Fold.SUM),
+    **dict.fromkeys(("share", "first_ns", "median_ns", "corrected_ns"), Fold.SUM),
+    **dict.fromkeys(("tracks", "calls"), Fold.MOST),
+    **dict.fromkeys(("op_types", "role", "track_names"), Fold.FIRST),
+    "devices": Fold.NAMES,
+    **dict.fromkeys(("parallelism", "parallel_utilization"), Fold.MEAN),
+    "imbalance": Fold.SINGLE,
+}
+WEIGHT = "wall_ns"
+"""The column that weighs means."""
+
+
+def pattern(layer: pl.Expr) -> pl.Expr:
+    """Layer names with every number that stands alone replaced by `*`; `conv1` stays."""
+    replaced = layer.str.replace_all(_INDEX, "${1}*${2}")
+    return replaced.str.replace_all(_INDEX, "${1}*${2}")  # "0.1": neighbours share a separator
+
+
+def folding(columns: Iterable[str]) -> dict[str, Fold]:
+    """How those of `columns` fold that differ between the operators of one pattern."""
+    return {name: _FOLDS[name] for name in columns if name in _FOLDS}
+
+
+def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
+    """`Analysis.operators` with one row a submodule, pattern and host.
+
+    Adds `layers`, how many layers a row stands for; the other columns as `folding` says. A row that
+    stands for one layer keeps its name.
+    """
+    folds = folding(operators.columns)
+    folded = (
+        operators.with_columns(_pattern=pattern(pl.col("layer")))
+        .group_by("submodule", "_pattern", "host", maintain_order=True)
+        .agg(
+            pl.len().alias("layers"),
+            *(_AGGREGATED[fold](name).alias(name) for name, fold in folds.items()),
+            layer=pl.when(pl.len() == 1)
+            .then(pl.col("layer").first())
+            .otherwise(pl.col("_pattern").first()),
+        )
+        .with_columns(commands_per_call=pl.col("commands") / pl.col("calls"))
+    )
+    ordered = folded.sort("total_ns", descending=True, maintain_order=True)
+    return ordered.select(*operators.columns, "layers")
+
+
+def _mean(name: str) -> pl.Expr:
+    weight = pl.col(WEIGHT)
+    return pl.when(weight.sum() > 0).then((pl.col(name) * weight).sum() / weight.sum())
+
+
+_AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
+    Fold.SUM: lambda name: pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()),
+    Fold.MOST: lambda name: pl.col(name).max(),
+    Fold.FIRST: lambda name: pl.col(name).first(),
+    Fold.NAMES: lambda name: pl.col(name).str.split(", ").explode().unique().sort().str.join(", "),
+    Fold.MEAN: _mean,
+    Fold.SINGLE: lambda name: pl.when(pl.len() == 1).then(pl.col(name).first()),
+}
+
+
+# --- Labels of codes and sentences of notes: what every report says of the values of an analysis.
+#
+#     label(Bound.COMPUTE)                                  == "compute-bound"
+#     worded(Note.of(RedundancyEvidence.PATH, name="rope"))  == "path rope"
+#
+# Each module of this package says some of it in `SENTENCES`: by enum and code a template with a
+# place
+# for each value of the note; in `FACTORS` another one for where its `share` is twice as much or
+# more,
+# which reads better as a factor; in `NULLS` what stands in a column of an enum for no code. It is
+# found by being here.
+
+
+Sentences = Mapping[type[StrEnum], Mapping[Any, Said]]
+_NONE: Sentences = MappingProxyType({})
+_ADDED: dict[str, dict[type[StrEnum], Any]] = {"SENTENCES": {}, "FACTORS": {}, "NULLS": {}}
+_Units = tuple[tuple[str, Callable[[Any], str]], ...]
+
+_OF_UNIT: _Units = (
+    ("_ns", duration),
+    ("_bytes", size),
+    ("share", percent),
+    ("ratio", "{:.2f}".format),
+)
+_AS_FACTORS: _Units = (("share", number), *_OF_UNIT)
+_TWICE = 1.995  # what reads as 200 %
+
+
+@lru_cache
+def all_sentences() -> Sentences:
+    """What the modules of this package say, by enum."""
+    return _of_modules("SENTENCES")
+
+
+@lru_cache
+def all_factors() -> Sentences:
+    """What they say in place of that where a share is twice as much or more, by enum."""
+    return _of_modules("FACTORS")
+
+
+def add_sentences(sentences: Sentences, factors: Sentences = _NONE) -> None:
+    """Add what a module outside of the questions says, of codes that are its own."""
+    _ADDED["SENTENCES"].update(sentences)
+    _ADDED["FACTORS"].update(factors)
+    all_sentences.cache_clear()
+    all_factors.cache_clear()
+
+
+def _of_modules(name: str) -> dict[type[StrEnum], Any]:
+    """What the modules of questions have under a name, and what was added to it, by enum."""
+    found: dict[type[StrEnum], Any] = {**_ADDED[name]}
+    for module in question_modules():
+        found |= getattr(module, name, {})
+    return found
+
+
+def label(code: StrEnum) -> Said:
+    """A code as people read it; its own words where no module says more."""
+    known = all_sentences().get(type(code), {}).get(code)
+    return known if known is not None else Said(code.replace("_", " "))
+
+
+@lru_cache
+def _of_nulls() -> Mapping[type[StrEnum], Said]:
+    """What the modules say where a column holds no code, by enum (`NULLS`)."""
+    return _of_modules("NULLS")
+
+
+def labels(values: Iterable[str | None], codes: type[StrEnum]) -> list[str]:
+    """The labels of a column of codes, for nulls what a module says of them (`NULLS`) or nothing;
+    what is none of `codes` stays as it is."""
+    known = {code.value: label(code) for code in codes}
+    none = _of_nulls().get(codes, "")
+    return [none if value is None else known.get(value, value) for value in values]
+
+
+def worded_note(note: Note, template: Said | None = None) -> Said:
+    """A note as a sentence, or a part of one, without a full stop; by another `template` than that
+    of its code where one is given."""
+    units = _OF_UNIT
+    if template is None and (template := _of_factors(note)):
+        units = _AS_FACTORS
+    values = {name: value_text(name, value, units) for name, value in note.values.items()}
+    return said((template or label(note.code)).template, **values)
+
+
+def _of_factors(note: Note) -> Said | None:
+    """The template of a note whose `share` is twice as much or more, where a module has one."""
+    share = note.values.get("share")
+    if not isinstance(share, float) or share < _TWICE:
+        return None
+    return all_factors().get(type(note.code), {}).get(note.code)
+
+
+def why_not(note: Note | None) -> str:
+    """The reason that a note gives; "" where there is none."""
+    return "" if note is None else worded_note(note)
+
+
+def worded_cell(text: str, codes: type[NoteCode]) -> str:
+    """The notes in a cell of a table (`notes_text`), joined with commas."""
+    return joined(", ", map(worded_note, notes_from(text, codes)))
+
+
+def value_text(name: str, value: Value, units: _Units = _OF_UNIT) -> str:
+    """A value as people read it: its unit, one of `units`, is how its `name` ends."""
+    if isinstance(value, Note):
+        return worded_note(value)
+    if isinstance(value, tuple):
+        return joined(", ", [value_text(name, part, units) for part in value])
+    if isinstance(value, StrEnum):
+        return label(value)
+    if isinstance(value, str):
+        return value
+    for suffix, text in units:
+        if name.endswith(suffix):
+            return text(value)
+    return count(value) if isinstance(value, int) else f"{value:g}"
+
+
+# --- What a node of the module tree is called: `24 × JointTransformerBlock` of equal blocks.
+
+
+def labelled(tree: pl.DataFrame) -> pl.DataFrame:
+    """The tree with a column `label`."""
+    several = (pl.col("count") > 1) & (pl.col("kind") == Node.MODULE)
+    blocks = several & pl.col("name").str.contains(r"[*\]]$")
+    text = (
+        pl.when(blocks)
+        .then(pl.format("{} × {}", "count", pl.coalesce("class", "name")))
+        .when(pl.col("kind") == Node.UNTRACED)
+        .then(pl.lit(str(label(Node.UNTRACED))))
+        .when((pl.col("name") == "") & (pl.col("kind") == Node.RUN))
+        .then(pl.lit(str(label(Node.RUN))))
+        .otherwise("name")
+    )
+    return tree.with_columns(label=text)
+
+
+# --- Tables that have more to say than their columns: with sentences for people, or another form in
+# JSON.
+#
+# A module of this package, or of a package in it, declares one as `WORDED`. It is found by being
+# here, and whoever writes tables asks for it by the table's name.
+
+
+class WordedTable(Struct, frozen=True):
+    """A table of the analysis as files and SQL have it: its `columns`, its `frame` with these, and
+    its `rows` as JSON has them."""
+
+    table: str
+    columns: tuple[Column, ...]
+    frame: Callable[[Analysis], pl.DataFrame]
+    rows: Callable[[Analysis], list[dict[str, Any]]]
+
+
+@lru_cache
+def worded_tables_by_name() -> Mapping[str, WordedTable]:
+    """What the modules of this package declare, by table."""
+    found: dict[str, WordedTable] = {}
+    for module in question_modules():
+        declared = getattr(module, "WORDED", None)
+        if declared is not None:
+            found[declared.table] = declared
+    return found
+
+
+# --- Frames of an analysis as tables that are shown: columns that say something, rows ranked.
+
+
+_INWARDS = "\N{NO-BREAK SPACE}" * 2
+_MAY_BE_ALL_ZERO = frozenset(
+    {
+        *("dma_ns", "copy_ns", "collective_ns", "exposed_ns", "sync_ns", "other_ns", "host_ns"),
+        *("data_ns", "copy_wait_ns", "other_device_ns", "waited_ns", "rate"),
+        *(
+            "queue_ns",
+            "transfer_ns",
+            "overlapped_ns",
+            "unknown_ns",
+            "unknown_cause_ns",
+            "modulation_ns",
+        ),
+        *("long_gaps", "long_gap_ns", "warmup_steps", "warmup_ns", "weight_bytes"),
+        *("launch_bound_ns", "before_kernel_ns", "hidden_ns", "unrecorded_ns", "carried_over_ns"),
+        "modulation_share",
+    }
+)
+
+
+class _Options(TypedDict, total=False):
+    shown: int
+    held: int
+    search: bool
+    sort: str
+    label: str
+    variants: tuple[tuple[str, pl.DataFrame], ...]
+    totals: pl.DataFrame | None
+    selected: Selected | None
+    folded: bool
+    opens: Opens | None
+    strong: str
+    nested: bool
+    paper: pl.DataFrame | None
+    below: Column | None
+
+
+def table(
+    key: str,
+    name: str,
+    columns: Sequence[str | Column],
+    declared: Sequence[Column],
+    frame: pl.DataFrame,
+    **options: Unpack[_Options],
+) -> TableView | None:
+    """`frame` as a table of these `columns`, by name as they are `declared`; None without rows, or
+    where none of them would be shown. The options are those of `TableView`."""
+    if frame.is_empty() or not options.get("shown", 1):
+        return None
+    first, *others = columns_of(columns, declared)
+    kept = (first, *(column for column in others if _says_something(frame[column.name])))
+    view = TableView(key, name, kept, frame, **options)
+    sort = view.sort
+    variants = tuple((label, ranked(rows, sort)) for label, rows in view.variants)
+    return replace(view, frame=ranked(frame, sort), variants=variants)
+
+
+def ranked(frame: pl.DataFrame, sort: str) -> pl.DataFrame:
+    """The rows by that column, largest first and nulls last; as they are for ""."""
+    if not sort:
+        return frame
+    return frame.sort(sort, descending=True, nulls_last=True, maintain_order=True)
+
+
+def inwards(depth: pl.Expr) -> pl.Expr:
+    """What stands before a name that is `depth` levels in."""
+    return pl.lit(_INWARDS).repeat_by(depth).list.join("")
+
+
+def columns_of(columns: Sequence[str | Column], declared: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns, those given by name as they are `declared`."""
+    known = {column.name: column for column in declared}
+    return tuple(known[one] if isinstance(one, str) else one for one in columns)
+
+
+def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
+    """A declared column as one table shows it otherwise: `label`, `kind`, `meaning`,
+    `importance`."""
+    return column_of(declared, name, **changes)
+
+
+def on_devices(
+    columns: Sequence[str | Column], declared: Sequence[Column], frame: pl.DataFrame, name: str
+) -> list[str | Column]:
+    """The columns; `device` stays in a narrow terminal where rows of one `name` are of
+    several devices, which nothing else tells apart."""
+    several = frame.group_by(name).agg(pl.col("device").n_unique() > 1)["device"].any()
+    return [
+        renamed(declared, one, importance=0) if several and one == "device" else one
+        for one in columns
+    ]
+
+
+def worded_column(column: Column, values: pl.Series) -> list[Any]:
+    """What a report says for the values of a column: labels of codes and sentences of notes, all
+    other values as they are."""
+    codes = column.codes
+    if codes is None:
+        return values.to_list()
+    if issubclass(codes, NoteCode):
+        return [None if text is None else worded_cell(text, codes) for text in values]
+    return [text or None for text in labels(values, codes)]
+
+
+def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:
+    """A table of the analysis as it is declared; None without rows or columns to show."""
+    columns = [column for column in table.columns if column.importance != DATA_ONLY]
+    if not columns or frame.is_empty():
+        return None
+    kept = tuple(c for c in columns if c is columns[0] or _says_something(frame[c.name]))
+    selected = None if table.partials is None else Selected(table.name)
+    title = table.title or _heading(table.name)
+    return TableView(table.name, title, kept, frame, table.shown, selected=selected)
+
+
+def _heading(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _says_something(column: pl.Series) -> bool:
+    """Whether a column holds any value, and one that is often 0 any other."""
+    if column.null_count() == len(column):
+        return False
+    if column.dtype == pl.String:
+        return bool((column != "").any())
+    return column.name not in _MAY_BE_ALL_ZERO or bool((column != 0).any())
+
+
+def declared_figure(
+    table: Table, frame: pl.DataFrame, bars: tuple[Bars, ...] = ()
+) -> Figure | None:
+    """The figure that a table declares; None if it declares none. `bars` are what a terminal shows
+    of it."""
+    spec = table.figure
+    return None if spec is None else Figure(table.name, spec.kind, (spec.columns, frame), bars)

@@ -1,0 +1,513 @@
+"""The timeline of a run: pipeline calls, stages and device spans on the devices' axis.
+
+A pipeline call lasts from the start of its span to the later of two moments: the end of the
+span, and the end of the last command that was launched for it. If a pipeline call starts before
+the launched work of the previous one has ended, it lasts from there. In runs without the column
+`pipeline`, a row belongs to the latest pipeline span that started before it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct, field
+
+from profiler.analysis.commands import CommandArrays
+from profiler.run.columns import INT64, Column
+from profiler.run.device_timeline import EndToEnd, Ranges, device_work
+from profiler.run.intervals import (
+    Codes,
+    Stretches,
+    Times,
+    batches,
+    ends,
+    group_heads,
+    positions,
+    text_codes,
+)
+from profiler.run.run import Run
+from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_CALL, NO_PIPELINE
+
+# --- Columns that tables of pipeline calls, stages and steps have in common: how their time on the
+# device's axis is made up.
+
+
+ON_AXIS: tuple[Column, ...] = (
+    Column(
+        "pipeline",
+        pl.Int32(),
+        "",
+        "number of the pipeline call in the run, from 0",
+        label="pipeline call",
+    ),
+    Column("step", pl.Int32(), "", "denoising step from the scheduler", kind="step"),
+    Column("calls_ns", INT64, "ns", "union of the tiles inside", label="in calls"),
+    Column(
+        "host_ns",
+        INT64,
+        "ns",
+        "time outside of tiles in which the host worked, without its waits for devices",
+        label="host work",
+    ),
+    Column("idle_ns", INT64, "ns", "elapsed_ns - calls_ns - host_ns"),
+)
+
+
+# --- From when to when each device had anything to do: its commands and the tiles of its calls.
+
+
+def device_spans(run: Run, commands: CommandArrays) -> dict[str, tuple[int, int]]:
+    """By device, the first begin and the last end of its commands and of the tiles on it, in ns;
+    `commands` are those of `run`, devices without either are left out."""
+    tiles = run.tiles.calls
+    codes, names = text_codes(tiles["tile_device"].cast(pl.Categorical()))
+    found: dict[str, tuple[int, int]] = {}
+    for of, start, end, device in (
+        (commands.devices, commands.start, commands.end, commands.device),
+        (names, tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy(), codes),
+    ):
+        there = np.where(device < len(of), device, -1)
+        for name, first, last in zip(of, *extent(start, end, there, len(of)), strict=True):
+            if first <= last:
+                before = found.get(name, (first, last))
+                found[name] = (min(int(first), before[0]), max(int(last), before[1]))
+    return found
+
+
+def extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, Times]:
+    """First start and last end of each group, int64 [groups], the latter before the former where
+    it has none; codes below 0 are of none."""
+    first = np.full(groups + 1, np.iinfo(np.int64).max)
+    last = np.full(groups + 1, np.iinfo(np.int64).min)
+    for rows in batches(len(codes)):
+        heads = group_heads(codes[rows])
+        group = codes[rows][heads]  # -1 takes the last
+        np.minimum.at(first, group, np.minimum.reduceat(start[rows], heads))
+        np.maximum.at(last, group, np.maximum.reduceat(end[rows], heads))
+    return first[:-1], last[:-1]
+
+
+# --- Which pipeline call a row of a run belongs to, and how many of them ran at the same time.
+#
+# A run that was recorded says so in its column `pipeline`. In others (foreign traces, bundles
+# from
+# before pipeline calls had numbers) a row belongs to the pipeline span that began last before it.
+
+
+class PipelineCalls(Struct, frozen=True, eq=False):
+    """The pipeline calls of a run. `known` tells whether the run says what belongs to which;
+    `numbers` are those of its pipeline spans, sorted, int32 [p]; `spans` are these spans."""
+
+    known: bool
+    numbers: Codes
+    spans: pl.DataFrame
+    starts: Times
+
+    @classmethod
+    def of(cls, run: Run) -> PipelineCalls:
+        """The pipeline calls of `run`."""
+        spans = run.spans.filter(pl.col("kind") == "pipeline").sort("start_ns")
+        told = spans if len(spans) else run.calls
+        known = len(told) > 0 and bool(
+            (told["pipeline"] != NO_PIPELINE).all()
+            if len(spans)
+            else (told["pipeline"] != NO_PIPELINE).any()
+        )
+        if not known:
+            spans = spans.with_columns(pipeline=pl.int_range(pl.len(), dtype=pl.Int32))
+        numbers = spans["pipeline"].unique().sort().to_numpy()
+        return cls(known, numbers, spans, spans["start_ns"].to_numpy())
+
+    def number_of(self, frame: pl.DataFrame, rows: Times | None = None) -> Codes:
+        """The number of the pipeline call of each row of `frame`, of its `rows` where they are
+        given; int32, `NO_PIPELINE` where it is in none."""
+        column = frame["pipeline" if self.known else "start_ns"]
+        values = (column if rows is None else column.gather(rows)).to_numpy()
+        if self.known:
+            return values
+        begun = np.searchsorted(self.starts, values, side="right") - 1
+        return np.maximum(begun, 0).astype(np.int32)
+
+    def code_of(self, frame: pl.DataFrame) -> Codes:
+        """The place in `numbers` of each row's pipeline call, -1 for none."""
+        return positions(self.number_of(frame), self.numbers)
+
+    @property
+    def code_of_spans(self) -> Codes:
+        """The place in `numbers` of each of `spans`: those that nobody numbered have one each, also
+        where two begin at the same moment."""
+        return (
+            self.code_of(self.spans) if self.known else np.arange(len(self.spans), dtype=np.int32)
+        )
+
+    @property
+    def apart(self) -> bool:
+        """Whether what belongs to which is known: the run says so, or they follow each other."""
+        return len(self.numbers) > 0 and (self.known or not self.overlapping().any())
+
+    def overlapping(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether each pipeline call ran at the same time as another, bool [p]."""
+        first = np.full(len(self.numbers), np.iinfo(np.int64).max)
+        last = np.full(len(self.numbers), np.iinfo(np.int64).min)
+        codes = self.code_of_spans
+        np.minimum.at(first, codes, self.starts)
+        np.maximum.at(last, codes, ends(self.spans))
+        found = np.zeros(len(self.numbers), dtype=np.bool_)
+        order = np.lexsort((last, first))
+        reached = np.maximum.accumulate(last[order])
+        into = first[order][1:] < reached[:-1]  # begins before one of those before it has ended
+        found[order[1:]] = into
+        # The one that it runs into is not always its neighbour: whoever ends after a later begin.
+        after = np.searchsorted(first[order], last[order], side="left")
+        found[order] |= after > np.arange(1, len(order) + 1)
+        return found
+
+
+def step_keys(pipeline: Codes, step: Codes) -> Times:
+    """One number a step of a pipeline call, int64 [n], in order of both: the number of the call in
+    the upper, the step in the lower 32 bits. `NO_STEP` is one below the call's first."""
+    keys: Times = (pipeline.astype(np.int64) << 32) + step
+    return keys
+
+
+def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:
+    """The call of each command of `frame`, whose arrays are `commands`, as its row in `calls`;
+    behind all calls, the pipeline call and step of work of none."""
+    free = np.flatnonzero(commands.call < 0)
+    group = commands.call.astype(np.int32)  # a copy: who asks may write over it
+    group[free] = commands.step[free] + (len(calls) + 1)
+    last = frame["pipeline"].max()
+    if isinstance(last, int) and last > 0:
+        pipeline = frame["pipeline"].gather(free).to_numpy()
+        _, place = np.unique(step_keys(pipeline, commands.step[free]), return_inverse=True)
+        group[free] = len(calls) + place
+    return group
+
+
+# --- The devices' axis of a run: how long its pipeline calls lasted there, when their calls had their
+# tiles, and when the host worked beside them.
+#
+# A pipeline call lasts from the begin of its span to the later of its span's end and the end of
+# the
+# last command that was launched for it. Where it begins before all that the one before it
+# launched
+# has ended, though on the host they follow each other, it lasts from there.
+
+
+_HOST = CATEGORIES.index("host")
+_CONVERT = "convert"  # the profiler's work that waits until nobody waits for it
+
+
+class GroupAxis(Struct, frozen=True, eq=False):
+    """What belongs to some pipeline calls: `windows` are their times, `tiles` their calls', `host`
+    is when the host worked for them and no tile was, all of it less what was not recorded or
+    carried over (`lost`, within the windows) and, outside of tiles, less the profiler's own work
+    (`own`, within the windows). `begin` and `end` of the tiles are int64 [k], in
+    order of `rows`, the rows of their calls; empty ones are none."""
+
+    windows: Stretches
+    tiles: Stretches
+    host: Stretches
+    lost: Stretches
+    own: Stretches
+    rows: Times
+    begin: Times
+    end: Times
+
+    @property
+    def counted(self) -> Stretches:
+        """The windows less what does not count of them."""
+        return self.windows.minus(self.lost).minus(self.own)
+
+    def times(self, first: Times, last: Times) -> tuple[Times, Times, Times, Times]:
+        """Elapsed, in calls, host work and idle, in each `[first, last)` of the windows, int64."""
+        elapsed = self.counted.within(first, last)
+        calls, host = self.tiles.within(first, last), self.host.within(first, last)
+        return elapsed, calls, host, elapsed - calls - host
+
+
+class Axis(Struct, frozen=True, eq=False):
+    """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
+    order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
+    their pipeline calls. `own` is the profiler's work: begin, end, and the pipeline call that
+    waited for it; `waited` is all of it that some caller waited for, in tiles too."""
+
+    pipelines: PipelineCalls
+    first: Times
+    last: Times
+    begin: Times
+    end: Times
+    code: Codes
+    work: tuple[Times, Times, Codes]
+    own: tuple[Times, Times, Codes]
+    waited: Stretches
+    lost: Stretches
+    waits: Stretches
+    whole: EndToEnd | None
+    _made: dict[int | None, Stretches] = field(default_factory=dict)
+    _groups: dict[int, GroupAxis] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run, pipelines: PipelineCalls) -> Axis:
+        """The axis of `run`."""
+        tiles = run.tiles
+        begin, end = (tiles.calls[name].to_numpy() for name in ("begin_ns", "end_ns"))
+        code = pipelines.code_of(run.calls)
+        free = _free_work(run)
+        of_free = pipelines.code_of(free)
+        works = device_work(free["category"].to_physical().to_numpy())
+        on_cpu = free["device"].cast(pl.String).str.contains(CPU_DEVICE).fill_null(value=False)
+        last_work = np.where(works, ends(free), np.iinfo(np.int64).min)
+        told = pipelines.known or len(pipelines.numbers) == 1  # for whom work of no call was
+        last_work = last_work if told else np.full(len(free), np.iinfo(np.int64).min)
+        first, last = _windows(pipelines, (code, _done(run)), (of_free, last_work))
+        hosting = np.flatnonzero(~works | on_cpu.to_numpy())
+        own = run.calls["start_ns"].to_numpy()
+        work = (
+            np.concatenate((free["start_ns"].to_numpy()[hosting], own)),
+            np.concatenate((ends(free)[hosting], ends(run.calls))),
+            np.concatenate((of_free[hosting], code)),
+        )
+        lost = Stretches.of_all((tiles.unrecorded, tiles.carried_over))
+        spans = run.spans.filter(pl.col("kind") == "profiler")
+        ours = (spans["start_ns"].to_numpy(), ends(spans), pipelines.code_of(spans))
+        for_caller = np.flatnonzero((ours[2] >= 0) | (spans["name"] != _CONVERT).to_numpy())
+        return cls(
+            pipelines,
+            first,
+            last,
+            begin,
+            end,
+            code,
+            work,
+            ours,
+            Stretches.union(ours[0][for_caller], ours[1][for_caller]),
+            lost,
+            tiles.waits,
+            tiles.whole,
+        )
+
+    def of_pipeline(self, code: int) -> GroupAxis:
+        """What belongs to one pipeline call, by its place in `pipelines.numbers`."""
+        if code not in self._groups:  # several tables ask for each
+            self._groups[code] = self._group(code, self._windows(code))
+        return self._groups[code]
+
+    def of_all(self) -> GroupAxis:
+        """What belongs to the run, as if all of its pipeline calls were one. Without any it lasts
+        from the first tile or command of a device to the last."""
+        return self._group(None, self._windows(None))
+
+    def taken(self, rows: Codes, *, told: bool) -> int:
+        """How long the tiles of some calls, rows of the run's, are in its pipeline calls: their
+        union in each; in all as if they were one, where it is not `told` whose they are."""
+        groups = range(len(self.first)) if told else [None]
+        total = 0
+        for code in groups:
+            own = rows if code is None else rows[self.code[rows] == code]
+            if len(own):
+                tiles = Stretches.union(self.begin[own], self.end[own])
+                total += tiles.both(self.counted_in(code)).length
+        return total
+
+    def taken_by_each(self, rows: Codes, begin: Times, end: Times, *, told: bool) -> Times:
+        """The same of each call by itself, int64; its tile lasts from `begin` to `end`."""
+        if not told:
+            return self.counted_in(None).within(begin, end)
+        found = np.zeros(len(rows), dtype=np.int64)
+        for code in range(len(self.first)):
+            own = np.flatnonzero(self.code[rows] == code)
+            found[own] = self.counted_in(code).within(begin[own], end[own])
+        return found
+
+    @property
+    def counted(self) -> Stretches:
+        """The times of all pipeline calls, less what does not count: end to end."""
+        return self.counted_in(None)
+
+    @property
+    def beside(self) -> Stretches:
+        """When some caller waited for the profiler, no tile was, and nothing counts: a device's own
+        span is without it."""
+        if not len(self.waited):
+            return self.waited
+        tiles = Stretches.union(self.begin, self.end)
+        return self.waited.minus(tiles).minus(self.counted)
+
+    @property
+    def windows(self) -> Stretches:
+        """The times of all pipeline calls, with what does not count of them."""
+        return self._windows(None)
+
+    def counted_in(self, code: int | None) -> Stretches:
+        """The time of one pipeline call, by its place in `pipelines.numbers`, or of all, less what
+        does not count."""
+        if code not in self._made:
+            windows = self._windows(code)
+            counted = windows.minus(self.lost.both(windows))
+            self._made[code] = counted.minus(self._own(code, windows))
+        return self._made[code]
+
+    def _own(self, code: int | None, windows: Stretches) -> Stretches:
+        """When one pipeline call, or any, waited for the profiler and no tile of it was."""
+        start, end, codes = self.own
+        rows = np.flatnonzero((codes >= 0) if code is None else (codes == code))
+        if not len(rows):
+            return Stretches.none()
+        tiles = np.arange(len(self.code)) if code is None else np.flatnonzero(self.code == code)
+        own = Stretches.union(start[rows], end[rows]).both(windows).minus(self.lost)
+        return own.minus(Stretches.union(self.begin[tiles], self.end[tiles]))
+
+    def _windows(self, code: int | None) -> Stretches:
+        first, last = self.first, self.last
+        if not len(first) and self.whole is not None:
+            return Stretches(np.array([self.whole.begin_ns]), np.array([self.whole.end_ns]))
+        if code is None:
+            return Stretches.union(first, last)
+        return Stretches.union(first[[code]], last[[code]])
+
+    def _group(self, code: int | None, windows: Stretches) -> GroupAxis:
+        def chosen(codes: Codes) -> npt.NDArray[np.bool_]:
+            return np.ones(len(codes), np.bool_) if code is None else codes == code
+
+        rows = np.flatnonzero(chosen(self.code) & (self.end > self.begin))
+        begin, end = self.begin[rows], self.end[rows]
+        lost = self.lost.both(windows)
+        tiles = Stretches.union(begin, end).both(windows).minus(lost)
+        own = self._own(code, windows)
+        start, stop, codes = self.work
+        worked = np.flatnonzero(chosen(codes))
+        host = Stretches.union(start[worked], stop[worked]).both(windows)
+        host = host.minus(self.waits).minus(lost).minus(own).minus(tiles)
+        return GroupAxis(windows, tiles, host, lost, own, rows, begin, end)
+
+
+def _free_work(run: Run) -> pl.DataFrame:
+    """What ran in no call, in any order."""
+    columns = ("call", "pipeline", "device", "category", "start_ns", "duration_ns")
+    return run.commands.lazy().select(columns).filter(pl.col("call") == NO_CALL).collect()
+
+
+def _done(run: Run) -> Times:
+    """When the last of each call was done, int64 [n]: the end of its tile, or of what it did on
+    another device. One that ran beneath the tile of another has an empty tile where that one ends,
+    but was done when it returned, when its last command ended, or when its device noted that."""
+    tiles = run.tiles.calls
+    done = tiles["end_ns"].to_numpy().copy()
+    empty = np.flatnonzero((tiles["end_ns"] <= tiles["begin_ns"]).to_numpy())
+    if len(empty):
+        beneath = run.calls[empty]
+        work = run.commands.lazy().filter(pl.col("call").is_in(beneath["call"].implode()))
+        last = work.group_by("call").agg(last_ns=(pl.col("start_ns") + pl.col("duration_ns")).max())
+        worked = beneath.lazy().join(last, on="call", how="left", maintain_order="left")
+        until = worked.select(pl.col("last_ns").fill_null(np.iinfo(np.int64).min)).collect()
+        noted = Ranges.of(beneath)
+        own = np.maximum(ends(beneath), until["last_ns"].to_numpy())
+        own = np.where(noted.noted, np.maximum(own, noted.done), own)
+        done[empty] = np.minimum(done[empty], own)
+    rows, reached = run.tiles.on_several
+    done[rows] = np.maximum(done[rows], reached)
+    return done
+
+
+def _windows(pipelines: PipelineCalls, *work: tuple[Codes, Times]) -> tuple[Times, Times]:
+    """Begin and end of each pipeline call, int64 [p] each; `work` are codes and ends of what was
+    done for them."""
+    count = len(pipelines.numbers)
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    codes = pipelines.code_of_spans
+    np.minimum.at(first, codes, pipelines.starts)
+    np.maximum.at(last, codes, ends(pipelines.spans))
+    returned = last.copy()
+    for code, end in work:
+        kept = code >= 0
+        np.maximum.at(last, code[kept], end[kept])
+    order = np.argsort(first, kind="stable")
+    reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(last[order])[:-1])
+    behind = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(returned[order])[:-1])
+    follows = first[order] >= behind[: len(order)]  # on the host they do not overlap
+    begun = np.where(follows, np.maximum(first[order], reach[: len(order)]), first[order])
+    first[order] = begun
+    return first, np.maximum(first, last)
+
+
+# --- Which stages a run has, and which part of each pipeline call is of which stage.
+
+
+class StageRows(Struct, frozen=True, eq=False):
+    """What the account is made of, and the names of the stages."""
+
+    axis: Axis
+    calls: pl.DataFrame
+    stage_of_call: Codes
+    stage_spans: pl.DataFrame
+    names: list[str]
+
+    @classmethod
+    def of(cls, run: Run, pipelines: PipelineCalls, axis: Axis) -> StageRows:
+        """The rows of `run` that lie in pipeline calls: all, where it does not tell."""
+        calls = run.calls
+        if pipelines.known and len(pipelines.numbers):
+            calls = calls.filter(pl.Series(pipelines.code_of(calls)) >= 0)
+        stage_spans = run.spans.filter(pl.col("kind") == "stage").sort("start_ns")
+        names = _in_order(stage_spans, calls)
+        return cls(axis, calls, _stage_codes(run.calls["stage"], names), stage_spans, names)
+
+    def borders(self, group: GroupAxis, spans: Times) -> tuple[Times, Codes]:
+        """Where the parts of a pipeline call begin, and of which stage each is; by the stages'
+        spans where it has no tile."""
+        long_ago = np.iinfo(np.int64).min // 2
+        if not len(group.rows):
+            some = self.stage_spans[spans]
+            begins = some["start_ns"].to_numpy().copy()
+            begins[:1] = long_ago
+            return begins, _stage_codes(some["stage"], self.names)
+        order = np.lexsort((group.end, group.begin))
+        stage = self.stage_of_call[group.rows][order]
+        reach = np.maximum.accumulate(group.end[order])
+        turns = np.flatnonzero(stage[1:] != stage[:-1])
+        return np.append(long_ago, reach[turns]), stage[np.append(0, turns + 1)]
+
+
+def stage_parts(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
+    """When each part of each stage was, as the account has them: columns `pipeline`, `stage`,
+    `start_ns`, `end_ns`, in order of pipeline calls and time."""
+    rows = StageRows.of(run, pipelines, axis)
+    told = pipelines.apart
+    groups = enumerate(pipelines.numbers.tolist()) if told else [(-1, NO_PIPELINE)]
+    in_span = pipelines.code_of(rows.stage_spans)
+    found: list[tuple[int, str, int, int]] = []
+    for code, number in groups:
+        group = axis.of_pipeline(code) if told else axis.of_all()
+        spans = np.flatnonzero(in_span == code) if told else np.arange(len(rows.stage_spans))
+        begins, stages = rows.borders(group, spans)
+        if not len(begins) or not len(group.windows):
+            continue
+        first, last = int(group.windows.start[0]), int(group.windows.end[-1])
+        begins = np.clip(begins, first, last)
+        ends = np.append(begins[1:], last)
+        for begin, end, stage in zip(begins.tolist(), ends.tolist(), stages.tolist(), strict=True):
+            if end > begin and stage >= 0:
+                found.append((number, rows.names[stage], begin, end))
+    types = {"pipeline": pl.Int32, "stage": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64}
+    return pl.DataFrame(found, schema=types, orient="row")
+
+
+def stage_starts(frame: pl.DataFrame) -> pl.DataFrame:
+    """When each stage of `frame` began first: columns `stage`, `start_ns`."""
+    stage = pl.col("stage").cast(pl.String)
+    return frame.group_by(stage).agg(pl.col("start_ns").min()).drop_nulls()
+
+
+def _in_order(stage_spans: pl.DataFrame, calls: pl.DataFrame) -> list[str]:
+    begun = pl.concat([stage_starts(stage_spans), stage_starts(calls)])
+    ordered = begun.group_by("stage").agg(pl.col("start_ns").min()).sort("start_ns", "stage")
+    return ordered["stage"].to_list()
+
+
+def _stage_codes(column: pl.Series, names: list[str]) -> Codes:
+    codes, found = text_codes(column)
+    position = {name: number for number, name in enumerate(names)}
+    return np.array([position.get(name, -1) for name in found] + [-1], dtype=np.int32)[codes]

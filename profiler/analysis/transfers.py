@@ -1,0 +1,795 @@
+"""Copies and provider switches: bandwidth, time overlapped with compute, CPU fallback.
+
+With T the copies of one direction on a device and C its compute,
+
+    hidden = |T and C|        hidden_share = hidden / |T|
+
+Collectives and fills (memset) are not copies. A provider switch in an ONNX Runtime session
+costs
+
+    gap = start of the next node - end of the node before - copies between them     (at least 0)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.commands import CommandArrays, is_accelerator, times_recorded
+from profiler.analysis.context import Inputs, shared
+from profiler.analysis.finding_text import (
+    MATERIAL,
+    RuleWords,
+    Words,
+    calls_of,
+    end_to_end_ns,
+    number,
+    scaled,
+    share,
+    texts,
+)
+from profiler.analysis.idle_causes import InOrder, union_and_shared
+from profiler.analysis.question import Table
+from profiler.analysis.result import Analysis, Finding
+from profiler.analysis.table_text import Sentences
+from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.run.intervals import Codes, Stretches, Times, batches, physical_codes, text_codes
+from profiler.run.run import Run
+from profiler.text import Note, NoteCode, Value, said
+from profiler.trace.events import CATEGORIES, device_kind
+
+# --- Words of the evidence of findings: closed sets.
+
+
+class AroundNodes(NoteCode):
+    """What of a call's time lies outside of its nodes."""
+
+    PART = "part"
+
+
+# --- The rule about time around a device's nodes, where nobody recorded when these ran.
+#
+# Where that is recorded, the idle time of the device says it.
+
+
+_OUTSIDE = 0.20  # of end to end
+_WORTH = 0.005  # of end to end, for a part that is named
+
+
+def outside_nodes(analysis: Analysis) -> tuple[Finding, ...]:
+    """Calls take longer than the nodes that a device ran in them, and what the host recorded around
+    these says for what. Silent where it was recorded when nodes ran, where the nodes of some calls
+    were not, and where nothing names the rest."""
+    run, total = analysis.inputs.run, end_to_end_ns(analysis)
+    if times_recorded(run.info) or not run.calls["ops_traced"].all():
+        return ()
+    placed = run.calls.group_by(pl.col("device").cast(pl.String), maintain_order=True)
+    found = (
+        _outside_nodes_of_device(analysis, str(device), calls, total)
+        for (device,), calls in placed
+        if is_accelerator(str(device))
+    )
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _outside_nodes_of_device(
+    analysis: Analysis, device: str, calls: pl.DataFrame, total: int
+) -> Finding | None:
+    commands = analysis.inputs.run.commands.filter(pl.col("call").is_in(calls["call"].implode()))
+    waits = pl.col("category").is_in(["host", "sync"])
+    nodes = _cover(commands.filter(~waits))
+    whole = Stretches.union(
+        calls["start_ns"].to_numpy(), (calls["start_ns"] + calls["duration_ns"]).to_numpy()
+    )
+    outside = whole.minus(nodes).length
+    parts = [part for part in _parts(commands.filter(waits), nodes) if part[1] >= _WORTH * total]
+    if share(outside, total) < _OUTSIDE or not parts:
+        return None
+    parts.sort(key=lambda part: -part[1])
+    return Finding(
+        rule="outside_nodes",
+        evidence={
+            "outside_ns": outside,
+            "outside_share": share(outside, total),
+            "nodes_ns": nodes.both(whole).length,
+            "parts": tuple(Note.of(AroundNodes.PART, name=n, time_ns=ns) for n, ns in parts),
+        },
+        where=calls_of(analysis, device=device),
+        cost_ns=outside,
+    )
+
+
+def _parts(around: pl.DataFrame, nodes: Stretches) -> Iterator[tuple[str, int]]:
+    """What was recorded around the nodes, by name, the innermost first: how long nothing further in
+    did, in ns."""
+    covers = [(str(name), _cover(rows)) for (name,), rows in around.group_by("layer")]
+    covers.sort(key=lambda part: (part[1].length, part[0]))
+    within = nodes
+    for name, cover in covers:
+        yield name, cover.minus(within).length
+        within = Stretches.of_all((within, cover))
+
+
+def _cover(commands: pl.DataFrame) -> Stretches:
+    start = commands["start_ns"]
+    return Stretches.union(start.to_numpy(), (start + commands["duration_ns"]).to_numpy())
+
+
+# --- Rules about ONNX Runtime sessions on several execution providers.
+
+
+_SWITCHES = 8  # a call: in and out of the host once or twice is usual at either end of a graph
+_NAMED_LAYERS = 3
+
+
+def cpu_fallback(analysis: Analysis) -> tuple[Finding, ...]:
+    """Nodes ran on the host between copies, while the session has a device."""
+    if analysis.cpu_fallback.is_empty():
+        return ()
+    total = end_to_end_ns(analysis)
+    crossings = scaled(analysis, _crossings(analysis), "cost_ns")
+    found = []
+    rows = scaled(analysis, analysis.cpu_fallback, "total_ns")
+    for (submodule,), nodes in rows.group_by("submodule", maintain_order=True):
+        of_submodule = crossings.filter(pl.col("submodule") == submodule)
+        crossing = float(of_submodule["cost_ns"].sum())
+        cost = float(nodes["total_ns"].sum()) + crossing
+        if share(cost, total) < MATERIAL:
+            continue
+        types = nodes["op_type"].drop_nulls().unique(maintain_order=True)
+        found.append(
+            Finding(
+                rule="cpu_fallback",
+                evidence={
+                    "layers": len(nodes),
+                    "nodes": int(nodes["nodes"].sum()),
+                    "nodes_ns": int(nodes["total_ns"].sum()),
+                    "copies_and_gaps_ns": round(crossing),
+                    "op_types": ", ".join(types.head(_NAMED_LAYERS)),
+                    "longest_layer": nodes["layer"][0],
+                },
+                where=calls_of(analysis, str(submodule), layer=nodes["layer"][0]),
+                cost_ns=round(cost),
+            )
+        )
+    return tuple(found)
+
+
+def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
+    """Execution goes back and forth between providers."""
+    if analysis.device_transitions.is_empty():
+        return ()
+    total = end_to_end_ns(analysis)
+    found = []
+    for row in scaled(analysis, _crossings(analysis), "cost_ns").to_dicts():
+        each = row["switches"] / max(row["calls"], 1)
+        if each < _SWITCHES or share(row["cost_ns"], total) < MATERIAL:
+            continue
+        evidence: dict[str, Value] = {
+            "switches": row["switches"],
+            "switches_per_call": round(each, 1),
+            "copies": row["copies"],
+            "copy_ns": row["copy_ns"],
+            "gap_ns": row["gap_ns"],
+            "providers": row["providers"],
+        }
+        if row["bytes"]:
+            evidence["copied_bytes"] = row["bytes"]
+        found.append(
+            Finding(
+                rule="provider_switches",
+                evidence=evidence,
+                where=calls_of(analysis, row["submodule"]),
+                cost_ns=round(row["cost_ns"]),
+            )
+        )
+    return tuple(found)
+
+
+def _crossings(analysis: Analysis) -> pl.DataFrame:
+    """One row a submodule: its switches in both directions, and what they cost."""
+    return (
+        analysis.device_transitions.group_by("submodule", maintain_order=True)
+        .agg(
+            pl.col("switches", "copies", "copy_ns", "gap_ns", "bytes").sum(),
+            calls=pl.col("calls").max(),
+            providers=pl.col("source").unique().sort().str.join(", "),
+        )
+        .with_columns(cost_ns=pl.col("copy_ns") + pl.col("gap_ns"))
+    )
+
+
+# --- Words of the tables that say who waits for whom: closed sets.
+
+
+class CopyDirection(StrEnum):
+    """From where to where something is copied."""
+
+    HOST_TO_DEVICE = "host_to_device"
+    DEVICE_TO_HOST = "device_to_host"
+    HOST_AND_DEVICE = "host_and_device"  # the producer does not tell which of these
+    DEVICE_TO_DEVICE = "device_to_device"  # or on one device
+    HOST_TO_HOST = "host_to_host"
+
+
+# --- Columns of the tables that say who waits for whom; `columns` puts them among the others.
+
+
+DEVICE_TRANSITIONS: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "submodule whose session has several providers"),
+    Column("source", STRING, "", "provider of the node before the switch", label="from provider"),
+    Column("target", STRING, "", "provider of the node after the switch", label="to provider"),
+    Column("calls", INT64, "", "traced calls with such a switch", importance=2),
+    Column("switches", INT64, "", "how often execution went from source to target"),
+    Column("copies", INT64, "", "Memcpy nodes in this direction", importance=1),
+    Column(
+        "bytes", INT64, "bytes", "bytes that these copied; null where the trace does not say", True
+    ),
+    Column("copy_ns", INT64, "ns", "sum of the durations of these", label="copying"),
+    Column("gap_ns", INT64, "ns", "time at the switches in which no node ran", label="gaps"),
+)
+
+CPU_FALLBACK: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "submodule whose session has several providers"),
+    Column("layer", STRING, "", "tensor-level operation: module path or node name", kind="layer"),
+    Column("op_type", STRING, "", "ONNX op type", True),
+    Column("provider", STRING, "", "provider that ran it, on the host", importance=8),
+    Column("nodes", INT64, "", "executions, over all traced calls"),
+    Column("total_ns", INT64, "ns", "sum of their durations"),
+)
+
+
+# --- Where execution goes from one provider of an ONNX Runtime session to another, and its cost.
+#
+# A session runs each node on one execution provider: the track of the node's command is called
+# so.
+# In a call, the nodes in order of their begin switch providers where two neighbours have
+# different
+# ones. `Memcpy` nodes, which ONNX Runtime puts between providers that do not share memory, are
+# passed: one to the host goes from the provider of its device to the CPU's, one from the host
+# back.
+#
+#     gap = begin of the node behind - end of the node before - copies between them     (at least
+# 0)
+#
+# Where nodes of several threads overlap there is no gap. Bytes are what the copies wrote, as
+# shapes
+# and types tell; providers that share memory switch without copies.
+#
+# *CPU fallback*: nodes that ran on the CPU's provider while the session has another one, in an
+# uninterrupted row of such nodes that a copy enters or leaves: data went to the host for them, or
+# came back. Nodes that ONNX Runtime keeps on the CPU on purpose (arithmetic on shapes) need no
+# copy,
+# and are not.
+
+
+_CPU = "CPUExecutionProvider"
+_PROVIDER = r"^(\w+ExecutionProvider)(?: thread \d+)?$"
+_COPIES = r"^Memcpy(?: thread \d+)?$"
+_TO_HOST, _FROM_HOST = "MemcpyToHost", "MemcpyFromHost"
+
+
+def transition_tables(
+    calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """One row a submodule and direction (`columns.DEVICE_TRANSITIONS`), longest copies and gaps
+    first, and one a layer that fell back (`columns.CPU_FALLBACK`), longest first; empty for
+    sessions with one provider.
+
+    `commands` are the arrays of `frame`, in order of call and start; `calls` are their calls.
+    """
+    nodes = _Nodes.of(frame, commands)
+    if nodes is None:
+        return pl.DataFrame(schema=schema(DEVICE_TRANSITIONS)), pl.DataFrame(
+            schema=schema(CPU_FALLBACK)
+        )
+    submodule = calls["submodule"].cast(pl.String)
+    return _transitions(nodes, frame, commands, submodule), _cpu_fallback_rows(
+        nodes, frame, submodule
+    )
+
+
+class _Nodes(Struct, frozen=True, eq=False):
+    """Nodes and copies of calls with several providers, in order of call and begin.
+
+    `rows` are rows of commands, `call` rows of calls, `provider` indexes `providers`, -1 for
+    copies; all int64 [n]. `switches` are the places at which a node has another provider than the
+    node before it (in `before`) in the same call.
+    """
+
+    rows: Times
+    call: Codes
+    provider: Times
+    providers: list[str]
+    switches: Times
+    before: Times
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame, commands: CommandArrays) -> _Nodes | None:
+        """The nodes of a frame of commands; None where no session has several providers."""
+        track, tracks = text_codes(frame["track"])
+        named = pl.Series(tracks, dtype=pl.String)
+        of_track = named.str.extract(_PROVIDER)
+        providers = of_track.drop_nulls().unique().sort().to_list()
+        if len(providers) < 2:
+            return None
+        copies = named.str.contains(_COPIES).to_list()
+        codes = [
+            providers.index(name) if name else -1 if copied else -2
+            for name, copied in zip(of_track, copies, strict=True)
+        ]
+        provider = np.array([*codes, -2])[track]
+        rows = np.flatnonzero((provider > -2) & (commands.call >= 0))
+        several = _with_several(commands.call[rows], provider[rows], len(providers))
+        rows = rows[several[commands.call[rows]]]
+        rows = rows[np.lexsort((commands.start[rows], commands.call[rows]))]
+        if not len(rows):
+            return None
+        call, provider = commands.call[rows], provider[rows]
+        node = np.flatnonzero(provider >= 0)
+        changed = np.flatnonzero(
+            (provider[node][1:] != provider[node][:-1]) & (call[node][1:] == call[node][:-1])
+        )
+        return cls(rows, call, provider, providers, node[changed + 1], node[changed])
+
+
+def _with_several(call: Codes, provider: Times, providers: int) -> npt.NDArray[np.bool_]:
+    """Whether each call has nodes of several providers, bool [calls]."""
+    calls = int(call.max(initial=-1)) + 1
+    there = np.zeros(calls * providers, dtype=np.bool_)
+    node = provider >= 0
+    there[call[node] * np.int64(providers) + provider[node]] = True
+    several: npt.NDArray[np.bool_] = there.reshape(calls, providers).sum(axis=1) > 1
+    return several
+
+
+def _transitions(
+    nodes: _Nodes, frame: pl.DataFrame, commands: CommandArrays, submodule: pl.Series
+) -> pl.DataFrame:
+    start, end = commands.start[nodes.rows], commands.end[nodes.rows]
+    copied = np.append(0, np.cumsum(np.where(nodes.provider < 0, end - start, 0)))
+    between = copied[nodes.switches] - copied[nodes.before + 1]
+    gap = np.maximum(start[nodes.switches] - end[nodes.before] - between, 0)
+    switches = pl.DataFrame(
+        {
+            "call": nodes.call[nodes.switches],
+            "source": nodes.provider[nodes.before],
+            "target": nodes.provider[nodes.switches],
+            "switch": np.ones(len(gap), dtype=np.int64),
+            "gap_ns": gap,
+        }
+    )
+    both = pl.concat([switches, _copies(nodes, frame, end - start)], how="diagonal")
+    switched = pl.col("switch").is_not_null()
+    known = pl.col("bytes").is_not_null().any()
+    table = (
+        _with_names(both, nodes, submodule)
+        .group_by("submodule", "source", "target")
+        .agg(
+            calls=pl.col("call").filter(switched).n_unique(),
+            switches=pl.col("switch").sum(),
+            copies=(~switched).sum(),
+            bytes=pl.when(known).then(pl.col("bytes").sum()),
+            copy_ns=pl.col("copy_ns").sum(),
+            gap_ns=pl.col("gap_ns").sum(),
+        )
+        .with_columns(cost=pl.col("copy_ns") + pl.col("gap_ns"))
+        .sort(["cost", "submodule", "source", "target"], descending=[True, False, False, False])
+    )
+    return table.select(
+        pl.col(name).cast(dtype) for name, dtype in schema(DEVICE_TRANSITIONS).items()
+    )
+
+
+def _copies(nodes: _Nodes, frame: pl.DataFrame, took: Times) -> pl.DataFrame:
+    """The copies whose other side is a provider that the call has beside the CPU's."""
+    place = np.flatnonzero(nodes.provider < 0)
+    copied = frame.select("op_type", "bytes_read", "bytes_written")[nodes.rows[place]]
+    op_type = copied["op_type"].cast(pl.String)
+    to_host = (op_type == _TO_HOST).fill_null(value=False).to_numpy()
+    cpu = nodes.providers.index(_CPU) if _CPU in nodes.providers else -1
+    before, behind = _neighbours(nodes, cpu)
+    other = np.where(
+        to_host,
+        np.where(before[place] >= 0, before[place], behind[place]),
+        np.where(behind[place] >= 0, behind[place], before[place]),
+    )
+    table = pl.DataFrame(
+        {
+            "call": nodes.call[place],
+            "source": np.where(to_host, other, cpu),
+            "target": np.where(to_host, cpu, other),
+            "bytes": copied.select(pl.coalesce("bytes_written", "bytes_read")).to_series(),
+            "copy_ns": took[place],
+        }
+    )
+    return table.filter((pl.col("source") >= 0) & (pl.col("target") >= 0))
+
+
+def _neighbours(nodes: _Nodes, cpu: int) -> tuple[Times, Times]:
+    """The provider of the last node up to each place, and of the first from it on, that is not the
+    CPU's and of the same call; -1 where there is none."""
+    count = len(nodes.rows)
+    places = np.arange(count)
+    elsewhere = (nodes.provider >= 0) & (nodes.provider != cpu)
+    last = np.maximum.accumulate(np.where(elsewhere, places, -1))
+    first = np.minimum.accumulate(np.where(elsewhere, places, count)[::-1])[::-1]
+    found = []
+    for place in (last, np.where(first < count, first, -1)):
+        same = (place >= 0) & (nodes.call[place] == nodes.call)
+        found.append(np.where(same, nodes.provider[place], -1))
+    return found[0], found[1]
+
+
+def _with_names(table: pl.DataFrame, nodes: _Nodes, submodule: pl.Series) -> pl.DataFrame:
+    """With the submodule of each call, and the names of providers for their numbers."""
+    providers = pl.Series(nodes.providers, dtype=pl.String)
+    return table.with_columns(
+        submodule=submodule.gather(table["call"]),
+        source=providers.gather(table["source"]),
+        target=providers.gather(table["target"]),
+    )
+
+
+def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series) -> pl.DataFrame:
+    """What stands between two nodes of other providers is one row of nodes and copies."""
+    if _CPU not in nodes.providers:
+        return pl.DataFrame(schema=schema(CPU_FALLBACK))
+    on_cpu = nodes.provider == nodes.providers.index(_CPU)
+    new_call = np.append(True, nodes.call[1:] != nodes.call[:-1])
+    columns = ("layer", "op_type", "duration_ns")
+    found = (
+        frame.select(*columns)[nodes.rows]
+        .with_columns(pl.col("layer", "op_type").cast(pl.String))
+        .with_columns(
+            call=nodes.call,
+            place=pl.int_range(pl.len()),
+            row=np.cumsum(new_call | ((nodes.provider >= 0) & ~on_cpu)),
+            on_cpu=on_cpu,
+            copy=nodes.provider < 0,
+        )
+    )
+    place, to_host = pl.col("place"), pl.col("op_type") == _TO_HOST
+    node, copy = pl.col("on_cpu"), pl.col("copy")
+    entered = place.filter(copy & to_host).min() < place.filter(node).max()
+    left = place.filter(copy & (pl.col("op_type") == _FROM_HOST)).max() > place.filter(node).min()
+    copied = found.group_by("row").agg(
+        cpu_fallback=entered.fill_null(value=False) | left.fill_null(value=False)
+    )
+    cpu_fallback = found.filter("on_cpu").join(copied.filter("cpu_fallback"), on="row", how="semi")
+    table = (
+        cpu_fallback.with_columns(
+            submodule=submodule.gather(cpu_fallback["call"]),
+            provider=pl.lit(_CPU),
+            total_ns=pl.col("duration_ns").clip(0),
+        )
+        .group_by("submodule", "layer", "op_type", "provider")
+        .agg(nodes=pl.len(), total_ns=pl.col("total_ns").sum())
+        .sort(["total_ns", "submodule", "layer", "op_type"], descending=[True, False, False, False])
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(CPU_FALLBACK).items())
+
+
+# --- Columns of the tables of what devices did over time: gaps, busy shares, copies.
+
+
+COPIES: tuple[Column, ...] = (
+    Column("device", STRING, "", "a place that executes commands"),
+    Column("direction", STRING, "", ", ".join(CopyDirection), codes=CopyDirection),
+    Column("copies", INT64, "", "commands of that direction"),
+    Column(
+        "bytes",
+        INT64,
+        "bytes",
+        "bytes that these moved; null where no producer recorded them",
+        True,
+    ),
+    Column("total_ns", INT64, "ns", "sum of their durations", importance=5),
+    Column("wall_ns", INT64, "ns", "union of them", label="wall"),
+    Column(
+        "bandwidth",
+        FLOAT64,
+        "GB/s",
+        "bytes / time of the copies whose bytes are known, 10⁹ bytes a second",
+        True,
+        label="rate",
+    ),
+    Column(
+        "hidden_ns", INT64, "ns", "part of wall_ns in which the device also computed", importance=5
+    ),
+    Column("hidden_share", FLOAT64, "ratio", "hidden_ns / wall_ns", label="hidden", kind="share"),
+)
+
+
+# --- Copies by direction: how fast they were, and how much of their time computation hid.
+#
+# With |A| the length of the union of A, T the copies of one direction on a device and C what it
+# computed (commands of category compute or other),
+#
+#     hidden = |T and C|        hidden_share = hidden / |T|
+#
+# Collectives and fills (memset) are no copies.
+
+
+_COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
+_MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
+_DMA = CATEGORIES.index("dma")
+_NONE = len(CopyDirection)
+_NO_COPY = re.compile(r"memset|fill|nccl|rccl|collective", re.IGNORECASE)
+_DIRECTION_NAMES = (
+    (re.compile(r"HtoD|HostToDevice|FromHost", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
+    (re.compile(r"DtoH|DeviceToHost|ToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
+    (re.compile(r"HtoH|HostToHost", re.IGNORECASE), CopyDirection.HOST_TO_HOST),
+)
+
+
+def copy_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
+    """One row a device and direction (`columns.COPIES`), the longest of each device first;
+    `commands` are those of `run`."""
+    found: list[tuple[object, ...]] = []
+    direction = _directions(run, commands)
+    if direction is not None:
+        for device, name in enumerate(commands.devices):
+            found += _copies_of_device(run, commands, device, name, direction)
+    table = pl.DataFrame(found, schema=schema(COPIES), orient="row")
+    return table.sort("device", "wall_ns", descending=[False, True], maintain_order=True)
+
+
+def _directions(run: Run, commands: CommandArrays) -> npt.NDArray[np.uint8] | None:
+    """The direction of each command as its place in `CopyDirection`, `_NONE` for what is no copy or
+    takes no time, uint8 [n]; None where there is none."""
+    rows = len(commands.start)
+    if not any(_MOVES[commands.category[part]].any() for part in batches(rows)):
+        return None
+    names = [_NameMarks.of(run.commands[column]) for column in ("op_type", "kernel", "track")]
+    found = np.full(rows, _NONE, dtype=np.uint8)
+    for part in batches(rows):
+        moves = _MOVES[commands.category[part]] & (commands.end[part] > commands.start[part])
+        if moves.any():
+            marks = names[0].marks(part) | names[1].marks(part) | names[2].marks(part)
+            marks |= np.where(commands.category[part] == _DMA, _IS_DMA, np.uint8(0))
+            found[part] = np.where(moves, _MEANING[marks], _NONE)
+    return found
+
+
+class _NameMarks(Struct, frozen=True, eq=False):
+    """What the names in a column of categories tell, a bit each: the patterns of `_PATTERNS` that
+    are found in it. `table` has them by the column's code, nothing for null."""
+
+    column: pl.Series
+    table: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, column: pl.Series) -> _NameMarks:
+        present = column.unique().drop_nulls()
+        codes = present.to_physical().to_numpy()
+        table = np.zeros(int(codes.max(initial=0)) + 2, dtype=np.uint8)
+        table[codes] = [_marks(name) for name in present.cast(pl.String)]
+        return cls(column, table)
+
+    def marks(self, rows: slice) -> npt.NDArray[np.uint8]:
+        found: npt.NDArray[np.uint8] = self.table[
+            physical_codes(self.column, rows, len(self.table) - 1)
+        ]
+        return found
+
+
+def _marks(name: str) -> int:
+    return sum(1 << bit for bit, pattern in enumerate(_PATTERNS) if pattern.search(name))
+
+
+def _meaning(marks: int) -> int:
+    """The place in `CopyDirection` of a copy whose names and category have these marks."""
+    no_copy, *named = (bool(marks >> bit & 1) for bit in range(len(_PATTERNS)))
+    if no_copy:
+        return _NONE
+    otherwise = CopyDirection.DEVICE_TO_DEVICE
+    if marks & _IS_DMA:
+        otherwise = CopyDirection.HOST_AND_DEVICE
+    told = [code for there, (_, code) in zip(named, _DIRECTION_NAMES, strict=True) if there]
+    return [*CopyDirection].index(next(iter(told), otherwise))
+
+
+_PATTERNS = (_NO_COPY, *(pattern for pattern, _ in _DIRECTION_NAMES))
+_IS_DMA = np.uint8(1 << len(_PATTERNS))
+_MEANING = np.array([_meaning(marks) for marks in range(2 * int(_IS_DMA))], dtype=np.uint8)
+
+
+def _copies_of_device(
+    run: Run, commands: CommandArrays, device: int, name: str, direction: npt.NDArray[np.uint8]
+) -> Iterator[tuple[object, ...]]:
+    here = commands.device == device
+    directions = np.bincount(direction[here], minlength=_NONE + 1)[:_NONE]
+    if not directions.any():
+        return
+    work = InOrder.of(commands.start, commands.end, here & _COMPUTES[commands.category])
+    for place, code in enumerate(CopyDirection):
+        if not directions[place]:
+            continue
+        copies = InOrder.of(commands.start, commands.end, here & (direction == place))
+        wall, hidden = union_and_shared(copies, work)
+        total, took, size = _sums(run, copies)
+        yield (
+            name,
+            code.value,
+            len(copies),
+            size,
+            total,
+            wall,
+            size / took if size is not None and took else None,
+            hidden,
+            hidden / wall,
+        )
+
+
+def _sums(run: Run, copies: InOrder) -> tuple[int, int, int | None]:
+    """How long copies took, how long those whose size is known, and that size: None where none
+    is."""
+    total, took, size, known = 0, 0, 0, 0
+    moved = run.commands.select("bytes_read", "bytes_written")
+    told = any(column.null_count() < len(column) for column in moved)
+    for places in batches(len(copies)):
+        length = copies.ends(places) - copies.starts(places)
+        total += int(length.sum())
+        if told:
+            rows = places if copies.rows is None else copies.rows[places]
+            own = moved[rows].select(pl.max_horizontal(pl.all())).to_series()
+            there = own.is_not_null().to_numpy()
+            took += int(length[there].sum())
+            size += int(own.sum())
+            known += int(np.count_nonzero(there))
+    return total, took, size if known else None
+
+
+# --- The tables of copies and of switches between providers.
+
+
+@shared
+def _transition_frames(of: Inputs) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return transition_tables(of.calls, of.frame, of.commands)
+
+
+TABLES = (
+    Table(
+        name="copies",
+        row="the copies of one direction on a device",
+        section="idle",
+        columns=COPIES,
+        make=lambda of: copy_table(of.run, of.everything),
+        title="Copies, whole run",
+        about="Copies are the commands of category dma and copy, except collectives and fills.",
+    ),
+    Table(
+        name="device_transitions",
+        row="one pair of providers that a session switches between",
+        section="idle",
+        columns=DEVICE_TRANSITIONS,
+        make=lambda of: _transition_frames(of)[0],
+        title="Switches between providers",
+        about="Providers are those of ONNX Runtime. Rows with the longest copies and gaps come "
+        "first. [idle.md](idle.md) has details.",
+    ),
+    Table(
+        name="cpu_fallback",
+        row="one layer that fell back to another provider",
+        section="idle",
+        columns=CPU_FALLBACK,
+        make=lambda of: _transition_frames(of)[1],
+        title="CPU fallback between copies",
+        about="The nodes of the layer ran on the host, between copies from and to a device. The "
+        "longest come first. [idle.md](idle.md) has details.",
+        rank=("-total_ns",),
+    ),
+)
+
+
+# --- What is said of calls that take longer than their nodes.
+
+
+_RECOMMENDATION = said(
+    "Look at the largest part: copies of inputs and outputs, queues, power states. Keep buffers "
+    "that host and device share, send several inputs a call, keep the device awake between calls."
+)
+_OF_QNN = said(
+    "Of ONNX Runtime's QNN provider: htp_performance_mode=burst and rpc_control_latency keep the "
+    "accelerator awake and answer sooner, enable_htp_shared_memory_allocator=1 spares copies of "
+    "inputs and outputs. Send several inputs a call."
+)
+_CAVEAT = said("The finer the profile, the longer the time around its nodes.")
+_CAVEAT_OF_QNN = said(
+    "Profiling each node lengthens the time around the nodes: profiling_level=basic measures "
+    "calls with less of this effect."
+)
+
+
+def _outside_nodes(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{share} of the time, {outside}, lies outside of the nodes that {device} ran: {parts}",
+            share=given["outside_share"],
+            outside=given["outside_ns"],
+            device=given["device"],
+            parts=given["parts"],
+        ),
+        caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
+        recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,
+    )
+
+
+def is_qnn(found: Finding) -> bool:
+    """Whether the device is one of Qualcomm's QNN."""
+    return device_kind(found.where.device or "") == "qnn"
+
+
+# --- What is said of ONNX Runtime sessions on several execution providers.
+
+
+def _cpu_fallback_words(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "Nodes of {submodule} fall back to the CPU: with their copies they take {share} of "
+            "the run",
+            submodule=given["submodule"],
+            share=given["cost_share"],
+        ),
+        caveat=said(
+            "Moving one of several consecutive nodes changes nothing: the copies stay until all "
+            "have moved. Arithmetic on shapes belongs on the host."
+        ),
+        recommendation=said(
+            "Find why the provider refuses them (verbose session log): opset, type, "
+            "dynamic shape; export with another opset, replace the operator, or fold "
+            "it away."
+        ),
+    )
+
+
+def _provider_switches(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{submodule} switches providers {each} times a call: {share} of the run "
+            "for copies and gaps",
+            submodule=given["submodule"],
+            each=f"{number(found, 'switches_per_call'):.0f}",
+            share=given["cost_share"],
+        ),
+        caveat=said(
+            "On an asynchronous provider the time of a node is that of its launch: the wait is "
+            "part of the copy after it."
+        ),
+        recommendation=said(
+            "Give the second provider larger pieces: fewer unsupported operators, a "
+            "minimum size of subgraphs, or the whole submodule on one provider."
+        ),
+    )
+
+
+WORDS: RuleWords = {
+    "outside_nodes": _outside_nodes,
+    "cpu_fallback": _cpu_fallback_words,
+    "provider_switches": _provider_switches,
+}
+
+
+# --- What is said of copies.
+
+
+SENTENCES: Sentences = {
+    AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")},
+    CopyDirection: {
+        CopyDirection.HOST_TO_DEVICE: said("host to device"),
+        CopyDirection.DEVICE_TO_HOST: said("device to host"),
+        CopyDirection.HOST_AND_DEVICE: said("between host and device"),
+        CopyDirection.DEVICE_TO_DEVICE: said("device to device"),
+        CopyDirection.HOST_TO_HOST: said("host to host"),
+    },
+}

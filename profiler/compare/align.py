@@ -1,0 +1,637 @@
+"""Align two runs: match their submodules, modules and calls, and pick a common level.
+
+    base   | encode |  step 0  |      | step 1 |
+    new    | encode |  step 0         | step 1    |
+
+Calls are matched by submodule, branch and step, and by their order among equal ones. A level
+(modules, operators, kernels) is used if at least half of the time of each side is in items that
+both have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from profiler.bootstrap import Resampled
+from profiler.compare.measure import AVERAGED, KEYS, PARTS, Measurement
+from profiler.compare.operations import by_kernel, by_node, by_shape, sums_of
+from profiler.compare.tables import (
+    PAIRED_CALLS,
+    REST,
+    ComparisonNote,
+    Level,
+    Side,
+    class_paths,
+    nearest_common,
+    pattern,
+)
+from profiler.compare.tree import Timeline
+from profiler.run.columns import schema
+from profiler.text import Note
+from profiler.trace.events import NO_STEP, RUN_STAGE
+
+# --- Under which name a module of either side is compared: that of the nearest module both have.
+
+
+_ALIGNED = pl.Schema(
+    dict.fromkeys(("submodule", "role", "module", "as", "level"), pl.String())  # per row a name
+)
+_Places = dict[tuple[str, str], set[str]]  # module paths by submodule and role
+_Translation = dict[str, dict[str, str]]  # by submodule: its paths in the words of the other side
+
+
+def align_modules(
+    base: Sequence[Measurement], new: Sequence[Measurement]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """For each side `submodule`, `role`, `module`, the name `as` which it is compared and the
+    `level` of that name, for `samples_of`.
+
+    Within each role of a submodule a module is compared as the nearest module that lies on a path
+    of both sides. Where the other side has nothing there it keeps its own name, and is then only
+    in one side. Roles of which only the submodule itself is common have no modules. Modules that
+    differ in numbers alone are also compared together, as `modules`.
+    """
+    sides = (base, new)
+    words = _translations(sides)
+    places = [_places(side, translated) for side, translated in zip(sides, words, strict=True)]
+    names = {
+        key: _names_by_path(places[0][key], places[1][key]) for key in places[0].keys() & places[1]
+    }
+    tables = []
+    for side, translated in zip(sides, words, strict=True):
+        rows = [
+            (submodule, role, path, name, level)
+            for (submodule, role), paths in sorted(_own_places(side).items())
+            for path in sorted(paths)
+            for level, name in names.get((submodule, role), {}).get(
+                translated.get(submodule, {}).get(path, path), ()
+            )
+        ]
+        tables.append(pl.DataFrame(rows, schema=_ALIGNED, orient="row"))
+    return tables[0], tables[1]
+
+
+def _names_by_path(base: set[str], new: set[str]) -> dict[str, list[tuple[str, str]]]:
+    """Level and name as which each path is compared; none at all where only the submodule itself
+    is common."""
+    nearest = nearest_common(base, new)
+    both = {nearest[path] for path in base} & {nearest[path] for path in new}
+    if not both - {""}:
+        return {}
+    alike = Counter(map(pattern, both))
+    found = {}
+    for path in base | new:
+        name = nearest[path]
+        found[path] = [("module", (name or REST) if name in both else path)]
+        if name in both and alike[pattern(name)] > 1:
+            found[path].append(("modules", pattern(name)))
+    return found
+
+
+def _own_places(side: Sequence[Measurement]) -> _Places:
+    """The module paths of each submodule and role, as this side names them."""
+    found: _Places = {}
+    for measured in side:
+        rows = measured.work.select("submodule", "role", "module").unique().iter_rows()
+        for submodule, role, path in rows:
+            found.setdefault((submodule, role), set()).add(path)
+    return found
+
+
+def _places(side: Sequence[Measurement], translated: _Translation) -> _Places:
+    """The same, as they are compared."""
+    return {
+        (submodule, role): {translated.get(submodule, {}).get(path, path) for path in paths}
+        for (submodule, role), paths in _own_places(side).items()
+    }
+
+
+def _translations(
+    sides: tuple[Sequence[Measurement], Sequence[Measurement]],
+) -> tuple[_Translation, _Translation]:
+    """Paths of one side in classes, where the other side names classes.
+
+    Importers of torch traces know modules by their classes. Where a run of one side has the class
+    of each module, and more of its paths are then those of the other side, they are translated.
+    """
+    known = [_by_submodule(side) for side in sides]
+    found: tuple[_Translation, _Translation] = ({}, {})
+    for submodule in known[0].keys() & known[1].keys():
+        paths = [known[0][submodule], known[1][submodule]]
+        most = len((paths[0] & paths[1]) - {""})
+        for at in (0, 1):
+            classes = _classes(sides[at], submodule)
+            if not classes:
+                continue
+            by_class = class_paths(classes)
+            translated = {path: _in_classes(path, by_class) for path in paths[at]}
+            common = len((set(translated.values()) & paths[1 - at]) - {""})
+            if common > most:
+                most = common
+                found[1 - at].pop(submodule, None)
+                found[at][submodule] = translated
+    return found
+
+
+def _by_submodule(side: Sequence[Measurement]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for (submodule, _), paths in _own_places(side).items():
+        found.setdefault(submodule, set()).update(paths)
+    return found
+
+
+def _classes(side: Sequence[Measurement], submodule: str) -> dict[str, str]:
+    """The classes of the modules of a submodule, of the first run that has them."""
+    known = (measured.modules.get(submodule, {}) for measured in side)
+    return dict(next((classes for classes in known if classes), {}))
+
+
+def _in_classes(path: str, by_class: dict[str, str]) -> str:
+    """`path` in classes, as deep as these are known."""
+    while path not in by_class and path:
+        path = path.rpartition(".")[0]
+    return by_class.get(path, path)
+
+
+# --- Two timelines, call by call: which call of one is which of the other, and where both begin when
+# the calls stand below each other.
+#
+#     base   | encode |  step 0  |      | step 1 |
+#     new    | encode |  step 0         | step 1    |
+#                                       ^ at_ns
+#
+# A call is found by its submodule, branch and step, and by its place among those that share all
+# three; by step and place alone where the sides have no submodule in common.
+
+
+_KEYS = ("submodule", "branch", "step", "nth")
+
+
+def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
+    """The calls of both sides (`columns.PAIRED_CALLS`), in their order. `base_call` and `new_call`
+    are rows of the timelines' calls, null where a side has none."""
+    common = {*base.calls["submodule"]} & {*new.calls["submodule"]}
+    by = _KEYS if common else ("step", "nth")
+    sides = [_keyed(side.calls, by) for side in (base, new)]
+    of_base, of_new = ({key: at for at, key in enumerate(keys)} for keys in sides)
+    rows, at, begins = [], 0, (base.calls["start_ns"], new.calls["start_ns"])
+    starts: dict[str, tuple[int, int]] = {}  # of the last call of a side: where it begins, and is
+    for key in _merged(*sides):
+        found = {"base": of_base.get(key), "new": of_new.get(key)}
+        for (name, call), begin in zip(found.items(), begins, strict=True):
+            if call is not None and name in starts:
+                before, stood = starts[name]
+                at = max(at, stood + begin[call] - before)
+            elif call is not None:
+                at = max(at, begin[call])
+        for (name, call), begin in zip(found.items(), begins, strict=True):
+            if call is not None:
+                starts[name] = (begin[call], at)
+        rows.append(_row(base, new, found["base"], found["new"], at))
+    return pl.DataFrame(rows, schema=schema(PAIRED_CALLS), orient="row")
+
+
+def _keyed(calls: pl.DataFrame, by: tuple[str, ...]) -> list[tuple[object, ...]]:
+    """What each call is found by, in order."""
+    alike = [name for name in by if name != "nth"]
+    numbered = calls.with_columns(nth=pl.int_range(pl.len()).over(*alike))
+    return [*numbered.select(by).iter_rows()]
+
+
+def _merged(
+    base: list[tuple[object, ...]], new: list[tuple[object, ...]]
+) -> Iterator[tuple[object, ...]]:
+    """The keys of both in the order of the base; those that only the new side has before the next
+    common one."""
+    known, passed = {*base}, set[object]()
+    left = iter(base)
+    for key in new:
+        if key not in known:
+            yield key
+        if key not in known or key in passed:  # or the sides execute it in another order
+            continue
+        for other in left:
+            passed.add(other)
+            yield other
+            if other == key:
+                break
+    yield from left
+
+
+def _row(
+    base: Timeline, new: Timeline, left: int | None, right: int | None, at: int
+) -> tuple[object, ...]:
+    sides = ((base.calls, left), (new.calls, right))
+    calls, row = next((calls, row) for calls, row in sides if row is not None)
+    times = [
+        (None, None) if row is None else (calls["start_ns"][row], calls["elapsed_ns"][row])
+        for calls, row in sides
+    ]
+    (base_start, base_ns), (new_start, new_ns) = times
+    difference = None if base_ns is None or new_ns is None else new_ns - base_ns
+    names = (calls[name][row] for name in ("stage", "submodule", "branch", "step"))
+    return (*names, left, right, base_start, base_ns, new_start, new_ns, difference, at)
+
+
+# --- The finest level at which two sides can be compared: that where most of both has a counterpart.
+#
+# Producers know different things of a model: some its modules, some its operators, some the names
+# of
+# kernels alone. A level is used where at least half of either side's time lies in what both sides
+# have there; below it all would be "only in one side".
+
+
+Sides = tuple[Sequence[Measurement], Sequence[Measurement]]
+_ENOUGH = 0.5  # of the time of either side
+_OTHER = "other"
+_IN_MODULE = r"[./]"  # of a path that names a module around the operation
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """How much of the time of the baseline and of the new runs lies in what both have at a level;
+    None for a side that knows nothing there."""
+
+    base: float | None
+    new: float | None
+
+    @property
+    def least(self) -> float:
+        """The share of the side that has less in common."""
+        return min(self.base or 0.0, self.new or 0.0)
+
+    @property
+    def enough(self) -> bool:
+        """Whether the sides can be compared by it."""
+        return self.least >= _ENOUGH
+
+    @property
+    def lacking(self) -> tuple[Side, ...]:
+        """The sides that know nothing."""
+        shares = ((Side.BASE, self.base), (Side.NEW, self.new))
+        return tuple(side for side, share in shares if share is None)
+
+
+def common_levels(
+    sides: Sides,
+    modules: tuple[pl.DataFrame, pl.DataFrame],
+    tables: Mapping[Level, pl.DataFrame],
+    totals: tuple[float, float],
+) -> dict[Level, Common]:
+    """What the sides have in common at each level, from the finest. `modules` are what
+    `align_modules` made of them; `tables` have a row a shape, kernel or node, of sides whose
+    operations take the `totals` in ns."""
+    work = [_work(side) for side in sides]
+    paths = [
+        own.join(names.filter(pl.col("level") == "module"), on=["submodule", "role", "module"])
+        .filter(~pl.col("as").is_in(["", REST]))
+        .filter(pl.col("module").str.contains(_IN_MODULE))
+        for own, names in zip(work, modules, strict=True)
+    ]
+    named = [own.filter(pl.col("role") != _OTHER) for own in work]
+    found = {
+        Level.MODULE: _joined(paths, ("submodule", "role", "as")),
+        Level.ROLE: _joined(named, ("submodule", "role")),
+        Level.SORT: _joined(work, ("submodule", _sort(work))),
+        Level.SUBMODULE: _joined(work, ("submodule",)),
+        **tables,
+    }
+    of_work = tuple(float(own["total_ns"].sum()) for own in work)
+    shares = {
+        level: _common(table, totals if level in tables else of_work)
+        for level, table in found.items()
+    }
+    found_modules = shares[Level.MODULE]
+    base, new = (
+        (share or 0.0) if own["module"].str.contains(_IN_MODULE).any() else None
+        for own, share in zip(work, (found_modules.base, found_modules.new), strict=True)
+    )
+    shares[Level.MODULE] = Common(base, new)
+    engine = any(run.info.producer == AVERAGED for side in sides for run in side)
+    return {one: shares[one] for one in Level if one in shares and (one != Level.NODE or engine)}
+
+
+def finest(levels: Mapping[Level, Common]) -> Level:
+    """The first level at which most of both sides is in common."""
+    return next((one for one, common in levels.items() if common.enough), Level.SUBMODULE)
+
+
+def compared_by(levels: Mapping[Level, Common]) -> Note:
+    """At which level, and why at none that is finer."""
+    level = finest(levels)
+    why = tuple(_why(levels, level))
+    if not why:
+        return Note.of(ComparisonNote.COMPARED_BY_FINEST, level=level)
+    return Note.of(ComparisonNote.COMPARED_BY, level=level, why=why)
+
+
+def by_sorts(sides: Sides) -> Sides:
+    """The sides with what commands do, as kernels or operators tell it, in place of their roles."""
+    sort = _sort([_work(side) for side in sides])
+    base, new = (
+        [replace(run, work=run.work.with_columns(role=pl.col(sort))) for run in side]
+        for side in sides
+    )
+    return base, new
+
+
+def _work(side: Sequence[Measurement]) -> pl.DataFrame:
+    return pl.concat([run.work for run in side])
+
+
+def _sort(work: Sequence[pl.DataFrame]) -> str:
+    """Kernels tell what is done where both sides have them."""
+    told = [float(own.filter(pl.col("by_kernel") != "")["total_ns"].sum()) for own in work]
+    enough = [
+        some >= _ENOUGH * float(own["total_ns"].sum()) for some, own in zip(told, work, strict=True)
+    ]
+    return "by_kernel" if all(enough) else "by_operator"
+
+
+def _joined(work: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+    """Times of both sides by what is compared, null where one has none."""
+    base, new = (own.group_by(keys).agg(pl.col("total_ns").sum()) for own in work)
+    both = base.join(new, on=keys, how="full", coalesce=True, suffix="_of_new")
+    return both.select(base_ns="total_ns", new_ns="total_ns_of_new")
+
+
+def _common(table: pl.DataFrame, totals: Sequence[float]) -> Common:
+    both = table.drop_nulls(["base_ns", "new_ns"])
+    shares = [
+        None if not table[name].count() else float(both[name].sum()) / total if total else 0.0
+        for name, total in zip(("base_ns", "new_ns"), totals, strict=True)
+    ]
+    return Common(*shares)
+
+
+def _why(levels: Mapping[Level, Common], chosen: Level) -> Iterator[Note]:
+    """Why each finer level was not taken."""
+    for level, common in levels.items():
+        if level is chosen:
+            return
+        lacking = common.lacking
+        if len(lacking) > 1:
+            yield Note.of(ComparisonNote.NEITHER, level=level)
+        elif lacking:
+            yield Note.of(ComparisonNote.NOT_IN, level=level, side=lacking[0])
+        elif not common.base and not common.new:
+            yield Note.of(ComparisonNote.NONE_IN_COMMON, level=level)
+        else:
+            yield Note.of(
+                ComparisonNote.FEW_IN_COMMON,
+                level=level,
+                base_share=common.base or 0.0,
+                new_share=common.new or 0.0,
+            )
+
+
+# --- Submodules of two sides under one name, where no name is on both: producers call them after
+# classes, files or nothing at all.
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Both sides with names in common, and what was called alike."""
+
+    base: Sequence[Measurement]
+    new: Sequence[Measurement]
+    note: Note | None = None
+
+
+def paired(base: Sequence[Measurement], new: Sequence[Measurement]) -> Paired:
+    """The only submodule of one side as the only one of the other; else, where a side has several,
+    all of each side as one. Sides that share a name stay as they are."""
+    names = [_submodule_names(side) for side in (base, new)]
+    if {*names[0]} & {*names[1]} or not names[0] or not names[1]:
+        return Paired(base, new)
+    if len(names[0]) == len(names[1]) == 1:
+        left, right = names[0][0], names[1][0]
+        note = Note.of(ComparisonNote.PAIRED, left=left, right=right)
+        return Paired(base, [_renamed(run, {right: left}) for run in new], note)
+    note = Note.of(ComparisonNote.TOGETHER, left=tuple(names[0]), right=tuple(names[1]))
+    return Paired([*map(_as_one, base)], [*map(_as_one, new)], note)
+
+
+def _submodule_names(side: Sequence[Measurement]) -> list[str]:
+    return [*dict.fromkeys(name for run in side for name in run.calls["submodule"])]
+
+
+def _as_one(run: Measurement) -> Measurement:
+    """All submodules as one; calls that lie in no pipeline call are parts of the same execution."""
+    found = _renamed(run, dict.fromkeys(_submodule_names([run]), RUN_STAGE))
+    pipelines = run.calls.filter(pl.col("pipeline") >= 0)["pipeline"].n_unique()
+    details = replace(found.details, samples={RUN_STAGE: max(pipelines, 1)})
+    place = {"step": pl.lit(NO_STEP, pl.Int32())}
+    if not pipelines:
+        place["pipeline"] = pl.lit(0, pl.Int64())
+    calls, work = (frame.with_columns(**place) for frame in (found.calls, found.work))
+    return replace(found, calls=calls, work=work, details=details)
+
+
+def _renamed(run: Measurement, names: Mapping[str, str]) -> Measurement:
+    def under(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(pl.col("submodule").replace(names))
+
+    samples: dict[str, int] = {}
+    for name, count in run.details.samples.items():
+        renamed = names.get(name, name)
+        samples[renamed] = max(samples.get(renamed, 0), count)
+    return replace(
+        run,
+        calls=under(run.calls),
+        work=under(run.work),
+        overhead_ratio={names.get(name, name): own for name, own in run.overhead_ratio.items()},
+        modules={names.get(name, name): own for name, own in run.modules.items()},
+        details=replace(
+            run.details,
+            layers=under(run.details.layers),
+            operations=under(run.details.operations),
+            samples=samples,
+        ),
+    )
+
+
+# --- Where two sides meet: under which names, at which level, and what they have there.
+
+
+_OF_MODEL = (Level.MODULE, Level.ROLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Both sides as they are compared; `modules` for `samples_of`; `tables` by their name in a
+    `Comparison`; `renamed` where submodules had no names in common."""
+
+    base: Sequence[Measurement]
+    new: Sequence[Measurement]
+    modules: tuple[pl.DataFrame, pl.DataFrame]
+    tables: Mapping[str, pl.DataFrame]
+    level: Level
+    notes: tuple[Note, ...]
+    renamed: bool
+
+
+def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
+    """Bring two sides together; what they are compared by is said where it is not the modules."""
+    pair = paired(base, new)
+    sides = (pair.base, pair.new)
+    modules = align_modules(*sides)
+    sums = (sums_of(pair.base), sums_of(pair.new))
+    tables = {
+        Level.SHAPE: by_shape(*sums),
+        Level.KERNEL: by_kernel(*sums),
+        Level.NODE: by_node(*sides),
+    }
+    totals = tuple(float(one["total_ns"].sum()) for one in sums)
+    levels = common_levels(sides, modules, tables, (totals[0], totals[1]))
+    if not _of_model(levels):
+        sides = by_sorts(sides)
+        modules = (modules[0].clear(), modules[1].clear())
+    elif not levels[Level.MODULE].enough and pair.note is not None:
+        modules = (modules[0].clear(), modules[1].clear())
+    shown = {
+        f"{level}s": table if level in levels and levels[level].enough else table.clear()
+        for level, table in tables.items()
+    }
+    level = finest(levels)
+    producers = {run.info.producer for side in sides for run in side}
+    said = level is not Level.MODULE or len(producers) > 1
+    notes = [pair.note, compared_by(levels) if said else None]
+    return Meeting(
+        sides[0],
+        sides[1],
+        modules,
+        shown,
+        level,
+        tuple(note for note in notes if note is not None),
+        pair.note is not None,
+    )
+
+
+def _of_model(levels: Mapping[Level, Common]) -> bool:
+    """Whether roles of both sides are told in the same words: those of the model."""
+    if any(levels[level].enough for level in _OF_MODEL):
+        return True
+    return levels[Level.SORT].least <= levels[Level.ROLE].least
+
+
+# --- What repeats, by metric: the runs, pipeline calls or steps that intervals are drawn from.
+
+
+_APART = ("end_to_end", "stage", "step", "submodule", "branch")  # have metrics of first calls
+_FEW = 3  # pipeline calls of one run; the steps of fewer tell more than they do
+_UNIT = ("run", "pipeline", "step")
+
+
+def units_of(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """One row a metric of the samples (`samples.SAMPLE`, and `run`) of two sides: its keys, by
+    which `calls` it is compared, what is `resampled`, and the values of these on either side as
+    lists `base` and `new`, null where a side has none."""
+    chosen = _chosen(base, new)
+    return _units([_of_chosen(side, chosen) for side in (base, new)])
+
+
+def _chosen(base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """For each metric the `calls` that it is compared by, and the name `as` which.
+
+    Steady samples where both sides have them, and then first ones apart; else first ones; else
+    all.
+    """
+    first = pl.col("first")
+    has = {"steady": (~first).any(), "first": first.any()}
+    both = [
+        side.group_by("metric", "level").agg(**{f"{name}_{at}": e for name, e in has.items()})
+        for at, side in enumerate((base, new))
+    ]
+    joined = both[0].join(both[1], on=["metric", "level"], how="full", coalesce=True)
+    steady, firsts = (
+        pl.all_horizontal(pl.col(f"{name}_{at}").fill_null(value=True) for at in (0, 1))
+        for name in has
+    )
+    calls = pl.when(steady).then(pl.lit("steady")).when(firsts).then(pl.lit("first"))
+    main = joined.select("metric", calls=calls.otherwise(pl.lit("all")), **{"as": "metric"})
+    known = pl.all_horizontal(pl.col("steady_0", "steady_1").is_not_null())
+    part = pl.col("metric").is_in(PARTS)
+    of_level = pl.col("level").is_in(_APART) & ~part
+    apart = joined.filter(known & steady & firsts & of_level).select(
+        "metric", calls=pl.lit("first"), **{"as": pl.col("metric") + ".first"}
+    )
+    return pl.concat([main, apart])
+
+
+def _of_chosen(samples: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
+    """The samples by which each metric is compared, under its name."""
+    joined = samples.join(chosen, on="metric")
+    wanted = (pl.col("calls") == "all") | (pl.col("first") == (pl.col("calls") == "first"))
+    return joined.filter(wanted).drop("metric").rename({"as": "metric"})
+
+
+def _units(sides: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """One row a metric: its keys, what is `resampled`, and the values of these on either side as
+    lists `base` and `new`, null where a side has none."""
+    counted = []
+    for at, side in enumerate(sides):
+        pipelines = side.select("metric", "run", "pipeline").unique().group_by("metric")
+        counted.append(
+            side.group_by("metric")
+            .agg(
+                pl.col("run").n_unique().alias(f"runs_{at}"),
+                pl.len().alias(f"samples_{at}"),
+                (pl.col("pipeline") < 0).any().alias(f"alone_{at}"),
+                (pl.col("step") > NO_STEP).any().alias(f"stepping_{at}"),
+            )
+            .join(pipelines.agg(pl.len().alias(f"pipelines_{at}")), on="metric")
+        )
+    joined = counted[0].join(counted[1], on="metric", how="full", coalesce=True)
+
+    level = joined.select("metric", resampled=_resampled())
+    values = [_values(side.join(level, on="metric")) for side in sides]
+    keys = pl.concat([side.select(*KEYS, "calls") for side in sides]).unique(
+        "metric", keep="first", maintain_order=True
+    )
+    return (
+        keys.join(level, on="metric", how="left", maintain_order="left")
+        .join(values[0].rename({"values": "base"}), on="metric", how="left", maintain_order="left")
+        .join(values[1].rename({"values": "new"}), on="metric", how="left", maintain_order="left")
+    )
+
+
+def _resampled() -> pl.Expr:
+    """What is drawn for a metric, from the counts of `_units`."""
+
+    def at_least(number: int, name: str) -> pl.Expr:
+        return pl.max_horizontal(f"{name}_0", f"{name}_1") >= number
+
+    call = pl.when(pl.any_horizontal("alone_0", "alone_1")).then(pl.lit(Resampled.CALLS.value))
+    of_call = call.otherwise(pl.lit(Resampled.PIPELINE_CALLS.value))
+    stepping = pl.any_horizontal("stepping_0", "stepping_1")
+    return (
+        pl.when(at_least(2, "runs"))
+        .then(pl.lit(Resampled.RUNS.value))
+        .when(at_least(_FEW, "pipelines"))
+        .then(of_call)
+        .when(at_least(2, "samples"))
+        .then(pl.when(stepping).then(pl.lit(Resampled.STEPS.value)).otherwise(of_call))
+    )
+
+
+def _values(samples: pl.DataFrame) -> pl.DataFrame:
+    """The median of the samples in each run, pipeline call or step, as a list a metric."""
+    of_run = (pl.col("resampled") == Resampled.RUNS.value).fill_null(value=False)
+    calls = (Resampled.CALLS.value, Resampled.PIPELINE_CALLS.value)
+    of_call = of_run | pl.col("resampled").is_in(calls).fill_null(value=False)
+    return (
+        samples.with_columns(
+            pipeline=pl.when(of_run).then(0).otherwise("pipeline"),
+            step=pl.when(of_call).then(0).otherwise("step"),
+        )
+        .group_by("metric", *_UNIT)
+        .agg(pl.col("value_ns").median())
+        .sort("metric", *_UNIT)
+        .group_by("metric", maintain_order=True)
+        .agg(values=pl.col("value_ns"))
+    )

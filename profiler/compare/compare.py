@@ -1,0 +1,671 @@
+"""`compare`: how much each part of a run changed, why, and whether noise explains it.
+
+    comparison = compare([measure(load(a))], [measure(load(b))])
+    comparison.metrics      # one row per metric, from end_to_end to single modules
+
+A side may have several runs. Intervals are drawn from runs if either side has several, else
+from pipeline calls (three or more), else from steps. The gate for CI fails if a metric has
+slowed down by more than the limit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.settings import ARGUMENTS, generation_pairs, setting_pairs
+from profiler.bootstrap import Bootstrap, Interval
+from profiler.compare.align import meeting, units_of
+from profiler.compare.measure import KEYS, Measurement, measure, samples_of
+from profiler.compare.tables import (
+    LEVELS,
+    METRICS,
+    RUNS,
+    TABLES,
+    ComparisonNote,
+    DifferenceReason,
+    Level,
+    RunTrait,
+    Side,
+    Step,
+    Verdict,
+)
+from profiler.compare.tree import Timeline, difference_tree, waterfall
+from profiler.errors import InputError
+from profiler.run.columns import checked, schema
+from profiler.run.run import Run
+from profiler.text import Note, Value
+from profiler.trace.manifest_fields import stated
+
+# --- What else differs between two sides, and what their intervals do not know: one note each.
+
+
+_LONGEST = 60  # characters of a value
+_FEWEST = 3  # runs that tell noise from difference
+_UNTOLD = ("profile-sd3", "python", "source")  # decide about no time: versions, names of files
+_LATE = 1.5  # busy time over time in calls: the calls return before their device is done
+
+_Side = Sequence[Measurement]
+_Of = Callable[[Measurement], Any]
+
+
+def notes_on(
+    base: _Side, new: _Side, corrected: Sequence[str], within_noise: Sequence[str]
+) -> Iterator[Note]:
+    """`corrected` are the submodules whose traced calls are scaled
+    to untraced ones, `within_noise` those where some run cannot tell the cost of tracing."""
+    yield from _same(base, new)
+    yield from _repetition(base, new)
+    yield from _tracing(base, new, corrected, within_noise)
+    yield from _asynchronous(base, new)
+    identity: tuple[tuple[RunTrait, _Of], ...] = (
+        (RunTrait.PIPELINE, lambda run: run.info.pipeline),
+        (RunTrait.MODEL, lambda run: run.info.model),
+        (RunTrait.DEVICES, lambda run: ", ".join(run.devices)),
+        (RunTrait.CPU, lambda run: run.info.hardware.cpu),
+    )
+    for noun, of in identity:
+        left, right = _told(base, of), _told(new, of)
+        if left and right and left != right:
+            yield Note.of(ComparisonNote.OTHER_TRAIT, what=noun, left=left, right=right)
+    yield from _mappings(ComparisonNote.SETTINGS_DIFFER, base, new, _settings)
+    yield from _mappings(ComparisonNote.VERSIONS_DIFFER, base, new, lambda run: run.info.versions)
+
+
+def _same(base: _Side, new: _Side) -> Iterator[Note]:
+    """Runs that are on both sides: others may have the same name."""
+    both = [
+        run.run_id
+        for run in base
+        if run.run_id
+        and any(run.run_id == other.run_id and run.calls.equals(other.calls) for other in new)
+    ]
+    if both:
+        yield Note.of(ComparisonNote.SAME_RUN, runs=tuple(dict.fromkeys(both)))
+
+
+def _repetition(base: _Side, new: _Side) -> Iterator[Note]:
+    fewest, most = sorted((len(base), len(new)))
+    if most == 1:
+        yield Note.of(ComparisonNote.ONE_RUN_EACH, fewest=_FEWEST)
+    elif fewest == 1:
+        side = Side.BASE if len(base) == 1 else Side.NEW
+        yield Note.of(ComparisonNote.ONE_RUN, side=side)
+    if 1 < most < _FEWEST:
+        yield Note.of(ComparisonNote.FEW_RUNS, runs=most, fewest=_FEWEST)
+
+
+def _tracing(
+    base: _Side, new: _Side, corrected: Sequence[str], within_noise: Sequence[str]
+) -> Iterator[Note]:
+    if corrected:
+        yield Note.of(ComparisonNote.CORRECTED, submodules=tuple(corrected))
+    if within_noise:
+        yield Note.of(ComparisonNote.COST_WITHIN_NOISE, submodules=tuple(within_noise))
+    traced = [_traced(side) for side in (base, new)]
+    names = [*dict.fromkeys([*traced[0], *traced[1]])]
+    raw = [name for name in names if name not in (*corrected, *within_noise)]
+    for at, side in enumerate(Side):
+        alone = [name for name in raw if traced[at].get(name, 0) and traced[1 - at].get(name) == 0]
+        if alone:
+            yield Note.of(ComparisonNote.TRACED_ON_ONE_SIDE, side=side, submodules=tuple(alone))
+    both = [name for name in raw if all(side.get(name, 0) for side in traced)]
+    if both:
+        yield Note.of(ComparisonNote.AS_TRACED, submodules=tuple(both))
+
+
+def _traced(side: _Side) -> dict[str, int]:
+    """Traced calls by submodule."""
+    found: dict[str, int] = {}
+    for run in side:
+        counted = run.calls.group_by("submodule", maintain_order=True).agg(pl.col("traced").sum())
+        for name, count in counted.iter_rows():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
+    """Submodules whose calls return before their device is done."""
+    for name, side in ((Side.BASE, base), (Side.NEW, new)):
+        late: dict[str, None] = {}
+        for run in side:
+            timed = run.calls.drop_nulls("value_ns")
+            traced = timed.filter("traced").group_by("submodule", maintain_order=True)
+            sums = traced.agg(pl.col("total_ns", "value_ns").sum())
+            rows = sums.filter(pl.col("total_ns") > _LATE * pl.col("value_ns"))
+            late |= dict.fromkeys(rows["submodule"])
+        if late:
+            yield Note.of(ComparisonNote.ASYNCHRONOUS, submodules=tuple(late), side=name)
+
+
+def _settings(run: Measurement) -> Mapping[str, Any]:
+    """What its pipeline calls were asked for and how it was set up and recorded: what decides how
+    much work a run has comes first."""
+    made = generation_pairs(run.info.generations)
+    given = {
+        key: value
+        for key, value in run.info.settings.items()
+        if ARGUMENTS.get(key) not in made  # what the objects say stands for it
+    }
+    set_up = setting_pairs(run.info.submodule_settings, without="none")
+    return {**made, **set_up, **given, **stated(run.info.recording)}
+
+
+def _told(side: _Side, of: _Of) -> str:
+    """What the runs of a side say, joined where they differ."""
+    values = dict.fromkeys(_text(of(run)) for run in side)
+    return " or ".join(value for value in values if value)
+
+
+def _mappings(code: ComparisonNote, base: _Side, new: _Side, of: _Of) -> Iterator[Note]:
+    """The keys that both sides have with different values."""
+    left, right = _merged(base, of), _merged(new, of)
+    differing = [
+        Note.of(ComparisonNote.CHANGED_VALUE, name=key, left=left[key], right=right[key])
+        for key in left
+        if key in right and left[key] != right[key] and key not in _UNTOLD
+    ]
+    if differing:
+        yield Note.of(code, pairs=tuple(differing))
+
+
+def _merged(side: _Side, of: _Of) -> dict[str, str]:
+    found: dict[str, dict[str, None]] = {}
+    for run in side:
+        known = of(run)
+        for key, value in known.items():
+            found.setdefault(key, {})[_text(value)] = None
+    return {key: " or ".join(values) for key, values in found.items()}
+
+
+def _text(value: Any) -> str:
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+# --- Why one end-to-end time is not the other: the largest differences, each with what it consists
+# of.
+#
+# +1.19 ms  attention B16 H16 S559 D64 bf16: 1.44 times as long at 559 tokens, another kernel
+# +754 µs   Qwen2Model: nothing executes for 3.99 ms, 3.24 ms in the baseline
+
+
+_MOST = 6
+_LEAST = 0.02  # of the larger end-to-end time: smaller differences are no reason
+_SAME = 0.01  # of how often something ran
+_TOKENS = re.compile(r"^attention\b.* S([0-9,]+)")
+_Found = tuple[int, Note]  # the difference, ns
+
+
+Repeats = Mapping[str, tuple[float, float]]
+"""By submodule how many samples (steps, or single calls) a pipeline call of each side has."""
+
+
+def repeats_of(base: Sequence[Measurement], new: Sequence[Measurement]) -> Repeats:
+    """How many samples of each submodule a pipeline call has on both sides, one where calls lie in
+    none: times by shape and kernel are of a sample each."""
+    found = [_samples_a_pipeline(side) for side in (base, new)]
+    names = dict.fromkeys((*found[0], *found[1]))
+    return {name: (found[0].get(name, 1.0), found[1].get(name, 1.0)) for name in names}
+
+
+def _samples_a_pipeline(side: Sequence[Measurement]) -> dict[str, float]:
+    samples: dict[str, int] = {}
+    pipelines = 0
+    for run in side:
+        calls = run.calls.filter(pl.col("pipeline") >= 0)
+        pipelines += calls["pipeline"].n_unique()
+        counted = calls.group_by("submodule").agg(n=pl.struct("pipeline", "step").n_unique())
+        for name, number in counted.iter_rows():
+            samples[name] = samples.get(name, 0) + number
+    return {name: number / pipelines for name, number in samples.items()}
+
+
+def reasons(
+    waterfall: pl.DataFrame, shapes: pl.DataFrame, kernels: pl.DataFrame, repeats: Repeats
+) -> list[Note]:
+    """The differences of at least 2 % of the end-to-end time, largest first: of shapes (of kernels
+    where the sides share no shapes), of the time in which nothing executes, and between calls; all
+    of a pipeline call."""
+    whole = waterfall.filter(pl.col("level") == Step.END_TO_END.value)
+    if whole.is_empty():
+        return []
+    longest = max(whole["base_ns"][0], whole["new_ns"][0])
+    shapes, kernels = (_of_pipeline_calls(frame, repeats) for frame in (shapes, kernels))
+    found = [*_waiting(waterfall), *(_of_shapes(shapes) if len(shapes) else _of_kernels(kernels))]
+    large = [one for one in found if abs(one[0]) >= max(_LEAST * longest, 1)]
+    large.sort(key=lambda one: -abs(one[0]))
+    return [note for _, note in large[:_MOST]]
+
+
+def _of_pipeline_calls(frame: pl.DataFrame, repeats: Repeats) -> pl.DataFrame:
+    """The rows with the difference of a pipeline call, whose steps may be more on one side."""
+    factors = [repeats.get(name, (1.0, 1.0)) for name in frame["submodule"]]
+    base, new = (pl.Series([each[at] for each in factors], dtype=pl.Float64) for at in (0, 1))
+    difference = (frame["new_ns"] * new - frame["base_ns"] * base).round().cast(pl.Int64)
+    return frame.with_columns(difference.alias("difference_ns"))
+
+
+def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
+    """Time in which devices execute nothing, in calls and between them."""
+    codes = {
+        Step.IDLE.value: (DifferenceReason.FEWER_GAPS, DifferenceReason.MORE_GAPS),
+        Step.BETWEEN.value: (DifferenceReason.LESS_BETWEEN, DifferenceReason.MORE_BETWEEN),
+    }
+    for row in waterfall.filter(pl.col("level").is_in([*codes])).iter_rows(named=True):
+        if min(row["base_ns"], row["new_ns"]) < 0:
+            continue  # work overlaps: the remainder is no time of its own
+        difference = row["difference_ns"]
+        code = codes[row["level"]][difference > 0]
+        values = {name: row[name] for name in ("difference_ns", "base_ns", "new_ns")}
+        if row["submodule"]:
+            values["submodule"] = row["submodule"]
+        yield difference, Note.of(code, **values)
+
+
+def _of_shapes(shapes: pl.DataFrame) -> Iterator[_Found]:
+    for row in shapes.drop_nulls("difference_ns").iter_rows(named=True):
+        code = _code(row)
+        values = _times(row) | {"rates": _rates(row), "at": _tokens(row["what"])}
+        if code in (DifferenceReason.OTHER_KERNEL, DifferenceReason.SAME_KERNEL):
+            values |= {name: row[name] for name in ("base_kernel", "new_kernel")}
+        if code in (DifferenceReason.MORE_EXECUTIONS, DifferenceReason.FEWER_EXECUTIONS):
+            values |= {name: float(row[name]) for name in ("base_executions", "new_executions")}
+        yield row["difference_ns"], Note.of(code, **values)
+
+
+def _of_kernels(kernels: pl.DataFrame) -> Iterator[_Found]:
+    for row in kernels.drop_nulls("difference_ns").iter_rows(named=True):
+        yield row["difference_ns"], Note.of(DifferenceReason.KERNEL, **_times(row))
+
+
+def _code(row: Mapping[str, Any]) -> DifferenceReason:
+    base, new = row["base_executions"], row["new_executions"]
+    if base and new and abs(new - base) > _SAME * base:
+        return DifferenceReason.MORE_EXECUTIONS if new > base else DifferenceReason.FEWER_EXECUTIONS
+    if row["base_kernel"] is None or row["new_kernel"] is None:
+        return DifferenceReason.UNNAMED_KERNEL
+    same = row["base_kernel"] == row["new_kernel"]
+    return DifferenceReason.SAME_KERNEL if same else DifferenceReason.OTHER_KERNEL
+
+
+def _times(row: Mapping[str, Any]) -> dict[str, Value]:
+    base = row["base_ns"]
+    return {
+        "what": row["what"],
+        "difference_ns": row["difference_ns"],
+        "time_ratio": row["new_ns"] / base if base else 0.0,
+    }
+
+
+def _rates(row: Mapping[str, Any]) -> Value:
+    base, new = (row[f"{side}_teraflops_per_s"] for side in ("base", "new"))
+    if base is None or new is None or max(base, new) < 1:
+        return ""
+    return Note.of(DifferenceReason.RATES, base=float(f"{base:.3g}"), new=float(f"{new:.3g}"))
+
+
+def _tokens(what: str) -> Value:
+    """How many tokens attention was over, those of the queries."""
+    found = _TOKENS.match(what)
+    return Note.of(DifferenceReason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""
+
+
+# --- `compare`: a baseline and new runs → how much each part changed, and whether noise explains it.
+#
+#     found = compare([measure(load(a))], [measure(load(b))])
+#     found.metrics      # one row a metric, from end_to_end to single modules
+#
+# A side may have several runs. What is drawn for the intervals is the largest thing that
+# either side has several of: runs, else pipeline calls of one run, from three on, else its steps.
+# The
+# value of one is the median of the samples in it.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What differs between a baseline and new runs.
+
+    `runs` has a row a run, `metrics` a row a metric, from the whole to the finest
+    (`columns.LEVELS`), submodules in the order of their calls, roles and modules longest first.
+    `level` is the finest that both sides know: roles are what kernels do where it is `SORT`, and
+    there are modules only where it is `MODULE`. `shapes`, `kernels` and `nodes` are empty where
+    the sides have too little in common there. `waterfall` leads from one end-to-end time to the
+    other, and `tree` has the same by module; `reasons` say what the largest differences consist
+    of. `timelines` are those of the run in the middle of each side, where they were measured.
+    `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
+    else differs.
+    """
+
+    runs: pl.DataFrame
+    metrics: pl.DataFrame
+    shapes: pl.DataFrame
+    kernels: pl.DataFrame
+    nodes: pl.DataFrame
+    waterfall: pl.DataFrame
+    tree: pl.DataFrame
+    reasons: tuple[Note, ...]
+    level: Level
+    corrected: tuple[str, ...]
+    notes: tuple[Note, ...]
+    timelines: tuple[Timeline, Timeline] | None = None
+
+    def __post_init__(self) -> None:
+        for name, columns in TABLES.items():
+            object.__setattr__(self, name, checked(getattr(self, name), columns))
+
+
+def compare_runs(base: Iterable[Run], new: Iterable[Run]) -> Comparison:
+    """Compare runs that are at hand; large ones are better measured one after the other."""
+    return compare([*map(measure, base)], [*map(measure, new)])
+
+
+def compare(
+    base: Sequence[Measurement],
+    new: Sequence[Measurement],
+    *,
+    among: Sequence[Measurement] = (),
+) -> Comparison:
+    """Compare a baseline with new runs. Raises InputError where a side has no run.
+
+    Of comparisons that stand side by side, `among` are the runs of all: times are scaled to
+    untraced calls where they can be in each of these.
+    """
+    if not base or not new:
+        raise InputError("a comparison needs a run on each side: give at least one of each")
+    met = meeting(base, new)
+    base, new = met.base, met.new
+    corrected, within_noise = _corrected((not met.renamed and among) or [*base, *new])
+    sides = []
+    for side, modules in zip((base, new), met.modules, strict=True):
+        samples = [
+            samples_of(measured, corrected, modules).with_columns(run=pl.lit(number))
+            for number, measured in enumerate(side)
+        ]
+        sides.append(pl.concat(samples))
+    rows = _rows(
+        units_of(sides[0], sides[1]), _corrected_stages([*base, *new], corrected), corrected
+    )
+    metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
+    whole = metrics.filter(pl.col("metric") == "end_to_end").drop_nulls(["base_ns", "new_ns"])
+    lines = waterfall(sides[0], sides[1], whole["calls"][0] if len(whole) else None)
+    return Comparison(
+        runs=_runs(base, new),
+        metrics=_in_order(_without_lone_branches(metrics), [*base, *new]),
+        **met.tables,
+        waterfall=lines,
+        tree=difference_tree(lines, sides[0], sides[1]),
+        reasons=(
+            *reasons(lines, met.tables["shapes"], met.tables["kernels"], repeats_of(base, new)),
+        ),
+        level=met.level,
+        corrected=corrected,
+        notes=(*met.notes, *notes_on(base, new, corrected, within_noise)),
+        timelines=_timelines(base, new),
+    )
+
+
+def _timelines(
+    base: Sequence[Measurement], new: Sequence[Measurement]
+) -> tuple[Timeline, Timeline] | None:
+    """Of each side that of the run in the middle, by how long it took; None where a side has
+    none."""
+    found = []
+    for side in (base, new):
+        known = [run.timeline for run in side if run.timeline is not None]
+        ranked = sorted(known, key=lambda timeline: timeline.span_ns)
+        if not ranked or not len(ranked[(len(ranked) - 1) // 2].calls):
+            return None
+        found.append(ranked[(len(ranked) - 1) // 2])
+    return found[0], found[1]
+
+
+def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The submodules of which every run with traced calls knows what tracing costs: those that
+    are scaled by it, and those where some run could not tell it from noise. To scale the other
+    runs alone would make a difference of what tracing costs them."""
+    known: dict[str, list[float | None]] = {}
+    for run in measured:
+        for name in run.calls.filter("traced")["submodule"].unique(maintain_order=True):
+            known.setdefault(name, []).append(run.overhead_ratio.get(name))
+    told = [(name, factors) for name, factors in known.items() if None not in factors]
+    return (
+        tuple(name for name, factors in told if 1.0 not in factors),
+        tuple(name for name, factors in told if 1.0 in factors),
+    )
+
+
+def _corrected_stages(
+    measured: Sequence[Measurement], corrected: tuple[str, ...]
+) -> frozenset[str]:
+    """The stages with calls of corrected submodules."""
+    found: set[str] = set()
+    for run in measured:
+        found.update(run.calls.filter(pl.col("submodule").is_in(corrected))["stage"])
+    return frozenset(found)
+
+
+def _rows(
+    units: pl.DataFrame, stages: frozenset[str], corrected: tuple[str, ...]
+) -> list[tuple[object, ...]]:
+    """The rows of `METRICS`."""
+    bootstrap = Bootstrap()
+    rows = []
+    for key in units.iter_rows(named=True):
+        base, new = key["base"], key["new"]
+        if key["submodule"] is not None:
+            scaled = key["submodule"] in corrected
+        else:
+            scaled = key["stage"] in stages if key["stage"] else bool(stages)
+        places = tuple(key[name] for name in KEYS)
+        counts = (len(base or ()), len(new or ()), scaled)
+        if base is None or new is None:
+            side, values = (Side.NEW, new) if base is None else (Side.BASE, base)
+            median = round(_median(values))
+            times = (None, median) if base is None else (median, None)
+            nothing = (None, None, None, None)
+            rows.append((*places, key["calls"], *times, *nothing, None, *counts, side.alone.value))
+            continue
+        found = bootstrap.compare(base, new)
+        rows.append(
+            (
+                *places,
+                key["calls"],
+                *_changes(found),
+                key["resampled"],
+                *counts,
+                _verdict(found).value,
+            )
+        )
+    return rows
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[-1 - middle]) / 2
+
+
+def _changes(found: Interval) -> tuple[object, ...]:
+    """base_ns, new_ns, difference_ns, change, low, high; null where they are not known."""
+    base, new = round(found.base), round(found.new)
+    if not found.base:
+        return base, new, new - base, None, None, None
+    low, high = (
+        None if end is None else max(end / found.base, -1.0) for end in (found.low, found.high)
+    )  # a time may vanish, no more
+    return base, new, new - base, (found.new - found.base) / found.base, low, high
+
+
+def _verdict(found: Interval) -> Verdict:
+    """What an interval tells: unclear where a side's spread had to be assumed and would explain
+    the difference, for then nobody knows whether noise does."""
+    if found.exceeds_noise:
+        return Verdict.SLOWER if found.new > found.base else Verdict.FASTER
+    if found.assumed and found.new != found.base:
+        return Verdict.UNCLEAR
+    return Verdict.MEASURED_ONCE if found.low is None else Verdict.WITHIN_NOISE
+
+
+def _without_lone_branches(metrics: pl.DataFrame) -> pl.DataFrame:
+    """Without branches of submodules that have one alone: these are the submodule itself."""
+    several = pl.col("branch").n_unique().over("level", "submodule") > 1
+    return metrics.filter((pl.col("level") != "branch") | several)
+
+
+def _in_order(metrics: pl.DataFrame, measured: Sequence[Measurement]) -> pl.DataFrame:
+    """From the whole to the finest, as `Comparison` describes it."""
+    calls = pl.concat([run.calls.select("stage", "submodule") for run in measured])
+    spans = pl.concat([run.spans.select("stage") for run in measured])
+    stages = _ranks([*spans["stage"].drop_nulls().unique(maintain_order=True), *calls["stage"]])
+    submodules = _ranks(calls["submodule"].unique(maintain_order=True))
+    longest = pl.max_horizontal("base_ns", "new_ns")
+    return (
+        metrics.with_columns(
+            _level=pl.col("level").replace_strict(_ranks(LEVELS), return_dtype=pl.Int64),
+            _stage=pl.col("stage").replace_strict(stages, default=-1, return_dtype=pl.Int64),
+            _submodule=pl.col("submodule").replace_strict(
+                submodules, default=-1, return_dtype=pl.Int64
+            ),
+            _longest=pl.when(pl.col("role").is_not_null()).then(-longest),
+        )
+        .sort(
+            "_level",
+            pl.when(pl.col("submodule").is_null()).then("_stage"),
+            "_submodule",
+            "branch",
+            "_longest",
+            "step",
+            "metric",
+            nulls_last=False,
+        )
+        .select(metrics.columns)
+    )
+
+
+def _ranks(names: Iterable[str]) -> Mapping[str, int]:
+    return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
+
+
+def _runs(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataFrame:
+    """One row a run (`RUNS`)."""
+    rows = []
+    for side, measured in ((Side.BASE, base), (Side.NEW, new)):
+        for run in measured:
+            whole = run.spans.filter(pl.col("level") == "end_to_end")
+            steps = run.spans.filter((pl.col("level") == "step") & (pl.col("part") == ""))
+            rows.append(
+                (
+                    side.value,
+                    run.run_id,
+                    run.info.pipeline,
+                    run.info.producer,
+                    ", ".join(sorted(run.devices)),
+                    len(whole),
+                    len(steps),
+                    len(run.calls),
+                    int(run.calls["traced"].sum()),
+                )
+            )
+    return pl.DataFrame(rows, schema=schema(RUNS), orient="row")
+
+
+# --- The gate for CI: has a metric become slower by more than is allowed?
+
+
+_LIMIT = re.compile(r"\s*\+?(\d{1,6}(?:\.\d{1,6})?)\s*%\s*")
+_NAMED = 4  # metrics that a sentence names
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One metric against the `limit`, a ratio: `failed` where it is slower by more, and noise does
+    not explain that it is slower."""
+
+    metric: str
+    limit: float
+    change: float
+    low: float
+    high: float
+    verdict: Verdict
+    failed: bool
+
+
+def parse_limit(text: str) -> float:
+    """`"5%"` → 0.05. Raises InputError for anything but a number of per cent."""
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        raise InputError(f"{text!r:.40} is no limit: give per cent, as in --fail-over 5%")
+    return float(match[1]) / 100
+
+
+def find_metric(comparison: Comparison, name: str) -> dict[str, object]:
+    """The row of a metric. Raises InputError, naming some that are alike, where there is none."""
+    rows = comparison.metrics.filter(pl.col("metric") == name)
+    if rows.is_empty():
+        names = comparison.metrics["metric"].to_list()
+        alike = difflib.get_close_matches(name, names, _NAMED, 0.5) or names[:_NAMED]
+        raise InputError(
+            f"there is no metric {name!r:.80} in these runs: give one such as {', '.join(alike)}"
+        )
+    return rows.row(0, named=True)
+
+
+def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
+    """Hold a metric against `limit`.
+
+    Raises InputError where it cannot be told: the metric is unknown, only in one side, was
+    measured once on each, or is slower by more than the limit without showing any noise that
+    would tell what that means (`Verdict.UNCLEAR`).
+    """
+    row = find_metric(comparison, name)
+    change, low, high = (row[key] for key in ("change", "low", "high"))
+    verdict = Verdict(str(row["verdict"]))
+    for side in Side:
+        if verdict is side.alone:
+            raise InputError(f"{name} is only in {side}: compare runs that both have it")
+    if not isinstance(change, float):
+        raise InputError(f"{name} took no time in base: give another metric")
+    if not isinstance(low, float) or not isinstance(high, float):
+        raise InputError(
+            f"{name} was measured once on each side, so its noise is not known: give several runs "
+            "a side, or a metric that repeats, as denoise.step does"
+        )
+    if verdict is Verdict.UNCLEAR and change > limit:
+        raise InputError(
+            f"{name} is slower by {change:.1%}, but its values are too few, or equal, so its noise "
+            "is not known: give three or more runs a side"
+        )
+    failed = verdict is Verdict.SLOWER and change > limit
+    return Gate(name, limit, change, low, high, verdict, failed)
+
+
+# --- Several runs beside a first one, each compared with it alone.
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A side by its name, compared with the first one, and the gates that it was held against."""
+
+    name: str
+    comparison: Comparison
+    gates: Sequence[Gate] = ()
+
+
+def compare_each(sides: Sequence[Sequence[Measurement]]) -> tuple[Comparison, ...]:
+    """Compare each of `sides` but the first with the first, in order.
+
+    Times are scaled to untraced calls where that can be done in all of them, so that the first side
+    has the same times in every comparison. Raises InputError for less than two sides, or one
+    without a run.
+    """
+    if len(sides) < 2:
+        raise InputError("a comparison needs two sides: give at least two runs")
+    base, *others = sides
+    among = [run for side in sides for run in side]
+    return tuple(compare(base, new, among=among) for new in others)

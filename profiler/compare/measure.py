@@ -1,0 +1,744 @@
+"""Measure one run for a comparison: spans, calls, and work by role and module.
+
+The result is small for any size of run, so many runs can be read one after the other. A sample
+is a denoising step, a pipeline call for work outside steps, or a call outside pipeline calls.
+Calls of a submodule in one sample are added up, so one batched call compares with two single
+ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.commands import CommandArrays, Kinds, dense_codes, kinds_of, unsteady_calls
+from profiler.analysis.end_to_end import stage_times
+from profiler.analysis.flop_shapes import parse_shapes, whole_text
+from profiler.analysis.flops import work_of
+from profiler.analysis.role_kernel_names import Sort, module_path, operation_of
+from profiler.analysis.role_rules import role_of_name, roles_of
+from profiler.analysis.shapes import dtype_of, untyped_label
+from profiler.analysis.steps import step_table
+from profiler.analysis.submodules import MEASURING_CALLS, overhead_ratios
+from profiler.analysis.timeline import Axis, PipelineCalls
+from profiler.compare.tree import Timeline, timeline_of
+from profiler.run.intervals import Codes, Times, batches, physical_codes, positions
+from profiler.run.run import Run
+from profiler.trace.events import NO_PIPELINE, NO_STEP
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import Submodule
+
+# --- The layers and operations of one run, summed: what two runs are compared by where their
+# producers
+# name no modules, and what tells why times differ (shapes, kernels, rates).
+
+
+LAYERS = pl.Schema(
+    {
+        "submodule": pl.String(),
+        "layer": pl.String(),
+        "at": pl.Int64(),  # its first command: layers are in order of execution
+        "total_ns": pl.Int64(),
+    }
+)
+OPERATIONS = pl.Schema(
+    {
+        "submodule": pl.String(),
+        "label": pl.String(),  # operation and dims, without the type; "" where shapes are unknown
+        "dtype": pl.String(),
+        "kernel": pl.String(),  # "" where the trace has none
+        "executions": pl.Int64(),
+        "total_ns": pl.Int64(),
+        "flops": pl.Int64(),
+        "rated_ns": pl.Int64(),  # of commands whose FLOPs are known
+    }
+)
+_WAITS = ("host", "sync")
+_MOVING_CATEGORIES = ("dma", "copy", "collective")
+_PARAMETERS = re.compile(r"(?<=[>\w])\((?:[^()]|\([^()]*\))*\)(?= \[|$)")
+_END = re.compile(r"(?: \[clone.*|\.kd)$")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Details:
+    """Sums over the steady calls of a run; over all of a submodule that has no steady ones.
+
+    `samples` says how many steps, pipeline calls or single calls of each submodule these are.
+    """
+
+    layers: pl.DataFrame
+    operations: pl.DataFrame
+    samples: Mapping[str, int]
+
+
+def details_of(calls: pl.DataFrame, commands: pl.DataFrame, kinds: Kinds, rows: Codes) -> Details:
+    """The details of `commands`; `rows` are their rows in `calls`, which are `measure.CALL`."""
+    traced = pl.col("traced")
+    steady = traced & ~pl.col("first")
+    alone = ~steady.any().over("submodule")
+    counted = calls.select(steady | (traced & alone)).to_series()
+    samples = (
+        calls.filter(counted)
+        .select("submodule", "pipeline", "step")
+        .unique()
+        .group_by("submodule")
+        .len()
+        .sort("submodule")
+    )
+    cells = _cells(kinds, commands, rows, np.append(counted.to_numpy(), False))
+    return Details(_layers(cells), _operations(cells), dict(samples.iter_rows()))
+
+
+def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes, counted: Codes) -> pl.DataFrame:
+    """Commands, time and first command by kind and kernel, of what devices did in calls that
+    count."""
+    worked = ~(kinds.table["host"] | kinds.table["category"].is_in(_WAITS)).to_numpy()
+    kernel = commands["kernel"]
+    highest = kernel.to_physical().max()
+    null = highest + 1 if isinstance(highest, int) else 0
+    duration = commands["duration_ns"].to_numpy()
+    keys, parts = ("kind", "code"), []
+    for batch in [*batches(len(commands))] or [slice(0)]:
+        kind = kinds.of_command[batch]
+        part = pl.DataFrame(
+            {
+                "kind": kind,
+                "code": physical_codes(kernel, batch, null).astype(np.uint32),
+                "at": np.arange(batch.start or 0, (batch.start or 0) + len(kind)),
+                "total_ns": np.maximum(duration[batch], 0),
+            }
+        ).filter(pl.Series(worked[kind] & counted[rows[batch]]))
+        sums = (pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
+        parts.append(part.group_by(keys).agg(*sums, pl.col("at").min()))
+    sums = (pl.col("commands", "total_ns").sum(), pl.col("at").min())
+    found = pl.concat(parts).group_by(keys).agg(*sums)
+    present = kernel.unique().drop_nulls()
+    names = pl.DataFrame(
+        {"code": present.to_physical().cast(pl.UInt32), "kernel": present.cast(pl.String)}
+    )
+    table = kinds.table.select("kind", "submodule", "layer", "op_type", "category", "shapes")
+    named = found.join(names, on="code", how="left").join(table, on="kind", how="left")
+    return named.drop_nulls("submodule").sort("at", "kind", "code")
+
+
+def _layers(cells: pl.DataFrame) -> pl.DataFrame:
+    found = cells.group_by("submodule", "layer", maintain_order=True).agg(
+        pl.col("at").min(), pl.col("total_ns").sum()
+    )
+    return found.select(pl.col(name).cast(dtype) for name, dtype in LAYERS.items())
+
+
+def _operations(cells: pl.DataFrame) -> pl.DataFrame:
+    told = [
+        _told(op_type or "", shapes) for op_type, shapes in cells.select("op_type", "shapes").rows()
+    ]
+    moves = cells["category"].cast(pl.String).is_in(_MOVING_CATEGORIES)
+    kernels = [_short_kernel(name) if name else "" for name in cells["kernel"]]
+    names = ("label", "dtype", "flops", "first")
+    columns = dict(zip(names, zip(*told, strict=True), strict=True)) if told else {}
+    dtypes = (pl.String, pl.String, pl.Int64, pl.Boolean)
+    found = cells.with_columns(
+        *(
+            pl.Series(name, columns.get(name, ()), dtype=dtype)
+            for name, dtype in zip(names, dtypes, strict=True)
+        ),
+        kernel=pl.Series(kernels, dtype=pl.String),
+    ).filter(~moves)
+    rated = pl.col("flops") > 0
+    summed = found.group_by("submodule", "label", "dtype", "kernel", maintain_order=True).agg(
+        executions=pl.col("commands").filter("first").sum(),
+        total_ns=pl.col("total_ns").sum(),
+        flops=(pl.col("flops") * pl.col("commands")).filter("first").sum(),
+        rated_ns=pl.col("total_ns").filter(rated).sum(),
+    )
+    return summed.select(pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items())
+
+
+@lru_cache(maxsize=1 << 16)
+def _told(op_type: str, shapes: str | None) -> tuple[str, str, int, bool]:
+    """Label, type, FLOPs of an execution, and whether a command stands for one: of those that
+    share an operator, the first."""
+    parsed = parse_shapes(shapes)
+    if parsed is None:
+        return "", "", 0, True
+    first = parsed.part <= 1
+    whole = parse_shapes(whole_text(shapes)) if shapes else parsed
+    work = work_of(op_type, whole)
+    label = untyped_label(op_type, whole, work)
+    named, rest = op_type.removeprefix("aten::"), label.removeprefix("aten::")
+    if rest.startswith(named):  # attention and convolutions have one name whoever runs them
+        operation = operation_of(op_type)
+        word = "matmul" if operation.sort is Sort.MATMUL else operation.word
+        label = word + rest[len(named) :]
+    flops = work.flops or 0 if work else 0
+    return label, dtype_of(whole, work) or "", flops, first
+
+
+@lru_cache(maxsize=1 << 16)
+def _short_kernel(name: str) -> str:
+    """A kernel's name as every recorder writes it: without what it returns, its parameters and how
+    it was cloned."""
+    bare = _END.sub("", name.removeprefix("void "))
+    return _PARAMETERS.sub("", bare)
+
+
+# --- Runs that are inferences of one model, one after the other: each is a sample of the whole.
+#
+#     trtexec: 747 inferences, and the averages of their layers in a call of their own
+#     ONNX Runtime: 20 times `model_run`
+#
+# How many there are was the recorder's choice: they are compared one by one, and not as the time
+# that
+# all took together. The layers of TensorRT are the work of the inferences beside them, which have
+# none of their own; the time of their call is no inference's.
+
+
+AVERAGED = "tensorrt"
+"""The producer whose layers are averages, apart from its inferences."""
+_PRODUCERS = (AVERAGED, "onnxruntime")
+_SUFFIX = ".layers"
+
+
+def are_inferences(producer: str, calls: pl.DataFrame) -> bool:
+    """Whether every one of a run's calls is all that was asked of it: those of one model, whose
+    producer knows of nothing around it."""
+    if producer not in _PRODUCERS or (calls["step"] != NO_STEP).any():
+        return False
+    names = calls["submodule"].cast(pl.String)
+    return names.n_unique() - len(layers_apart(names)) == 1
+
+
+def layers_apart(submodules: pl.Series) -> tuple[str, ...]:
+    """The submodules that are the layers of others."""
+    names = {*submodules}
+    return tuple(sorted(one for one in names if _engine_of(one) in names - {one}))
+
+
+def with_layers(
+    calls: pl.DataFrame, work: pl.DataFrame, details: Details
+) -> tuple[pl.DataFrame, pl.DataFrame, Details]:
+    """Frames of a `Measurement` of what TensorRT did: layers are the work of their engine."""
+    steady = calls.with_columns(first=pl.col("first") & ~_averages(calls))
+    apart = layers_apart(calls["submodule"])
+    if not apart:
+        return steady, work, details
+    engines = [_engine_of(one) for one in apart]
+    engine = pl.col("submodule").is_in(engines)
+    shown = pl.col("submodule").str.strip_suffix(_SUFFIX)
+    joined = steady.with_columns(
+        submodule=shown,
+        value_ns=pl.when(~pl.col("submodule").is_in(apart)).then("value_ns"),
+        traced=pl.col("traced") & ~engine,
+        total_ns=pl.when(engine).then(0.0).otherwise("total_ns"),
+    )
+    own = {_engine_of(name): details.samples.get(name, 0) for name in apart}
+    found = replace(
+        details,
+        layers=details.layers.filter(~engine).with_columns(shown),
+        operations=details.operations.filter(~engine).with_columns(shown),
+        samples={**details.samples, **own},
+    )
+    return joined, work.filter(~engine).with_columns(shown), found
+
+
+def whole_calls(calls: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """Spans (`measure.SPAN`, as `spans` are) of which each call is a whole, of one stage."""
+    timed = calls.drop_nulls("value_ns")
+    levels = [
+        timed.select(
+            "pipeline",
+            "step",
+            "value_ns",
+            level=pl.lit(level),
+            part=pl.lit(""),
+            stage=pl.col("stage") if level == "stage" else pl.lit(None, pl.String),
+        )
+        for level in ("end_to_end", "stage")
+    ]
+    found = pl.concat(levels)
+    return found.select(pl.col(name).cast(dtype) for name, dtype in spans.schema.items())
+
+
+def _averages(calls: pl.DataFrame) -> pl.Series:
+    """Whether a call is the averages of layers: no first one, nor any other. Where these are all
+    there is, every submodule has one."""
+    names = calls["submodule"]
+    apart = [*names] if names.n_unique() == len(names) else layers_apart(names)
+    return names.is_in(apart)
+
+
+def _engine_of(submodule: str) -> str:
+    """The submodule whose layers these are."""
+    return submodule.removesuffix(_SUFFIX)
+
+
+# --- What commands do, told by their kernels or op types alone: the words in which runs are compared
+# whose producers know different things about the model.
+
+
+_OTHER = "other"
+_COPYING_CATEGORIES = ("dma", "copy")  # categories
+_BY_SORT = {
+    Sort.MATMUL: "matmul",
+    Sort.CONVOLUTION: "convolution",
+    Sort.ATTENTION: "attention",
+    Sort.NORM: "norm",
+    Sort.EMBEDDING: "embedding",
+    Sort.RESAMPLE: "resample",
+    Sort.ROPE: "rope",
+    Sort.ACTIVATION: "elementwise",
+    Sort.ARITHMETIC: "elementwise",
+    Sort.LAYOUT: "data_movement",
+    Sort.REORDER: "data_movement",
+    Sort.IDENTITY: "data_movement",
+}
+_OF_PLACES = {  # roles that a place in the model gives, of kernels that torch.compile fused
+    "mlp": "elementwise",
+    "modulation": "elementwise",
+    "residual": "elementwise",
+    "qkv_projection": "matmul",
+    "adapter": "matmul",
+}
+
+
+@lru_cache(maxsize=1 << 16)
+def sort_by_kernel(kernel: str, category: str) -> str:
+    """`matmul`, `elementwise`, …; "" where there is no kernel and the category does not tell."""
+    if category == "collective":
+        return "collective"
+    if category in _COPYING_CATEGORIES:
+        return "data_movement"
+    role = role_of_name(kernel) if kernel else ""
+    return _OF_PLACES.get(role, role)
+
+
+@lru_cache(maxsize=1 << 16)
+def sort_by_operator(op_type: str, category: str) -> str:
+    """The same by the type of the operation, which is the kernel's name where nobody knows it."""
+    found = _BY_SORT.get(operation_of(op_type).sort) if op_type else None
+    return found or sort_by_kernel(op_type, category) or _OTHER
+
+
+# --- What a comparison needs of one run: its spans and calls, and the work of each call by role and
+# module. Small, whatever the size of the run, so that many runs can be read one after the other.
+
+
+_PLACE = {"pipeline": pl.Int64(), "step": pl.Int32()}
+SPAN = pl.Schema(
+    {
+        "level": pl.String(),  # end_to_end, stage or step
+        "part": pl.String(),  # "" for all of it; of steps also host, idle and between
+        "stage": pl.String(),
+        **_PLACE,
+        "value_ns": pl.Int64(),
+    }
+)
+_OF_STEPS = (
+    ("", "elapsed_ns"),
+    ("host", "host_ns"),
+    ("idle", "idle_ns"),
+    ("between", "between_ns"),
+)
+CALL = pl.Schema(
+    {
+        "call": pl.Int32(),
+        "stage": pl.String(),
+        "submodule": pl.String(),
+        "branch": pl.String(),
+        **_PLACE,
+        "value_ns": pl.Int64(),
+        "first": pl.Boolean(),
+        "traced": pl.Boolean(),
+        "total_ns": pl.Float64(),  # sum over its device commands
+    }
+)
+WORK = pl.Schema(
+    {
+        "submodule": pl.String(),
+        "role": pl.String(),
+        "module": pl.String(),
+        "by_kernel": pl.String(),  # what it does (`sorts`), "" where no kernel tells
+        "by_operator": pl.String(),
+        **_PLACE,
+        "total_ns": pl.Float64(),
+    }
+)
+_KEYS = ("role", "module", "by_kernel", "by_operator")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """One run, as far as it is compared.
+
+    `pipeline` and `step` in the frames say which sample a row is of: `step` a denoising step, -1
+    elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
+    itself. `devices` are those that its calls are placed on; `overhead_ratio` is untraced over
+    traced time by submodule, 1 where noise hides it, `modules` the class by module path of each
+    submodule, where they are known. `details` sums its layers and operations,
+    `timeline` is what is drawn of it.
+    """
+
+    run_id: str
+    info: RunInfo
+    devices: tuple[str, ...]
+    spans: pl.DataFrame
+    calls: pl.DataFrame
+    work: pl.DataFrame
+    overhead_ratio: Mapping[str, float]
+    modules: Mapping[str, Mapping[str, str]]
+    details: Details
+    timeline: Timeline | None = None
+
+
+def measure(run: Run, *, timeline: bool = False) -> Measurement:
+    """What a comparison needs of `run`; with `timeline` also what is drawn of it."""
+    if not run.calls["call"].is_sorted():
+        run = replace(run, calls=run.calls.sort("call"))
+    calls = run.calls
+    pipelines = PipelineCalls.of(run)
+    modules = {name: known.modules for name, known in run.info.submodules.items()}
+    apart = are_inferences(run.info.producer, calls)
+    places = -1 - np.arange(len(calls)) if apart else _places(calls, pipelines)
+    rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
+    kinds = kinds_of(calls, run.commands, rows)
+    roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])["role"]
+    work, busy = _work(run, kinds, roles, rows, modules)
+    placed = calls.select(
+        "call",
+        "step",
+        pl.col("stage", "submodule", "branch").cast(pl.String),
+        value_ns=run.tiles.calls["elapsed_ns"],
+        traced="ops_traced",
+        pipeline=pl.Series(places),
+        total_ns=pl.Series(busy),
+        first=pl.col("call").is_in(unsteady_calls(run).to_list()),
+    )
+    found = _of_schema(placed, CALL)
+    summed = _of_schema(
+        work.with_columns(found[name].gather(work["row"]) for name in ("submodule", *_PLACE))
+        .group_by("submodule", *_KEYS, *_PLACE)
+        .agg(pl.col("total_ns").sum()),
+        WORK,
+    )
+    details = details_of(found, run.commands, kinds, rows)
+    timed, spans = found, _spans(run, calls, pipelines)
+    if run.info.producer == AVERAGED:
+        timed, summed, details = with_layers(found, summed, details)
+    if apart:
+        spans = whole_calls(timed, spans)
+    return Measurement(
+        run_id=run.run_id,
+        info=run.info,
+        devices=tuple(calls["device"].cast(pl.String).unique().sort()),
+        spans=spans,
+        calls=timed,
+        work=summed,
+        overhead_ratio=_overhead_ratio(run.info.submodules, found),
+        modules=modules,
+        details=details,
+        timeline=timeline_of(run, found, kinds, roles, rows) if timeline else None,
+    )
+
+
+def _of_schema(frame: pl.DataFrame, wanted: pl.Schema) -> pl.DataFrame:
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in wanted.items())
+
+
+def _places(calls: pl.DataFrame, pipelines: PipelineCalls) -> Times:
+    """The number of each call's pipeline call, a number of its own below 0 where it is in none."""
+    numbers = pipelines.number_of(calls).astype(np.int64)
+    if not pipelines.known and pipelines.spans.is_empty():
+        in_steps = bool((calls["step"] > NO_STEP).any())
+        numbers[:] = 0 if in_steps else NO_PIPELINE
+    return np.where(numbers < 0, -1 - np.arange(len(numbers)), numbers)
+
+
+def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
+    """Pipeline calls, their stages and steps (`SPAN`)."""
+    none = CommandArrays.of(run.commands.clear(), calls)
+    axis = Axis.of(run, pipelines)
+    steps = step_table(run, none, pipelines, axis)
+    of_steps = [
+        steps.select(
+            "pipeline",
+            "step",
+            level=pl.lit("step"),
+            part=pl.lit(part),
+            stage=pl.lit("denoise"),
+            value_ns=pl.col(column),
+        )
+        for part, column in _OF_STEPS
+    ]
+    stages = stage_times(run, pipelines, axis)
+    whole = stages.group_by("pipeline", maintain_order=True).agg(pl.col("elapsed_ns").sum())
+    of_pipelines = [
+        times.select(
+            "pipeline",
+            level=pl.lit(level),
+            part=pl.lit(""),
+            stage=pl.col("stage") if level == "stage" else pl.lit(None, pl.String),
+            step=pl.lit(NO_STEP),
+            value_ns=pl.col("elapsed_ns"),
+        )
+        for level, times in (("end_to_end", whole), ("stage", stages))
+    ]
+    found = pl.concat([_of_schema(frame, SPAN) for frame in (*of_pipelines, *of_steps)])
+    found = found.drop_nulls("value_ns")
+    keys = [name for name in SPAN if name != "value_ns"]
+    return found.group_by(keys, maintain_order=True).agg(pl.col("value_ns").sum())
+
+
+def _work(
+    run: Run,
+    kinds: Kinds,
+    roles: pl.Series,
+    rows: Codes,
+    modules: Mapping[str, Mapping[str, str]],
+) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Sums of durations by row of calls, role, module and what was done (`_KEYS`), of device
+    commands; and by call."""
+    table = kinds.table.with_columns(
+        role=roles.cast(pl.String), kernel=_kernels(kinds, run.commands["kernel"])
+    )
+    named: dict[tuple[str, ...], int] = {}
+    groups = np.full(len(kinds), -1, dtype=np.int64)
+    columns = ("kind", "submodule", "place", "role", "kernel", "op_type", "layer", "category")
+    for kind, submodule, place, role, kernel, op_type, layer, category in table.select(
+        columns
+    ).iter_rows():
+        if submodule is not None and role is not None:
+            path = module_path(place, modules.get(submodule, {}).get("", ""))
+            by_kernel = sort_by_kernel(kernel or "", category)
+            by_operator = sort_by_operator(op_type or layer, category)
+            key = (role, path, by_kernel, by_operator)
+            groups[kind] = named.setdefault(key, len(named))
+    sums = _sums(rows, kinds, groups, len(named), run.commands["duration_ns"].to_numpy())
+    found = pl.DataFrame([*named], schema=dict.fromkeys(_KEYS, pl.String), orient="row")
+    work = sums.select(
+        pl.col("code") // max(len(named), 1),
+        pl.col("total_ns"),
+        group=pl.col("code") % max(len(named), 1),
+    ).rename({"code": "row"})
+    work = work.with_columns(found[name].gather(work["group"]) for name in found.columns)
+    busy = np.zeros(len(run.calls))
+    np.add.at(busy, work["row"].to_numpy(), work["total_ns"].to_numpy())
+    return work, busy
+
+
+def _kernels(kinds: Kinds, kernel: pl.Series) -> pl.Series:
+    """A kernel of each kind."""
+    first = np.zeros(len(kinds), dtype=np.int64)
+    for batch in reversed([*batches(len(kernel))]):
+        codes = kinds.of_command[batch][::-1]
+        first[codes] = np.arange(batch.start + len(codes) - 1, batch.start - 1, -1)
+    return kernel.gather(first).cast(pl.String) if len(kernel) else pl.Series([], dtype=pl.String)
+
+
+def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times) -> pl.DataFrame:
+    """`total_ns` of each `code`, the row of a call times `count` plus the group of a kind; what has
+    no row or no group is left out."""
+    parts = [pl.DataFrame(schema={"code": pl.Int64, "total_ns": pl.Float64})]
+    for batch in batches(len(rows)):
+        row, group = rows[batch], groups[kinds.of_command[batch]]
+        kept = np.flatnonzero((row >= 0) & (group >= 0))
+        if not len(kept):
+            continue
+        codes = row[kept].astype(np.int64) * count + group[kept]
+        least = int(codes.min())  # commands are in order of calls: a batch is of few
+        codes -= least
+        values, inverse = dense_codes(codes, int(codes.max()) + 1)
+        busy = np.bincount(inverse, np.maximum(duration[batch][kept], 0), len(values))
+        parts.append(pl.DataFrame({"code": values.astype(np.int64) + least, "total_ns": busy}))
+    return pl.concat(parts).group_by("code").agg(pl.col("total_ns").sum()).sort("code")
+
+
+def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:
+    """Untraced over traced time: what capture measured, else from the steady calls of both
+    kinds, where there are enough."""
+    steady = calls.filter(~pl.col("first"))
+    median = pl.col("value_ns")
+    of_each = pl.min_horizontal(pl.col("traced").sum(), (~pl.col("traced")).sum())
+    found = {
+        name: untraced / traced
+        for name, untraced, traced in steady.group_by("submodule")
+        .agg(
+            untraced=median.filter(~pl.col("traced")).median(),
+            traced=median.filter("traced").median(),
+            calls=of_each,
+        )
+        .filter(pl.col("calls") >= MEASURING_CALLS)
+        .drop("calls")
+        .iter_rows()
+        if untraced and traced
+    }
+    return {**found, **overhead_ratios(submodules)}
+
+
+# --- Samples: what was measured, once for each time that it was measured.
+#
+# A sample is a denoising step, or a pipeline call for what lies outside of steps, or a call that
+# lies in no pipeline call. Time of a submodule, branch, role or module is what its calls in the
+# sample took together, so that one batched call compares with two single ones.
+
+
+KEYS = ("metric", "level", "stage", "submodule", "branch", "of_step", "role", "module")
+"""What is compared; `of_step` is the step of a single step's metric."""
+SAMPLE = pl.Schema(
+    {
+        **dict.fromkeys(KEYS, pl.String()),
+        "of_step": pl.Int32(),
+        "pipeline": pl.Int64(),
+        "step": pl.Int32(),
+        "first": pl.Boolean(),
+        "value_ns": pl.Float64(),
+    }
+)
+
+PARTS = tuple(f"denoise.step.{part}" for part in ("host", "idle", "between"))  # of steps
+
+_AT = ("pipeline", "step")
+_OF = ("submodule", *_AT)
+_STAGE = pl.col("stage").first()
+
+
+def samples_of(
+    measured: Measurement, corrected: Collection[str], modules: pl.DataFrame
+) -> pl.DataFrame:
+    """The samples of one run (`SAMPLE`).
+
+    Times of traced calls of the `corrected` submodules are scaled to untraced ones. `modules` says
+    under which name a module of this run is compared: columns `submodule`, `role`, `module`, `as`
+    and `level`, any number of rows a module.
+    """
+    calls = _with_excess(measured, corrected)
+    frames = [
+        *_span_samples(measured.spans, calls),
+        *_call_samples(calls),
+        *_work_samples(measured, calls, corrected, modules),
+    ]
+    return pl.concat([_complete(frame) for frame in frames])
+
+
+def _complete(frame: pl.DataFrame) -> pl.DataFrame:
+    """`frame` with all columns of `SAMPLE`, null where it lacks one."""
+    missing = {name: None for name in SAMPLE if name not in frame.columns}
+    frame = frame.with_columns(**{name: pl.lit(value) for name, value in missing.items()})
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in SAMPLE.items())
+
+
+def _with_excess(measured: Measurement, corrected: Collection[str]) -> pl.DataFrame:
+    """The calls with `factor`, and `excess_ns` that tracing them cost by it."""
+    factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
+    known = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
+    return measured.calls.with_columns(
+        factor=pl.when("traced").then(known).otherwise(1.0)
+    ).with_columns(excess_ns=pl.col("value_ns") * (1 - pl.col("factor")))
+
+
+def _span_samples(spans: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
+    """Pipeline calls, stages and steps, less what tracing the calls in them cost."""
+    found = []
+    for level, keys in (
+        ("end_to_end", ["pipeline"]),
+        ("stage", ["pipeline", "stage"]),
+        ("step", ["pipeline", "step"]),
+    ):
+        inside = calls.group_by(keys).agg(pl.col("first").any(), pl.col("excess_ns").sum())
+        own = spans.filter(pl.col("level") == level).join(inside, on=keys, how="left")
+        whole = pl.when(pl.col("part") == "").then(pl.col("excess_ns").fill_null(0)).otherwise(0.0)
+        found.append(
+            own.with_columns(
+                metric=_span_metric(level),
+                first=pl.col("first").fill_null(value=False),
+                value_ns=(pl.col("value_ns") - whole).clip(0),
+            )
+        )
+    single = found[-1].filter(pl.col("part") == "")
+    found.append(
+        single.with_columns(metric=pl.format("denoise.step.{}", "step"), of_step=pl.col("step"))
+    )
+    return found
+
+
+def _span_metric(level: str) -> pl.Expr:
+    if level == "stage":
+        return pl.format("stage.{}", "stage")
+    if level == "end_to_end":
+        return pl.lit("end_to_end")
+    part = pl.col("part")
+    return pl.when(part == "").then(pl.lit("denoise.step")).otherwise("denoise.step." + part)
+
+
+def _call_samples(calls: pl.DataFrame) -> list[pl.DataFrame]:
+    """Submodules, and their branches."""
+    calls = calls.drop_nulls("value_ns")  # averages of layers are no call's time
+    value = (pl.col("value_ns") - pl.col("excess_ns")).sum()
+    together = {"first": pl.col("first").any(), "stage": _STAGE, "value_ns": value}
+    submodules = calls.group_by(*_OF).agg(**together)
+    branches = calls.drop_nulls("branch").group_by("branch", *_OF).agg(**together)
+    return [
+        submodules.with_columns(
+            level=pl.lit("submodule"), metric=pl.format("submodule.{}", "submodule")
+        ),
+        branches.with_columns(
+            level=pl.lit("branch"),
+            metric=pl.format("submodule.{}.branch.{}", "submodule", "branch"),
+        ),
+    ]
+
+
+def _work_samples(
+    measured: Measurement, calls: pl.DataFrame, corrected: Collection[str], modules: pl.DataFrame
+) -> list[pl.DataFrame]:
+    """Busy time, roles and modules of the samples with traced calls.
+
+    Where some calls of a sample were not traced they are taken to be like those that were.
+    """
+    factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
+    known = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
+    traced = (
+        calls.group_by(*_OF)
+        .agg(
+            pl.col("first").any(),
+            _STAGE,
+            total_ns=pl.col("total_ns").sum(),
+            scale=pl.len() / pl.col("traced").sum(),
+            traced=pl.col("traced").sum(),
+        )
+        .filter(pl.col("traced") > 0)
+        .with_columns(scale=pl.col("scale") * known)
+    )
+    busy = traced.filter(pl.col("total_ns").sum().over("submodule") > 0).with_columns(
+        level=pl.lit("busy"),
+        metric=pl.format("submodule.{}.busy", "submodule"),
+        value_ns=pl.col("total_ns") * pl.col("scale"),
+    )
+    roles = measured.work.group_by("role", *_OF).agg(pl.col("total_ns").sum())
+    by_module = (
+        measured.work.join(modules, on=["submodule", "role", "module"])
+        .group_by("role", "as", "level", *_OF)
+        .agg(pl.col("total_ns").sum())
+        .rename({"as": "module"})
+    )
+    return [
+        busy,
+        _filled(roles, ["role"], traced).with_columns(
+            level=pl.lit("role"), metric=pl.format("submodule.{}.role.{}", "submodule", "role")
+        ),
+        _filled(by_module, ["role", "module", "level"], traced).with_columns(
+            metric=pl.format("submodule.{}.role.{}.module.{}", "submodule", "role", "module")
+        ),
+    ]
+
+
+def _filled(work: pl.DataFrame, of: list[str], traced: pl.DataFrame) -> pl.DataFrame:
+    """One row a key and traced sample of its submodule, 0 where it has no work there."""
+    samples = traced.select(*_OF, "first", "stage", "scale")
+    every = work.select("submodule", *of).unique().join(samples, on="submodule")
+    joined = every.join(work, on=[*_OF, *of], how="left", nulls_equal=True)
+    return joined.with_columns(value_ns=pl.col("total_ns").fill_null(0) * pl.col("scale"))

@@ -1,0 +1,642 @@
+"""The comparison report of two runs: times, verdicts, changed operations.
+
+    print_report(Console(highlight=False), comparison_report(comparison, gates, top=15))
+
+Terminal and page show the same rows. The page's tables have numbers that can be sorted; the
+terminal has a unit for each value. Rows that exceed noise are highlighted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+from msgspec.structs import replace
+
+from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
+from profiler.analysis.table_text import inwards, label, renamed, table, worded_note
+from profiler.bootstrap import CONFIDENCE, Resampled
+from profiler.compare.align import aligned_calls
+from profiler.compare.compare import Comparison, Gate
+from profiler.compare.tables import (
+    KERNELS,
+    METRICS,
+    NODES,
+    PAIRED_CALLS,
+    RUNS,
+    SHAPES,
+    TREE,
+    Side,
+    Step,
+    TreeNode,
+)
+from profiler.compare.text import (
+    CALLED,
+    change_text,
+    difference_text,
+    gate_text,
+    gate_words,
+    headline,
+    interval_text,
+    largest,
+    notes_beside,
+    of_whole,
+    only_in,
+    rates,
+    row_name,
+    sample_line,
+    settings_text,
+    side_text,
+    why,
+    with_blocks_together,
+)
+from profiler.run.columns import MINOR, STRING, Column
+from profiler.text import Said, counted, duration, said, sentence
+
+# --- Tables of a comparison: lines that add up, what two sides did at a shape, a kernel or a node.
+
+
+Line = tuple[str, str, str, str]
+"""What, its time on both sides, and the difference or change."""
+
+Difference = tuple[str, int, int, int]
+"""What, its time on both sides and the difference, ns."""
+
+_CHANGED_TIMES = ("base_ns", "new_ns", "difference_ns")
+_PARTS = (Step.ROLE.value, Step.IDLE.value)
+_FIGURES = (
+    Column("base", STRING, "", "its time in the baseline", kind="figure"),
+    Column("new", STRING, "", "its time in the new runs", kind="figure"),
+    Column("change", STRING, "", "how much that differs", kind="figure"),
+)
+_CHANGED_RATES = Column("rates", STRING, "", "FLOPs / time of both", label="TFLOP/s", kind="figure")
+_CHANGED_KERNELS = Column(
+    "kernels", STRING, "", "how often it ran where that differs, and its kernels"
+)
+_INDENT = "  "
+
+
+def what(name: str) -> Column:
+    """The column that says what a row is of, under that name."""
+    return Column(name, STRING, "", "what the times are of", kind="layer")
+
+
+def lines_view(key: str, lines: Sequence[Line], *, totals: Sequence[Line] = ()) -> TableView | None:
+    """These lines as a table; what they add up to below them."""
+    names = ("what", "base", "new", "change")
+    schema = dict.fromkeys(names, STRING)
+    frame, below = (pl.DataFrame(some, schema=schema, orient="row") for some in (lines, totals))
+    return table(
+        key,
+        "lines",
+        (what("what"), *_FIGURES),
+        _FIGURES,
+        frame,
+        shown=max(len(frame), 1),
+        totals=below if len(below) else None,
+    )
+
+
+def waterfall_view(waterfall: pl.DataFrame, shown: int | None = None) -> TableView | None:
+    """Lines that add up to the difference: the parts of the only submodule; of several these, with
+    the parts of each below it. At most as many as are `shown` and the total: then the smallest are
+    one line, and there are parts of the submodule alone that differs most."""
+    found = waterfall.filter(pl.any_horizontal(pl.col(_CHANGED_TIMES) != 0))
+    if found.is_empty():
+        return None
+    level = pl.col("level")
+    submodules = found.filter(level == Step.SUBMODULE.value)
+    parts = found.filter(level.is_in(_PARTS))
+    between = found.filter(level == Step.BETWEEN.value)
+    whole = found.filter(level == Step.END_TO_END.value)
+    room = len(found) if shown is None else shown - len(between)
+    if len(submodules) == 1 and len(parts):
+        lines = _lines(parts, room)
+    else:
+        lines = _of_submodules(submodules, parts, room, every=shown is None)
+    lines += [_line(_name(row), row) for row in between.iter_rows(named=True)]
+    totals = [_line(label(Step.END_TO_END), row) for row in whole.iter_rows(named=True)]
+    return lines_view("waterfall", lines, totals=totals)
+
+
+def waterfall_steps(waterfall: pl.DataFrame, shown: int) -> list[Difference]:
+    """From one end-to-end time to the other in at most `shown` steps that add up: each part of each
+    submodule, the largest difference first, then what is left of them, and what is between
+    calls."""
+    level = pl.col("level")
+    parts = waterfall.filter(level.is_in(_PARTS))
+    known = parts["submodule"].unique().to_list()
+    bare = waterfall.filter((level == Step.SUBMODULE.value) & ~pl.col("submodule").is_in(known))
+    between = waterfall.filter((level == Step.BETWEEN.value) & (pl.col("difference_ns") != 0))
+    rows = pl.concat([parts, bare, between]).filter(pl.col("difference_ns") != 0)
+    ranked = rows.sort(pl.col("difference_ns").abs(), descending=True, maintain_order=True)
+    kept = ranked if len(ranked) <= shown else ranked.head(shown - 1)
+    several = waterfall.filter(level == Step.SUBMODULE.value).height > 1
+    found = [
+        (_of_several(row) if several else _name(row), *(row[time] for time in _CHANGED_TIMES))
+        for row in kept.iter_rows(named=True)
+    ]
+    rest = ranked.slice(len(kept))
+    if len(rest):
+        sums = (int(rest[time].sum()) for time in _CHANGED_TIMES)
+        found.append((counted(len(rest), "other"), *sums))
+    return found
+
+
+def _of_several(row: dict[str, Any]) -> str:
+    """What a step is of, with its submodule where that is not all of it."""
+    name = _name(row)
+    if row["submodule"] is None or row["level"] == Step.SUBMODULE.value:
+        return name
+    return said("{submodule}: {part}", submodule=row["submodule"], part=name)
+
+
+def _of_submodules(
+    submodules: pl.DataFrame, parts: pl.DataFrame, room: int, *, every: bool
+) -> list[Line]:
+    """Submodules by their difference, and below them the parts of each, or of the first."""
+    heads = _lines(submodules, room)
+    left = room - len(heads)
+    found = []
+    for number, head in enumerate(heads):
+        found.append(head)
+        if number and not every:
+            continue
+        if number < len(submodules):
+            own = parts.filter(pl.col("submodule") == submodules["submodule"][number])
+            inside = _lines(own, left, _INDENT) if left > 1 and len(own) else []
+            found += inside
+    return found
+
+
+def _lines(rows: pl.DataFrame, shown: int, indent: str = "") -> list[Line]:
+    """The first rows, and the others as one."""
+    ranked = rows.sort(pl.col("difference_ns").abs(), descending=True, maintain_order=True)
+    kept = ranked if len(ranked) <= shown else ranked.head(max(shown - 1, 1))
+    found = [_line(f"{indent}{_name(row)}", row) for row in kept.iter_rows(named=True)]
+    rest = ranked.slice(len(kept))
+    if len(rest):
+        name = f"{indent}{counted(len(rest), 'other')}"
+        found.append(_line(name, {time: int(rest[time].sum()) for time in _CHANGED_TIMES}))
+    return found
+
+
+def _line(name: str, row: dict[str, Any]) -> Line:
+    base, new, difference = (row[time] for time in _CHANGED_TIMES)
+    return name, duration(base), duration(new), difference_text(difference)
+
+
+def _name(row: dict[str, Any]) -> str:
+    """What a line is of; a remainder below 0 is what ran at the same time."""
+    overlap = min(row["base_ns"], row["new_ns"]) < 0
+    if row["level"] == Step.IDLE.value:
+        return said("not executing, less overlap") if overlap else label(Step.IDLE)
+    if row["level"] == Step.BETWEEN.value:
+        return said("between calls, less overlap") if overlap else label(Step.BETWEEN)
+    return str(row["role"] or row["submodule"])
+
+
+def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | None:
+    """Shapes with the rates and kernels of both sides, kernels, or groups of nodes; what only one
+    side has at the end."""
+    texts: dict[str, list[Any]] = {
+        "what": rows["what"].to_list(),
+        "base": durations(rows["base_ns"]),
+        "new": durations(rows["new_ns"]),
+        "change": [None if one is None else change_text(one) for one in rows["change"]],
+    }
+    shapes = "base_kernel" in rows.columns
+    if shapes:
+        both = [*rows.iter_rows(named=True)]
+        texts |= {"rates": [*map(rates, both)], "kernels": [*map(why, both)]}
+    frame = pl.DataFrame(texts, schema=dict.fromkeys(texts, STRING))
+    columns = (what("what"), *_FIGURES, *((_CHANGED_RATES,) if shapes else ()))
+    below = _CHANGED_KERNELS if shapes else None
+    return table(key, "operations", columns, columns, frame, shown=shown, below=below)
+
+
+def durations(values: pl.Series) -> list[str | None]:
+    """Times in ns as text, None where there is none."""
+    return [None if ns is None else duration(ns) for ns in values]
+
+
+# --- How two sides differ, as parts of a report whose tables hold numbers: for a page, which sorts
+# them.
+#
+# A comparison in a terminal has a unit for each value (`comparing`); both show the same rows.
+
+
+_Columns = tuple[str | Column, ...]
+_ROWS = 200  # of a table
+
+
+def _times_of(declared: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Time on both sides, the difference, the change."""
+    return (
+        renamed(declared, "base_ns", label="baseline"),
+        renamed(declared, "new_ns", label="new"),
+        renamed(declared, "difference_ns", label="difference"),
+        renamed(declared, "change", kind="change"),
+    )
+
+
+_ONLY = tuple(side.alone.value for side in Side)
+_TIME_COLUMNS = (
+    renamed(METRICS, "base_ns", label="baseline"),
+    renamed(METRICS, "new_ns", label="new"),
+    renamed(METRICS, "difference_ns", importance=MINOR),
+    renamed(METRICS, "change", kind="change"),
+    renamed(METRICS, "low", label="from", kind="change", importance=MINOR),
+    renamed(METRICS, "high", label="to", kind="change", importance=MINOR),
+    "verdict",
+)
+_WHOLE = (
+    renamed(METRICS, "metric", label="part", kind="layer"),
+    *_TIME_COLUMNS,
+    renamed(METRICS, "calls", importance=MINOR),
+)
+_STEPS = (renamed(METRICS, "step", kind="step"), *_TIME_COLUMNS)
+_ROLES = ("submodule", "role", *_TIME_COLUMNS)
+_MODULES = (
+    renamed(METRICS, "module", kind="layer"),
+    "submodule",
+    "role",
+    *_TIME_COLUMNS,
+)
+_RUNS = (
+    "side",
+    renamed(RUNS, "run_id", label="run"),
+    "pipeline",
+    renamed(RUNS, "devices", kind="list"),
+    renamed(RUNS, "pipelines", label="pipeline calls"),
+    "steps",
+    "calls",
+    renamed(RUNS, "traced_calls", label="traced"),
+)
+_RATE_COLUMNS = (
+    renamed(SHAPES, "base_teraflops_per_s", label="rate, baseline", kind="flop_rate"),
+    renamed(SHAPES, "new_teraflops_per_s", label="rate, new", kind="flop_rate"),
+)
+_SHAPE_KERNELS: _Columns = (
+    renamed(SHAPES, "base_kernel", label="kernel, baseline", kind="text"),
+    renamed(SHAPES, "new_kernel", label="kernel, new", kind="text"),
+)
+_EXECUTIONS = (
+    renamed(SHAPES, "base_executions", label="executions, baseline", kind="number"),
+    renamed(SHAPES, "new_executions", label="executions, new", kind="number", importance=MINOR),
+)
+_SHAPES: _Columns = (
+    renamed(SHAPES, "what", kind="layer"),
+    *_times_of(SHAPES),
+    *_RATE_COLUMNS,
+    *_SHAPE_KERNELS,
+    *_EXECUTIONS,
+    "submodule",
+)
+_KERNEL_COLUMNS: _Columns = (
+    renamed(KERNELS, "what", kind="layer"),
+    *_times_of(KERNELS),
+    *_EXECUTIONS,
+    "submodule",
+)
+_NODES: _Columns = ("what", *_times_of(NODES), "base_count", "new_count", "submodule")
+_LABEL = Column("label", pl.String(), "", "submodule, module or role", label="node", kind="layer")
+_TREE: _Columns = (_LABEL, *_times_of(TREE), "role", "kind")
+_CALLS = (
+    "submodule",
+    "stage",
+    "branch",
+    "step",
+    renamed(PAIRED_CALLS, "base_ns", label="baseline"),
+    renamed(PAIRED_CALLS, "new_ns", label="new"),
+    renamed(PAIRED_CALLS, "difference_ns", label="difference"),
+)
+
+
+def times_table(comparison: Comparison) -> TableView | None:
+    """The whole, stages, steps, submodules, with the interval that noise leaves each change."""
+    metrics, single = comparison.metrics, pl.col("step").is_not_null()
+    work = pl.col("level").is_in(("role", "modules", "module")).fill_null(value=False)
+    return table(
+        "comparison", "parts", _WHOLE, METRICS, metrics.filter(~single & ~work), search=True
+    )
+
+
+def rule() -> Said:
+    """When a change is called one."""
+    return said(
+        "A change is called slower or faster where its {confidence} interval excludes zero.",
+        confidence=f"{CONFIDENCE:.0%}",
+    )
+
+
+def metric_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
+    """Single steps in their order, roles and modules by difference."""
+    metrics = comparison.metrics
+    named = pl.col("module").is_not_null() & (pl.col("module") != "")
+    modules = with_blocks_together(metrics.filter(named), pl.col("verdict").is_in(_ONLY))
+    steps = metrics.filter(pl.col("step").is_not_null())
+    roles = metrics.filter(pl.col("level") == "role")
+    for title, name, rows, columns in (
+        (said("Steps"), said("steps"), steps, _STEPS),
+        (said("Roles, by difference"), said("roles"), roles, _ROLES),
+        (said("Operators by module, by difference"), said("modules"), modules, _MODULES),
+    ):
+        ordered = rows
+        if name != "steps":
+            size = pl.col("difference_ns").abs().fill_null(-1)
+            ordered = rows.sort(size, descending=True, maintain_order=True)
+        made = table(
+            f"comparison_{name}",
+            name,
+            columns,
+            METRICS,
+            ordered,
+            shown=shown,
+            held=_ROWS,
+            search=len(ordered) > 10,
+        )
+        yield Part(title, table=made)
+
+
+def runs_part(comparison: Comparison) -> Part:
+    """The runs of both sides."""
+    runs = table("comparison_runs", "runs", _RUNS, RUNS, comparison.runs, shown=20)
+    return Part(said("Runs"), table=runs)
+
+
+def tree_part(comparison: Comparison, shown: int) -> Part:
+    """Submodules, modules and roles, each with all that lies in it."""
+    tree = comparison.tree
+    if tree.filter(pl.col("depth") > 0).is_empty():
+        return Part()
+    idle = pl.col("kind") == TreeNode.IDLE.value
+    named = tree.with_columns(
+        label=pl.when(idle).then(pl.lit(str(label(TreeNode.IDLE)))).otherwise("name")
+    )
+    view = table(
+        "comparison_tree",
+        "module tree",
+        _TREE,
+        TREE,
+        named.with_columns(name=pl.lit(None, pl.String)),
+        shown=shown,
+        search=True,
+        nested=True,
+        paper=named.with_columns(label=inwards(pl.col("depth")) + pl.col("label")),
+    )
+    return Part(said("Module tree: where the difference lies"), table=view)
+
+
+def operation_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
+    """Shapes with rates and kernels of both sides, kernels, ONNX nodes: those that differ most
+    first."""
+    shapes = table(
+        "comparison_shapes",
+        "shapes",
+        _SHAPES,
+        SHAPES,
+        comparison.shapes,
+        shown=shown,
+        held=_ROWS,
+        search=True,
+    )
+    yield Part(said("Shapes, by difference"), table=shapes)
+    kernels = table(
+        "comparison_kernels",
+        "kernels",
+        _KERNEL_COLUMNS,
+        KERNELS,
+        comparison.kernels,
+        shown=shown,
+        held=_ROWS,
+        search=True,
+    )
+    yield Part(said("Kernels, by difference"), table=kernels)
+    nodes = table(
+        "comparison_nodes",
+        "nodes",
+        _NODES,
+        NODES,
+        comparison.nodes,
+        shown=shown,
+        held=_ROWS,
+        search=True,
+    )
+    yield Part(said("ONNX nodes, by difference"), table=nodes)
+
+
+def calls_part(comparison: Comparison, shown: int) -> Part:
+    """The calls of both timelines, those that differ most first; nothing without timelines."""
+    if comparison.timelines is None:
+        return Part()
+    pairs = aligned_calls(*comparison.timelines)
+    size = pl.col("difference_ns").abs().fill_null(-1)
+    view = table(
+        "comparison_calls",
+        "calls",
+        _CALLS,
+        PAIRED_CALLS,
+        pairs.sort(size, descending=True, maintain_order=True),
+        shown=shown,
+        held=_ROWS,
+    )
+    return Part(said("Calls, by difference"), table=view)
+
+
+# --- The report of a comparison: what was compared, times from the whole to single modules, what is
+# only in one side.
+#
+#     print_report(Console(highlight=False), comparison_report(comparison, gates, top=15))
+#
+# Rows that exceed noise stand out.
+
+
+_CHANGES = (
+    renamed(METRICS, "base_ns", kind="figure"),
+    renamed(METRICS, "new_ns", kind="figure"),
+    renamed(METRICS, "change", kind="figure"),
+    Column("interval", STRING, "", "the interval of the change", kind="figure", importance=2),
+    "verdict",
+    renamed(METRICS, "resampled", kind="text", codes=None, importance=3),
+    renamed(METRICS, "calls", importance=4),
+)
+_ALONE = (
+    Column("what", STRING, "", "submodule, role and module, or the metric", kind="layer"),
+    Column("blocks", STRING, "", "which blocks it stands for, and which the other side has"),
+    Column("ns", STRING, "", "its time", label="time", kind="figure"),
+)
+
+
+TITLES: Mapping[str, str] = {
+    "notes": "What else differs, and what intervals do not know",
+    "waterfall": "From one end-to-end time to the other",
+    "times": f"Times, and {CONFIDENCE:.0%} intervals of the change",
+    "steps": "Single steps beyond noise, by difference",
+    "roles": "Roles, by difference",
+    "modules": "Modules, by difference",
+    "nodes": "ONNX nodes, by difference",
+    "shapes": "Shapes, by difference",
+    "kernels": "Kernels, by difference",
+    "alone": "What only one side has",
+}
+"""The sections of a comparison, in their order."""
+
+
+def comparison_report(
+    comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = TOP
+) -> Report:
+    """How the new runs differ from the base: the `top` roles and modules, and the gates."""
+    facts = side_facts(comparison)
+    told = (*map(worded_note, notes_beside(comparison)), sample_line(comparison))
+    notes = Part(notes=told, always=True)
+    waterfall = waterfall_view(comparison.waterfall)
+    sections = (
+        Section("notes", parts=(notes,) if notes.shows_something else ()),
+        Section("waterfall", parts=(Part(TITLES["waterfall"], table=waterfall),)),
+        *_changed(comparison.metrics, top),
+        *_operations(comparison, top),
+        Section("alone", parts=tuple(_alone(comparison.metrics, top))),
+    )
+    shown = tuple(
+        replace(section, parts=tuple(part for part in section.parts if part.shows_something))
+        for section in sections
+    )
+    return Report(
+        Summary(headline(comparison), facts=facts),
+        tuple(section for section in shown if section.parts),
+        verdicts(gates),
+    )
+
+
+def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
+    """What the sides are made of, and which settings differ: with other work, other times."""
+    settings = settings_text(comparison)
+    sides = tuple(Fact(label(side), side_text(comparison, side)) for side in Side)
+    return sides if settings is None else (*sides, Fact(said("settings"), settings))
+
+
+def _operations(comparison: Comparison, top: int) -> Iterator[Section]:
+    """What both sides did by node, shape and kernel."""
+    for key in ("nodes", "shapes", "kernels"):
+        made = operations_view(key, getattr(comparison, key), top)
+        yield Section(key, parts=(Part(TITLES[key], table=made),))
+
+
+def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
+    """What the gates say, `of` a run that is named where there are several."""
+    head = f"{of}: " if of else ""
+    return tuple(
+        Fact(f"{head}{gate_words(gate)}", gate_text(gate), alert=gate.failed) for gate in gates
+    )
+
+
+def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Section]:
+    """What both sides have."""
+    both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
+    whole = both.filter(of_whole())
+    times = _part(TITLES["times"], whole, whole["metric"].to_list(), "metric", len(whole))
+    yield Section("times", parts=(times,))
+    steps = both.filter(pl.col("step").is_not_null() & pl.col("verdict").is_in(CALLED))
+    roles = both.filter(pl.col("level") == "role")
+    for key, found in (
+        ("steps", steps),
+        ("roles", roles),
+        ("modules", with_blocks_together(both)),
+    ):
+        rows = largest(found)
+        named = [*map(row_name, rows.iter_rows(named=True))]
+        yield Section(key, parts=(_part(TITLES[key], rows, named, "what", top),))
+
+
+def _part(title: str, rows: pl.DataFrame, names: Sequence[str], name: str, shown: int) -> Part:
+    made = table(
+        f"comparison_{name}",
+        name,
+        (what(name), *_CHANGES),
+        METRICS,
+        _written(rows).with_columns(pl.Series(name, names, dtype=STRING)),
+        shown=shown,
+        strong="called",
+    )
+    return Part(title, table=made)
+
+
+def _written(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with their values as texts, each in its own unit, and whether a change is called
+    one."""
+    intervals = [
+        None if low is None else interval_text(low, high, change)
+        for low, high, change in rows.select("low", "high", "change").iter_rows()
+    ]
+    counts = [
+        None if unit is None else f"{base} and {new} {label(Resampled(unit))}"
+        for unit, base, new in rows.select("resampled", "base_count", "new_count").iter_rows()
+    ]
+    changes = [None if change is None else change_text(change) for change in rows["change"]]
+    texts = {
+        "base_ns": durations(rows["base_ns"]),
+        "new_ns": durations(rows["new_ns"]),
+        "change": changes,
+        "interval": intervals,
+        "resampled": counts,
+    }
+    return rows.with_columns(
+        *(pl.Series(name, values, dtype=STRING) for name, values in texts.items()),
+        called=pl.col("verdict").is_in(CALLED),
+    )
+
+
+def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
+    """What only one side has."""
+    for side in Side:
+        rows = only_in(metrics, side)
+        frame = rows.with_columns(ns=pl.Series(durations(rows["ns"]), dtype=STRING))
+        made = table(f"only_in_{side}", "parts", _ALONE, _ALONE, frame, shown=top)
+        yield Part(f"{label(side.alone)}, by time".capitalize(), table=made)
+
+
+# --- The report of two sides for a page: the sections below its first screen, which hold tables.
+
+
+def two_runs_report(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
+    """How the new runs differ from the base, from the module tree to single calls."""
+    facts = side_facts(comparison)
+    sample = Part(notes=(sentence(sample_line(comparison)),))
+    times = Part(table=times_table(comparison), notes=(rule(),))
+    sections = (
+        Section(
+            "tree",
+            said("Module tree"),
+            (_untitled(tree_part(comparison, 2 * TOP)),),
+        ),
+        Section(
+            "operations",
+            said("Shapes and kernels"),
+            (*operation_parts(comparison, TOP), sample),
+        ),
+        Section(
+            "calls",
+            said("Calls"),
+            (_untitled(calls_part(comparison, TOP)),),
+        ),
+        Section("times", said("Times"), (times, *metric_parts(comparison, TOP))),
+        Section("runs", said("Runs"), (_runs(comparison),)),
+    )
+    shown = tuple(
+        Section(one.key, one.title, parts)
+        for one in sections
+        if (parts := tuple(part for part in one.parts if part.shows_something))
+    )
+    return Report(Summary(headline(comparison), facts=facts), shown, verdicts(gates))
+
+
+def _untitled(part: Part) -> Part:
+    """The part below a heading that says the same."""
+    return replace(part, title="")
+
+
+def _runs(comparison: Comparison) -> Part:
+    notes = tuple(sentence(worded_note(note)) for note in comparison.notes)
+    return Part(table=runs_part(comparison).table, notes=notes)

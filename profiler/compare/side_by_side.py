@@ -1,0 +1,361 @@
+"""The brief comparison, and the side-by-side report of three or more runs.
+
+    print_brief(Console(highlight=False), brief_report(comparison, gates, rows))
+    print_report(Console(highlight=False), columns_report("main", columns, top=15))
+
+The lines of the brief report add up to the end-to-end difference. In the side-by-side report
+each run is compared with the first. A change that exceeds noise has a star.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
+from profiler.analysis.table_text import label, worded_note
+from profiler.compare.compare import Compared, Comparison, Gate
+from profiler.compare.report import (
+    TITLES,
+    lines_view,
+    operations_view,
+    side_facts,
+    verdicts,
+    waterfall_view,
+    what,
+)
+from profiler.compare.tables import METRICS, ComparisonNote, Level, Side
+from profiler.compare.text import (
+    CALLED,
+    change_text,
+    headline,
+    kernels_text,
+    largest,
+    notes_beside,
+    of_whole,
+    only_in,
+    row_name,
+    sample_line,
+    sample_text,
+    settings_text,
+    side_text,
+    with_blocks_together,
+)
+from profiler.run.columns import STRING, Column, schema
+from profiler.text import counted, duration, said
+
+# --- A comparison for who has half a minute: from one end-to-end time to the other, and where.
+#
+#     print_brief(Console(highlight=False), brief_report(comparison, gates, rows))
+#
+# Where the time went stands in lines that add up to the difference of the whole. Why it went
+# there is
+# told by the modules that differ most, and by the shapes that do, with rates and kernels of both
+# sides; by nodes or kernels where the sides know no more.
+
+
+_FIRST = (  # what decides how the rest is read
+    ComparisonNote.SAME_RUN,
+    ComparisonNote.COMPARED_BY,
+    ComparisonNote.COMPARED_BY_FINEST,
+    ComparisonNote.TOGETHER,
+    ComparisonNote.PAIRED,
+    ComparisonNote.OTHER_TRAIT,
+    ComparisonNote.TRACED_ON_ONE_SIDE,
+    ComparisonNote.ASYNCHRONOUS,
+)
+_MORE = said("--full prints everything, --section NAME some of it, --list-sections the names")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many lines there are for what: notes, lines of the waterfall, modules, and shapes,
+    kernels or nodes."""
+
+    notes: int = 4
+    lines: int = 10
+    modules: int = 5
+    operations: int = 4
+
+
+ROOMS = (
+    Room(),
+    Room(notes=3, lines=9, modules=4),
+    Room(notes=3, lines=8, modules=3, operations=3),
+    Room(notes=2, lines=7, modules=2, operations=2),
+    Room(notes=1, lines=5, modules=1, operations=1),
+    Room(notes=1, lines=3, modules=0, operations=0),
+)
+"""From the largest; a terminal takes the first whose lines fit."""
+
+
+def brief_report(
+    comparison: Comparison, gates: Sequence[Gate] = (), room: Room = ROOMS[0], *, hints: bool = True
+) -> Report:
+    """What matters most of a comparison, as far as there is room; with `hints` at options of `diff`
+    that print the rest, for who can give them."""
+    facts = side_facts(comparison)
+    more = (_MORE,) if hints else ()
+    several = comparison.metrics.filter(pl.col("level") == "submodule")["submodule"].n_unique() > 1
+    parts = (
+        Part(notes=(*_first_notes(comparison, room.notes, hints=hints),), always=True),
+        _waterfall(comparison, room.lines),
+        _modules(comparison, room.modules, several=several),
+        _changed_operations(comparison, room.operations),
+        Part(notes=(*_alone(comparison), *more), always=True),
+    )
+    shown = tuple(part for part in parts if part.shows_something and (part.notes or part.table))
+    return Report(
+        Summary(headline(comparison), facts=facts),
+        (Section("brief", parts=shown),),
+        verdicts(gates),
+    )
+
+
+def _first_notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator[str]:
+    first = [note for code in _FIRST for note in comparison.notes if note.code is code]
+    yield from map(worded_note, first[:shown])
+    left = len(notes_beside(comparison)) - len(first[:shown])
+    if left:
+        yield said("{n} more notes: --full", n=left) if hints else said("{n} more notes", n=left)
+
+
+def _waterfall(comparison: Comparison, shown: int) -> Part:
+    title = said("Where the difference is: means, in lines that add up")
+    return Part(title, table=waterfall_view(comparison.waterfall, shown))
+
+
+def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
+    """The modules that differ most, equal blocks together; roles where there are none."""
+    metrics = comparison.metrics.drop_nulls(["base_ns", "new_ns"])
+    modules = with_blocks_together(metrics)
+    if modules.is_empty() or not shown or comparison.level is not Level.MODULE:
+        return Part()
+    rows = largest(modules).head(shown)
+    found = [
+        (
+            row_name(row if several else {**row, "submodule": None}),
+            duration(row["base_ns"]),
+            duration(row["new_ns"]),
+            "" if row["change"] is None else change_text(row["change"]),
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+    title = said("Modules that differ most: medians {sample}", sample=sample_text(comparison))
+    return Part(title, table=lines_view("brief_modules", found))
+
+
+def _changed_operations(comparison: Comparison, shown: int) -> Part:
+    """Nodes, shapes or kernels, whichever the sides know first, with what tells why."""
+    sample = sample_text(comparison)
+    for title, frame in (
+        (said("ONNX nodes that differ most: means {sample}", sample=sample), comparison.nodes),
+        (
+            said("Shapes that differ most, with kernels: means {sample}", sample=sample),
+            comparison.shapes,
+        ),
+        (said("Kernels that differ most: means {sample}", sample=sample), comparison.kernels),
+    ):
+        both = frame.drop_nulls("difference_ns")
+        if len(both):
+            return Part(title, table=operations_view("brief_operations", both, shown))
+    return Part()
+
+
+def _alone(comparison: Comparison) -> Iterator[str]:
+    """What only one side has, in a line each."""
+    for side in Side:
+        rows = only_in(comparison.metrics, side)
+        nodes = comparison.nodes.filter(pl.col(f"{side.other}_ns").is_null())
+        if len(nodes):
+            rows = nodes.select(what=pl.col(f"{side}_layers"), ns=pl.col(f"{side}_ns")).sort(
+                "ns", descending=True, maintain_order=True
+            )
+        if not rows["ns"].sum():
+            continue
+        first, others = rows["what"][0], len(rows) - 1
+        more = said(" and {others}", others=counted(others, "other")) if others else ""
+        yield said(
+            "{only}: {name}{more}, {time}",
+            only=label(side.alone),
+            name=first,
+            more=more,
+            time=duration(int(rows["ns"].sum())),
+        )
+
+
+# --- The report of three or more runs: a column each, differences to the first.
+#
+#     print_report(Console(highlight=False), columns_report("main", columns, top=15))
+#
+# A change that exceeds noise has a star, and its row stands out.
+
+
+_KEYS = {"Times": "times", **{title: key for key, title in TITLES.items()}}
+_KERNELS = Column("kernels", STRING, "", "the kernel of each run with most of its time")
+_PLACES = ("metric", "level", "submodule", "branch", "step", "role", "module")
+
+
+def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) -> Report:
+    """The runs side by side, the `top` roles and modules, and the gates."""
+    facts = (
+        *(Fact(column.name, headline(column.comparison)) for column in columns),
+        Fact(base, side_text(columns[0].comparison, Side.BASE)),
+        *(Fact(column.name, side_text(column.comparison, Side.NEW)) for column in columns),
+        *_settings(columns),
+    )
+    legend = f"Changes are relative to {base}; * beyond noise."
+    said_of_all = (*_shared_notes(columns), sample_line(columns[0].comparison), legend)
+    parts = (Part(notes=said_of_all, always=True), *_parts(base, columns, top))
+    shown = tuple(part for part in parts if part.shows_something)
+    found = tuple(one for column in columns for one in verdicts(column.gates, column.name))
+    summary = Summary(f"{counted(len(columns), 'run')} against {base}", facts=facts)
+    sections = tuple(Section(_KEYS.get(part.title, "notes"), parts=(part,)) for part in shown)
+    return Report(summary, sections, found)
+
+
+def _settings(columns: Sequence[Compared]) -> Iterator[Fact]:
+    """The settings in which each differs from the first."""
+    for column in columns:
+        differing = settings_text(column.comparison)
+        if differing is not None:
+            yield Fact(said("settings of {run}", run=column.name), differing)
+
+
+def _shared_notes(columns: Sequence[Compared]) -> Iterator[str]:
+    """What is said of all comparisons, and of each by itself."""
+    notes = [[*map(worded_note, notes_beside(column.comparison))] for column in columns]
+    shared = [note for note in notes[0] if all(note in others for others in notes)]
+    yield from shared
+    for column, told in zip(columns, notes, strict=True):
+        yield from (f"{column.name}: {note}" for note in told if note not in shared)
+
+
+def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
+    metrics = _metrics(columns)
+    whole = metrics.filter(of_whole())
+    names = [base, *(column.name for column in columns)]
+    yield Part(
+        TITLES["times"], table=_table(names, whole, whole["metric"].to_list(), "metric", len(whole))
+    )
+    steps = metrics.filter(pl.col("step").is_not_null() & pl.col("beyond"))
+    roles = metrics.filter(pl.col("level") == "role")
+    for title, found in (
+        (TITLES["steps"], steps),
+        (TITLES["roles"], roles),
+        (TITLES["modules"], with_blocks_together(metrics)),
+    ):
+        rows = found.sort(("beyond", "apart_ns"), descending=True, maintain_order=True)
+        named = [*map(row_name, rows.iter_rows(named=True))]
+        yield Part(title, table=_table(names, rows, named, "what", top))
+    for key in ("nodes", "shapes", "kernels"):
+        yield _operations_side_by_side(base, columns, key, top)
+
+
+def _operations_side_by_side(base: str, columns: Sequence[Compared], key: str, shown: int) -> Part:
+    """What each run did at a shape, a kernel or a node, what lies furthest apart first; below a
+    shape the kernels of all."""
+    names = [base, *(column.name for column in columns)]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for number, column in enumerate(columns, 1):
+        for row in getattr(column.comparison, key).iter_rows(named=True):
+            nothing = {"what": row["what"], "apart_ns": 0, "kernels": [None] * len(names)}
+            entry = found.setdefault((row["submodule"], row["what"]), nothing)
+            entry["apart_ns"] = max(entry["apart_ns"], _apart(row))
+            for at, side in ((0, "base"), (number, "new")):
+                if row[f"{side}_ns"] is not None:
+                    entry[f"run{at}"] = _operation(row, side)
+                    entry["kernels"][at] = row.get(f"{side}_kernel")
+    rows = sorted(found.values(), key=lambda entry: -entry["apart_ns"])
+    for row in rows:
+        row["kernels"] = kernels_text(row["kernels"])
+    if not rows or not shown:
+        return Part()
+    schema = dict.fromkeys(("what", *(f"run{at}" for at in range(len(names))), "kernels"), STRING)
+    frame = pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema)
+    below = _KERNELS if frame["kernels"].null_count() < len(frame) else None
+    view = TableView(
+        f"side_by_side_{key}",
+        "operations",
+        (what("what"), *_runs(names)),
+        frame,
+        shown,
+        repeated=1,
+        below=below,
+    )
+    return Part(TITLES[key], table=view)
+
+
+def _apart(row: Mapping[str, Any]) -> int:
+    """How far both sides are apart, in ns: by all of it where one has none."""
+    base, new = (int(row[name] or 0) for name in ("base_ns", "new_ns"))
+    return abs(new - base)
+
+
+def _operation(row: Mapping[str, Any], side: str) -> str:
+    """`"5.31 ms, +32.2 %, 466 TFLOP/s"`; of the first run without a change."""
+    parts = [duration(row[f"{side}_ns"])]
+    if side == "new" and row["change"] is not None:
+        parts.append(change_text(row["change"]))
+    rate = row.get(f"{side}_teraflops_per_s")
+    if rate is not None and rate >= 1:
+        parts.append(f"{rate:.3g} TFLOP/s")
+    return ", ".join(parts)
+
+
+def _metrics(columns: Sequence[Compared]) -> pl.DataFrame:
+    """A row a metric that any comparison has: its places, whether any change is beyond noise, the
+    largest difference, and the times: `run0` of the first run, `run1` and on of the columns."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, column in enumerate(columns, 1):
+        for row in column.comparison.metrics.iter_rows(named=True):
+            places = {name: row[name] for name in _PLACES}
+            nothing = {"beyond": False, "apart_ns": 0}
+            entry = found.setdefault(row["metric"], {**places, **nothing})
+            entry[f"run{number}"] = _cell(row)
+            entry["beyond"] |= row["verdict"] in CALLED
+            entry["apart_ns"] = max(entry["apart_ns"], abs(row["difference_ns"] or 0))
+            if row["base_ns"] is not None:
+                entry["run0"] = duration(row["base_ns"])
+    declared = schema(METRICS)
+    dtypes: dict[str, Any] = {name: declared[name] for name in _PLACES}
+    dtypes |= {"beyond": pl.Boolean(), "apart_ns": pl.Int64()}
+    dtypes |= {f"run{number}": STRING for number in range(len(columns) + 1)}
+    return pl.DataFrame(list(found.values()), schema=dtypes)
+
+
+def _cell(row: Mapping[str, Any]) -> str | None:
+    """`"70.1 ms, +3.1 %*"`; the time alone where the first run has none of it."""
+    if row["new_ns"] is None:
+        return None
+    time = duration(row["new_ns"])
+    if row["change"] is None:
+        return time
+    star = "*" if row["verdict"] in CALLED else ""
+    return f"{time}, {change_text(row['change'])}{star}"
+
+
+def _table(
+    names: Sequence[str], rows: pl.DataFrame, named: Sequence[str], name: str, shown: int
+) -> TableView | None:
+    """A column a run, whether or not it has any of the rows."""
+    if rows.is_empty() or not shown:
+        return None
+    frame = rows.with_columns(pl.Series(name, named, dtype=STRING))
+    return TableView(
+        f"side_by_side_{name}",
+        name,
+        (what(name), *_runs(names)),
+        frame,
+        shown,
+        strong="beyond",
+        repeated=2,
+    )
+
+
+def _runs(names: Sequence[str]) -> Iterator[Column]:
+    for at, run in enumerate(names):
+        yield Column(f"run{at}", STRING, "", f"times of {run}", label=run, kind="figure")

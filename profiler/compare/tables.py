@@ -1,0 +1,385 @@
+"""Tables of a `Comparison`: columns, codes and the module paths that both sides share.
+
+`docs/diff.md` documents the same columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+
+from profiler.bootstrap import Resampled
+from profiler.run.columns import BOOL, FLOAT64, INT32, INT64, STRING, Column
+from profiler.text import NoteCode
+
+# --- Under which name a module of either side is compared: that of the nearest module both have.
+
+
+REST = "(rest)"  # what lies in no module that both sides have
+
+
+# --- Words of comparisons: closed sets.
+
+
+class Side(StrEnum):
+    """Which side of a comparison."""
+
+    BASE = "base"
+    NEW = "new"
+
+    @property
+    def other(self) -> Side:
+        """The side opposite."""
+        return Side.NEW if self is Side.BASE else Side.BASE
+
+    @property
+    def alone(self) -> Verdict:
+        """The verdict on what only this side has."""
+        return Verdict.ONLY_IN_BASE if self is Side.BASE else Verdict.ONLY_IN_NEW
+
+
+class Verdict(StrEnum):
+    """What came of a metric on both sides, or that only one has it."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    WITHIN_NOISE = "within_noise"
+    UNCLEAR = "unclear"
+    MEASURED_ONCE = "measured_once"
+    ONLY_IN_BASE = "only_in_base"
+    ONLY_IN_NEW = "only_in_new"
+
+
+class Level(StrEnum):
+    """By what two sides are compared, from the finest: what both know."""
+
+    NODE = "node"
+    MODULE = "module"
+    SHAPE = "shape"
+    ROLE = "role"
+    KERNEL = "kernel"
+    SORT = "sort"
+    SUBMODULE = "submodule"
+
+
+class Step(StrEnum):
+    """What a line of a waterfall from one end-to-end time to the other is of."""
+
+    END_TO_END = "end_to_end"
+    SUBMODULE = "submodule"
+    ROLE = "role"
+    IDLE = "idle"
+    BETWEEN = "between"
+
+
+class TreeNode(StrEnum):
+    """What a node of the tree of differences is."""
+
+    SUBMODULE = "submodule"
+    MODULE = "module"
+    ROLE = "role"
+    IDLE = "idle"
+
+
+class RunTrait(StrEnum):
+    """What runs that are compared should have in common."""
+
+    PIPELINE = "pipeline"
+    MODEL = "model"
+    DEVICES = "devices"
+    CPU = "cpu"
+
+
+class ComparisonNote(NoteCode):
+    """What else differs between two sides, and what their intervals do not know."""
+
+    SAME_RUN = "same_run"
+    ONE_RUN_EACH = "one_run_each"
+    ONE_RUN = "one_run"
+    FEW_RUNS = "few_runs"
+    CORRECTED = "corrected"
+    COST_WITHIN_NOISE = "cost_within_noise"
+    TRACED_ON_ONE_SIDE = "traced_on_one_side"
+    AS_TRACED = "as_traced"
+    ASYNCHRONOUS = "asynchronous"
+    OTHER_TRAIT = "other_trait"
+    SETTINGS_DIFFER = "settings_differ"
+    VERSIONS_DIFFER = "versions_differ"
+    CHANGED_VALUE = "changed_value"
+    COMPARED_BY = "compared_by"
+    COMPARED_BY_FINEST = "compared_by_finest"
+    NOT_IN = "not_in"
+    NEITHER = "neither"
+    NONE_IN_COMMON = "none_in_common"
+    FEW_IN_COMMON = "few_in_common"
+    PAIRED = "paired"
+    TOGETHER = "together"
+
+
+class DifferenceReason(NoteCode):
+    """Why one end-to-end time is not the other: what a difference of work or of waiting consists
+    of."""
+
+    OTHER_KERNEL = "other_kernel"
+    SAME_KERNEL = "same_kernel"
+    UNNAMED_KERNEL = "unnamed_kernel"
+    MORE_EXECUTIONS = "more_executions"
+    FEWER_EXECUTIONS = "fewer_executions"
+    RATES = "rates"
+    TOKENS = "tokens"
+    KERNEL = "kernel"
+    MORE_GAPS = "more_gaps"
+    FEWER_GAPS = "fewer_gaps"
+    MORE_BETWEEN = "more_between"
+    LESS_BETWEEN = "less_between"
+
+
+# --- Every column of the tables of a `Comparison`; `docs/diff.md` documents the same.
+
+
+LEVELS = (
+    "end_to_end",
+    "stage",
+    "step",
+    "submodule",
+    "branch",
+    "busy",
+    "role",
+    "modules",
+    "module",
+)
+"""From the whole to the finest. `modules` are the equal modules of repeated blocks taken together,
+their numbers replaced by `*`."""
+
+
+RUNS: tuple[Column, ...] = (
+    Column("side", STRING, "", "base or new", codes=Side),
+    Column("run_id", STRING, "", "name of the run"),
+    Column("pipeline", STRING, "", "class of the pipeline, empty where unknown"),
+    Column("producer", STRING, "", "what recorded the run"),
+    Column("devices", STRING, "", "devices that its calls are placed on, joined with commas"),
+    Column("pipelines", INT64, "", "pipeline calls"),
+    Column("steps", INT64, "", "denoising steps, over all pipeline calls"),
+    Column("calls", INT64, "", "submodule calls"),
+    Column("traced_calls", INT64, "", "submodule calls whose commands were recorded"),
+)
+
+METRICS: tuple[Column, ...] = (
+    Column("metric", STRING, "", "name of what is compared, as `--metric` takes it"),
+    Column("level", STRING, "", ", ".join(LEVELS)),
+    Column("stage", STRING, "", "phase of the pipeline", True),
+    Column("submodule", STRING, "", "named part of the pipeline", True),
+    Column("branch", STRING, "", "for whom the calls work", True),
+    Column("step", INT32, "", "denoising step of a single step's metric", True),
+    Column("role", STRING, "", "what the commands are for in a diffusion model", True),
+    Column("module", STRING, "", "module path, the nearest that both sides have", True),
+    Column("calls", STRING, "", "steady, first, or all where one side lacks either"),
+    Column("base_ns", INT64, "ns", "median over the baseline; null: only in new", True),
+    Column("new_ns", INT64, "ns", "median over the new runs; null: only in base", True),
+    Column("difference_ns", INT64, "ns", "new_ns - base_ns", True),
+    Column("change", FLOAT64, "ratio", "difference_ns / base_ns", True),
+    Column(
+        "low", FLOAT64, "ratio", "lower end of the change's interval; null: noise not known", True
+    ),
+    Column("high", FLOAT64, "ratio", "upper end of it", True),
+    Column(
+        "resampled",
+        STRING,
+        "",
+        ", ".join(Resampled) + ": what the interval is made from",
+        True,
+        codes=Resampled,
+    ),
+    Column("base_count", INT64, "", "how many of these the baseline has"),
+    Column("new_count", INT64, "", "how many of these the new runs have"),
+    Column("corrected", BOOL, "", "whether times are corrected to untraced calls"),
+    Column("verdict", STRING, "", ", ".join(Verdict), codes=Verdict),
+)
+
+_DIFFERENCE: tuple[Column, ...] = (
+    Column("base_ns", INT64, "ns", "mean over the baseline's samples; null: only in new", True),
+    Column("new_ns", INT64, "ns", "mean over the new runs' samples; null: only in base", True),
+    Column("difference_ns", INT64, "ns", "new_ns - base_ns", True),
+    Column("change", FLOAT64, "ratio", "difference_ns / base_ns", True),
+)
+_EXECUTED: tuple[Column, ...] = (
+    Column("base_executions", FLOAT64, "", "how often the baseline runs it in a sample", True),
+    Column("new_executions", FLOAT64, "", "how often the new runs do", True),
+)
+
+SHAPES: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "named part of the pipeline"),
+    Column(
+        "what",
+        STRING,
+        "",
+        "operation and its dims; its type where both sides have the same",
+        label="shape",
+    ),
+    *_DIFFERENCE,
+    *_EXECUTED,
+    Column(
+        "base_teraflops_per_s",
+        FLOAT64,
+        "TFLOP/s",
+        "FLOPs / time in the baseline, where known",
+        True,
+    ),
+    Column("new_teraflops_per_s", FLOAT64, "TFLOP/s", "FLOPs / time in the new runs", True),
+    Column("base_kernel", STRING, "", "the kernel with most of the baseline's time", True),
+    Column("new_kernel", STRING, "", "the kernel with most of the new runs' time", True),
+    Column("base_kernels", INT64, "", "different kernels that it ran in the baseline", True),
+    Column("new_kernels", INT64, "", "different kernels that it ran in the new runs", True),
+)
+
+KERNELS: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "named part of the pipeline"),
+    Column("what", STRING, "", "the kernel, without its parameters", label="kernel"),
+    *_DIFFERENCE,
+    *_EXECUTED,
+)
+
+NODES: tuple[Column, ...] = (
+    Column("submodule", STRING, "", "named part of the pipeline"),
+    Column(
+        "what",
+        STRING,
+        "",
+        "the layer with most of the time, as the side calls it that names more nodes",
+        label="nodes",
+        kind="layer",
+    ),
+    Column("base_layers", STRING, "", "the baseline's layers that run these nodes", True),
+    Column("new_layers", STRING, "", "the new runs' layers that run them", True),
+    Column("base_count", INT64, "", "how many layers these are in the baseline"),
+    Column("new_count", INT64, "", "how many these are in the new runs"),
+    *_DIFFERENCE,
+)
+
+WATERFALL: tuple[Column, ...] = (
+    Column("level", STRING, "", ", ".join(Step) + ": what a line is of", codes=Step),
+    Column("stage", STRING, "", "phase of the pipeline", True),
+    Column("submodule", STRING, "", "named part of the pipeline", True),
+    Column("role", STRING, "", "what the commands are for, or do", True),
+    Column("base_ns", INT64, "ns", "mean over the baseline; 0 where it has none"),
+    Column("new_ns", INT64, "ns", "mean over the new runs"),
+    Column("difference_ns", INT64, "ns", "new_ns - base_ns"),
+)
+
+TREE: tuple[Column, ...] = (
+    Column("depth", INT64, "", "how deep it lies: 0 for a submodule"),
+    Column("kind", STRING, "", ", ".join(TreeNode) + ": what a node is", codes=TreeNode),
+    Column("name", STRING, "", "its name in the node that it lies in", kind="layer"),
+    Column("submodule", STRING, "", "named part of the pipeline"),
+    Column("module", STRING, "", "dotted path in the submodule; equal blocks are one, `*`", True),
+    Column("role", STRING, "", "what its commands are for, where they have one role", True),
+    Column("base_ns", INT64, "ns", "mean over the baseline, with all that lies in it"),
+    Column("new_ns", INT64, "ns", "mean over the new runs"),
+    Column("difference_ns", INT64, "ns", "new_ns - base_ns"),
+    Column("change", FLOAT64, "ratio", "difference_ns / base_ns", True),
+)
+
+_PLACE: tuple[Column, ...] = (
+    Column("stage", STRING, "", "phase of the pipeline"),
+    Column("submodule", STRING, "", "named part of the pipeline"),
+    Column("branch", STRING, "", "branch of guidance that the call computes", True),
+    Column("step", INT32, "", "denoising step; -1 outside", kind="step"),
+)
+
+TIMED_CALLS: tuple[Column, ...] = (
+    *_PLACE,
+    Column("device", STRING, "", "where it executes"),
+    Column("start_ns", INT64, "ns", "when its tile begins, from the begin of the pipeline call"),
+    Column("elapsed_ns", INT64, "ns", "how long its tile is"),
+)
+
+STRETCHES: tuple[Column, ...] = (
+    Column("call", INT64, "", "row of the call that the work is of"),
+    Column("device", STRING, "", "what executed it"),
+    Column("role", STRING, "", "what most of it is for"),
+    Column("start_ns", INT64, "ns", "when it begins, from the begin of the pipeline call"),
+    Column("duration_ns", INT64, "ns", "how long it is, short gaps included"),
+)
+
+PAIRED_CALLS: tuple[Column, ...] = (
+    *_PLACE,
+    Column("base_call", INT64, "", "row of the baseline's timeline; null: only in new", True),
+    Column("new_call", INT64, "", "row of the new run's timeline; null: only in base", True),
+    Column("base_start_ns", INT64, "ns", "when it begins in the baseline", True),
+    Column("base_ns", INT64, "ns", "how long it takes in the baseline", True),
+    Column("new_start_ns", INT64, "ns", "when it begins in the new run", True),
+    Column("new_ns", INT64, "ns", "how long it takes in the new run", True),
+    Column("difference_ns", INT64, "ns", "new_ns - base_ns", True),
+    Column("at_ns", INT64, "ns", "where both begin when calls stand below each other"),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "runs": RUNS,
+    "metrics": METRICS,
+    "shapes": SHAPES,
+    "kernels": KERNELS,
+    "nodes": NODES,
+    "waterfall": WATERFALL,
+    "tree": TREE,
+}
+
+
+# --- Module paths of two sides: read from layers, translated to each other, matched at the nearest
+# module that both have.
+
+
+_NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])")
+_NOT_CALLED = frozenset(("ModuleList", "ModuleDict", "ParameterList", "ParameterDict"))
+
+
+def class_paths(modules: Mapping[str, str]) -> dict[str, str]:
+    """Paths of classes, as importers of torch traces write them, by module path.
+
+    `modules` has the class of each module by its path, in the order of `named_modules`. A class
+    that a parent has several times is numbered: `T5Stack.T5Block_0.T5LayerFF`. Lists of modules
+    are never called and have no part in the path.
+    """
+    called = {path: name for path, name in modules.items() if path and name not in _NOT_CALLED}
+    parents = {path: _called_parent(path, called) for path in called}
+    siblings: dict[tuple[str, str], list[str]] = {}
+    for path, name in called.items():
+        siblings.setdefault((parents[path], name), []).append(path)
+    labels: dict[str, str] = {}
+    for (_, name), paths in siblings.items():
+        several = len(paths) > 1
+        labels |= {path: f"{name}_{i}" if several else name for i, path in enumerate(paths)}
+    found = {"": ""}
+    for path in sorted(called, key=lambda path: path.count(".")):
+        above = found[parents[path]]
+        found[path] = f"{above}.{labels[path]}" if above else labels[path]
+    return found
+
+
+def _called_parent(path: str, called: Mapping[str, str]) -> str:
+    return next((above for above in _above(path) if above in called), "")
+
+
+def nearest_common(base: Iterable[str], new: Iterable[str]) -> dict[str, str]:
+    """For each path of either side the deepest module around it, or itself, that both know: one
+    that is on a path of both. "" is on every path."""
+    sides = [set(base), set(new)]
+    known = [{part for path in paths for part in (path, *_above(path))} for paths in sides]
+    common = (known[0] & known[1]) | {""}
+    return {
+        path: next(part for part in (path, *_above(path)) if part in common)
+        for paths in sides
+        for path in paths
+    }
+
+
+def pattern(path: str) -> str:
+    """`path` with every number that stands alone replaced by `*`; `conv1` stays."""
+    return _NUMBER.sub("*", path)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The paths of the modules around a path, from the inside out, "" last."""
+    while path:
+        path = path.rpartition(".")[0]
+        yield path

@@ -1,0 +1,533 @@
+"""Comparison text: sentences about changes, and the JSON document of a diff.
+
+`docs/diff.md` describes every key of the JSON document; `DIFF_VERSION` is its version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.table_text import Sentences, add_sentences, label, pattern, worded_note
+from profiler.bootstrap import CONFIDENCE, RESAMPLES, SEED, Resampled
+from profiler.compare.compare import Compared, Comparison, Gate
+from profiler.compare.tables import (
+    ComparisonNote,
+    DifferenceReason,
+    Level,
+    RunTrait,
+    Side,
+    Step,
+    TreeNode,
+    Verdict,
+)
+from profiler.files import json_text
+from profiler.text import Note, Said, Value, counted, duration, joined, said
+
+# --- What two sides did at one shape, in words: how fast, and by which kernels.
+
+
+_NAME = 34  # characters of a kernel beside the other side's
+_ENDS = 8  # of them at its end, where kernels of a kind differ
+_SAME = 0.01  # of how often it ran
+
+
+def rates(row: Mapping[str, Any]) -> str | None:
+    """`"617 → 466"`, in TFLOP/s; None where neither is known."""
+    base, new = row["base_teraflops_per_s"], row["new_teraflops_per_s"]
+    if base is None and new is None:
+        return None
+    return f"{_rate(base)} → {_rate(new)}"
+
+
+def why(row: Mapping[str, Any]) -> Said | str:
+    """How often it ran where that differs, and the kernels of both sides, or that they are the
+    same."""
+    base, new = row["base_executions"], row["new_executions"]
+    ran = ""
+    if base and new is not None and abs(new - base) > _SAME * base:
+        ran = said("{base} → {new} times, ", base=f"{base:,.4g}", new=f"{new:,.4g}")
+    left, right = row["base_kernel"], row["new_kernel"]
+    if left is None and right is None:
+        return ran.rstrip(", ")
+    if left == right:
+        return said("{ran}same kernel: {name}", ran=ran, name=_short(left, 2 * _NAME))
+    names = [
+        said("no kernel's name") if name is None else _short(name, _NAME) for name in (left, right)
+    ]
+    return said("{ran}{left} → {right}", ran=ran, left=names[0], right=names[1])
+
+
+def kernels_text(kernels: Sequence[str | None]) -> Said | str | None:
+    """The kernel of each run, in their order, or that all have the same; None where no run knows
+    any."""
+    if not any(kernels):
+        return None
+    first = kernels[0]
+    if first is not None and len({*kernels}) == 1:
+        return said("{ran}same kernel: {name}", ran="", name=_short(first, 2 * _NAME))
+    return " → ".join("-" if one is None else _short(one, _NAME) for one in kernels)
+
+
+def reason_text(note: Note) -> Said:
+    """A reason (`codes.DifferenceReason`) as a sentence; names of kernels are short."""
+    values = {
+        name: _short(value, _NAME) if name.endswith("_kernel") and isinstance(value, str) else value
+        for name, value in note.values.items()
+    }
+    return worded_note(Note.of(note.code, **values))
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return "?"
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.3g}"
+
+
+def _short(name: str, room: int) -> str:
+    """A kernel's name without templates, its end kept."""
+    bare = name.replace("(anonymous namespace)::", "").replace("at::native::", "")
+    if len(bare) <= room:
+        return bare
+    return f"{bare[: room - _ENDS - 1]}…{bare[-_ENDS:]}"
+
+
+# --- A comparison as one JSON document; `docs/diff.md` describes every key.
+
+
+DIFF_VERSION = 1  # rises when a key goes or changes its meaning
+
+
+def diff_document(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
+    """The comparison as plain values: mappings, lists, text, numbers, booleans, None."""
+    return {**_method(), **_found(comparison, gates)}
+
+
+def side_by_side_document(base: str, columns: Sequence[Compared]) -> dict[str, Any]:
+    """Comparisons with the side that is called `base`, each as that of two sides."""
+    found = [{"name": each.name, **_found(each.comparison, each.gates)} for each in columns]
+    return {**_method(), "base": base, "comparisons": found}
+
+
+def side_by_side_to_json(base: str, columns: Sequence[Compared]) -> str:
+    """That document as JSON text that ends with a newline; no NaN, no Infinity."""
+    return json_text(side_by_side_document(base, columns)) + "\n"
+
+
+def _method() -> dict[str, Any]:
+    return {
+        "version": DIFF_VERSION,
+        "confidence": CONFIDENCE,
+        "resamples": RESAMPLES,
+        "seed": SEED,
+    }
+
+
+def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
+    return {
+        "runs": comparison.runs.to_dicts(),
+        "level": comparison.level.value,
+        "corrected": [*comparison.corrected],
+        "notes": [str(worded_note(note)) for note in comparison.notes],
+        "note_codes": [note.as_json() for note in comparison.notes],
+        "gates": [asdict(gate) for gate in gates],
+        "metrics": comparison.metrics.to_dicts(),
+        "reasons": [note.as_json() for note in comparison.reasons],
+        "tree": comparison.tree.to_dicts(),
+        "waterfall": comparison.waterfall.to_dicts(),
+        "shapes": comparison.shapes.to_dicts(),
+        "kernels": comparison.kernels.to_dicts(),
+        "nodes": comparison.nodes.to_dicts(),
+    }
+
+
+def diff_to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
+    """The document as JSON text that ends with a newline; no NaN, no Infinity."""
+    document = diff_document(comparison, gates)
+    return json_text(document) + "\n"
+
+
+# --- What is said of how runs differ: changes, the whole of a comparison, its sides, its gates.
+
+
+CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
+"""The verdicts that call a change one."""
+
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_MINUS = "\N{MINUS SIGN}"
+_NAMED = 3  # runs of a side that are named
+_SETTINGS = 4  # that differ and are named
+_RATIO = 3.0  # from here on a change reads better as a factor
+
+
+def headline(comparison: Comparison) -> str:
+    """`"denoise.step 2.1 % slower (68.4 ms → 69.8 ms), end_to_end within noise"`."""
+    parts = []
+    for name in ("end_to_end", "denoise.step"):
+        rows = comparison.metrics.filter(pl.col("metric") == name)
+        for row in rows.iter_rows(named=True):
+            if row["base_ns"] is None or row["new_ns"] is None:
+                continue
+            change = f" {change_text(row['change'])}," if row["change"] is not None else ""
+            part = said(
+                "{metric}{change} {verdict} ({base} → {new})",
+                metric=name,
+                change=change,
+                verdict=label(Verdict(row["verdict"])),
+                base=duration(row["base_ns"]),
+                new=duration(row["new_ns"]),
+            )
+            parts.append(part)
+    if parts:
+        return joined("; ", parts)
+    called = comparison.metrics.filter(pl.col("verdict").is_in(CALLED))
+    return said(
+        "{differences} beyond noise in {metrics} metrics",
+        differences=counted(len(called), "difference"),
+        metrics=len(comparison.metrics),
+    )
+
+
+def side_text(comparison: Comparison, side: str) -> str:
+    """What a side is made of: `"1 run (20270115-080000), 1 pipeline call, 28 steps, 36 calls"`."""
+    runs = comparison.runs.filter(pl.col("side") == side)
+    named = ", ".join(runs["run_id"].head(_NAMED))
+    left = len(runs) - _NAMED
+    pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
+    return said(
+        "{runs} ({named}{more}), {counts}",
+        runs=counted(len(runs), "run"),
+        named=named,
+        more=said(" and {others} more", others=left) if left > 0 else "",
+        counts=joined(
+            ", ",
+            [
+                counted(number, noun)
+                for number, noun in (
+                    (pipelines, "pipeline call"),
+                    (steps, "step"),
+                    (calls, "submodule call"),
+                )
+                if number
+            ],
+        ),
+    )
+
+
+def settings_text(comparison: Comparison) -> Said | None:
+    """The settings that both sides tell and that differ: `"resolution 384×384 → 256×256"`."""
+    pairs = _settings_pairs(comparison)
+    if not pairs:
+        return None
+    named, left = joined(", ", map(worded_note, pairs[:_SETTINGS])), len(pairs) - _SETTINGS
+    return said("{named} and {others} more", named=named, others=left) if left > 0 else named
+
+
+def notes_beside(comparison: Comparison) -> list[Note]:
+    """The notes of a comparison that `settings_text` does not say in full."""
+    told = len(_settings_pairs(comparison)) <= _SETTINGS
+    return [
+        note
+        for note in comparison.notes
+        if not (told and note.code is ComparisonNote.SETTINGS_DIFFER)
+    ]
+
+
+def _settings_pairs(comparison: Comparison) -> tuple[Note, ...]:
+    for note in comparison.notes:
+        if note.code is ComparisonNote.SETTINGS_DIFFER:
+            pairs = note.values["pairs"]
+            return tuple(pair for pair in _each(pairs) if isinstance(pair, Note))
+    return ()
+
+
+def _each(value: Value) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def sample_text(comparison: Comparison) -> Said:
+    """What the times of modules, shapes and kernels are of: `"per step, else per pipeline call"`,
+    where `else` is outside of steps."""
+    if int(comparison.runs["steps"].sum()):
+        return said("per step, else per pipeline call")
+    calls = int(comparison.runs["pipelines"].sum())
+    return said("per pipeline call") if calls else said("per call")
+
+
+def sample_line(comparison: Comparison) -> Said:
+    """What the times of the tables are of, in a sentence."""
+    return said(
+        "roles and modules: medians {sample}; shapes, nodes and kernels: means",
+        sample=sample_text(comparison),
+    )
+
+
+def gate_words(gate: Gate) -> str:
+    """Whether it failed: `"FAILED"`, `"passed"`."""
+    return "FAILED" if gate.failed else "passed"
+
+
+def gate_text(gate: Gate) -> str:
+    """`"denoise.step +7.2 % (+5.1 to +9.0 %), slower by more than +5.0 %"`."""
+    found = interval_text(gate.low, gate.high, gate.change)
+    text = f"{gate.metric} {change_text(gate.change)} ({found})"
+    limit = change_text(gate.limit)
+    if gate.failed:
+        return f"{text}, slower by more than {limit}"
+    if gate.change > gate.limit:
+        return f"{text}, more than {limit} but {label(gate.verdict)}"
+    return f"{text}, at most {limit}"
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    """What a row is of, shorter than its metric: `transformer mlp blocks.*.ff`."""
+    if row["role"] is None:
+        return str(row["metric"])
+    parts = (row["submodule"], row["role"], row["module"])
+    return " ".join(str(part) for part in parts if part)
+
+
+def change_text(change: float) -> str:
+    """`"+3.1 %"`; a factor where it is large: `"4.20 times"`."""
+    if change + 1 >= _RATIO:
+        return f"{change + 1:,.2f}{_NO_BREAK}times"
+    return f"{_signed(change)}{_NO_BREAK}%"
+
+
+def difference_text(ns: int) -> str:
+    """`"+1.29 ms"`."""
+    return f"{'+' if ns > 0 else ''}{duration(ns)}"
+
+
+def interval_text(low: float, high: float, change: float) -> str:
+    """The interval of a change, in its unit."""
+    if change + 1 >= _RATIO:
+        return f"{low + 1:,.2f} to {high + 1:,.2f}{_NO_BREAK}times"
+    return f"{_signed(low)} to {_signed(high)}{_NO_BREAK}%"
+
+
+def _signed(change: float) -> str:
+    text = f"{abs(change) * 100:,.1f}"
+    return text if text == "0.0" else f"{'+' if change > 0 else _MINUS}{text}"
+
+
+# --- Which rows of a comparison a report shows together: the whole, modules, what one side lacks.
+
+
+_WHOLE = ("end_to_end", "stage", "step", "submodule", "branch", "busy")
+_PROMPTS = ("prompt", "negative_prompt")  # an encoder does the same for both
+_DIGITS = 9  # of a number in a path
+_NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])", re.ASCII)
+
+
+def of_whole() -> pl.Expr:
+    """Whether a metric is of the whole, a stage, a submodule or a branch that does its own work."""
+    of_prompt = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
+    return pl.col("level").is_in(_WHOLE) & pl.col("step").is_null() & ~of_prompt
+
+
+def largest(rows: pl.DataFrame) -> pl.DataFrame:
+    """Those that differ most first, those beyond noise before all."""
+    order = (pl.col("verdict").is_in(CALLED), pl.col("difference_ns").abs())
+    return rows.sort(order, descending=True, maintain_order=True)
+
+
+def with_blocks_together(rows: pl.DataFrame, apart: pl.Expr | None = None) -> pl.DataFrame:
+    """Modules, those of equal blocks taken together where they are, but for those that stay
+    `apart`."""
+    together = rows.filter(pl.col("level") == "modules")
+    single = rows.filter(pl.col("level") == "module")
+    folded = single.with_columns(module=pattern(pl.col("module")))
+    keys = ["submodule", "role", "module"]
+    known = folded.join(together, on=keys, how="semi")["metric"].to_list()
+    alone = ~pl.col("metric").is_in(known)
+    return pl.concat([together, single.filter(alone if apart is None else alone | apart)])
+
+
+def only_in(metrics: pl.DataFrame, side: Side) -> pl.DataFrame:
+    """What only one side has, longest first: `what` and `ns`, modules of equal blocks as one with
+    the numbers of these in `blocks`, and of what the other side lacks as a whole nothing but
+    itself."""
+    rows = metrics.filter((pl.col("verdict") == side.alone.value) & pl.col("step").is_null())
+    for whole in ("submodule", "busy"):
+        lacking = rows.filter(pl.col("level") == whole)["submodule"].to_list()
+        inside = pl.col("submodule").is_in(lacking) & ~pl.col("level").is_in(("submodule", whole))
+        rows = rows.filter(~inside.fill_null(value=False))
+    folded = rows.with_columns(module=pattern(pl.col("module")))
+    names = [row_name(row) for row in folded.iter_rows(named=True)]
+    named = folded.with_columns(what=pl.Series(names, dtype=pl.String))
+    sums = named.group_by("what", maintain_order=True).agg(ns=pl.col(f"{side}_ns").sum())
+    blocks = _blocks(metrics, side)
+    found = sums.with_columns(
+        blocks=pl.Series([blocks.get(what) for what in sums["what"]], dtype=pl.String)
+    )
+    return found.sort("ns", descending=True, maintain_order=True)
+
+
+def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
+    """By what they are of, which equal blocks only one side has where the other has some, too:
+    `"4, 5; base 0 to 3"`."""
+    rows = metrics.filter((pl.col("level") == "module") & pl.col("step").is_null())
+    folded = rows.with_columns(path=pl.col("module"), module=pattern(pl.col("module")))
+    paths: tuple[dict[str, list[list[int]]], dict[str, list[list[int]]]] = ({}, {})
+    for row in folded.iter_rows(named=True):
+        of_other = row["verdict"] != side.alone.value
+        numbers = [int(number[-_DIGITS:]) for number in _NUMBER.findall(row["path"] or "")]
+        if numbers:
+            paths[of_other].setdefault(row_name(row), []).append(numbers)
+    return {
+        what: _told_apart(own, paths[1][what], side.other)
+        for what, own in paths[0].items()
+        if what in paths[1]
+    }
+
+
+def _told_apart(own: list[list[int]], others: list[list[int]], other: str) -> str:
+    """The numbers at the place in the paths where they differ."""
+    places = zip(zip(*own, strict=False), zip(*others, strict=False), strict=False)
+    columns = [({*mine}, {*theirs}) for mine, theirs in places]
+    mine, theirs = next((pair for pair in columns if pair[0] - pair[1]), columns[0])
+    return f"{_listed(mine)}; {other} {_listed(theirs)}"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """`"0 to 3, 5"`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
+
+
+# --- What is said of comparisons.
+
+
+SENTENCES: Sentences = {
+    Verdict: {
+        Verdict.SLOWER: said("slower"),
+        Verdict.FASTER: said("faster"),
+        Verdict.WITHIN_NOISE: said("within noise"),
+        Verdict.UNCLEAR: said("unclear"),
+        Verdict.MEASURED_ONCE: said("measured once"),
+        Verdict.ONLY_IN_BASE: said("only in base"),
+        Verdict.ONLY_IN_NEW: said("only in new"),
+    },
+    Side: {Side.BASE: said("base"), Side.NEW: said("new")},
+    Resampled: {
+        Resampled.RUNS: said("runs"),
+        Resampled.PIPELINE_CALLS: said("pipeline calls"),
+        Resampled.STEPS: said("steps"),
+        Resampled.CALLS: said("calls"),
+    },
+    Level: {
+        Level.NODE: said("ONNX node"),
+        Level.MODULE: said("module"),
+        Level.SHAPE: said("shape"),
+        Level.ROLE: said("role"),
+        Level.KERNEL: said("kernel"),
+        Level.SORT: said("kind of work"),
+        Level.SUBMODULE: said("submodule"),
+    },
+    Step: {
+        Step.END_TO_END: said("end to end"),
+        Step.SUBMODULE: said("submodule"),
+        Step.ROLE: said("role"),
+        Step.IDLE: said("not executing"),
+        Step.BETWEEN: said("between calls"),
+    },
+    TreeNode: {
+        TreeNode.SUBMODULE: said("submodule"),
+        TreeNode.MODULE: said("module"),
+        TreeNode.ROLE: said("role"),
+        TreeNode.IDLE: said("not executing"),
+    },
+    DifferenceReason: {
+        DifferenceReason.OTHER_KERNEL: said(
+            "{what}{rates}: {time_ratio} times as long{at}, with another kernel ({base_kernel} → "
+            "{new_kernel})"
+        ),
+        DifferenceReason.SAME_KERNEL: said(
+            "{what}{rates}: {time_ratio} times as long{at}, with the same kernel ({base_kernel})"
+        ),
+        DifferenceReason.UNNAMED_KERNEL: said("{what}{rates}: {time_ratio} times as long{at}"),
+        DifferenceReason.MORE_EXECUTIONS: said(
+            "{what}{rates}: executed more often, {base_executions} → {new_executions} times"
+        ),
+        DifferenceReason.FEWER_EXECUTIONS: said(
+            "{what}{rates}: executed less often, {base_executions} → {new_executions} times"
+        ),
+        DifferenceReason.RATES: said(" ({base} → {new} TFLOP/s)"),
+        DifferenceReason.TOKENS: said(" at {tokens} tokens"),
+        DifferenceReason.KERNEL: said("{what}: {time_ratio} times as long"),
+        DifferenceReason.MORE_GAPS: said(
+            "{submodule}: more gaps, nothing executes for {new_ns} ({base_ns} in the baseline)"
+        ),
+        DifferenceReason.FEWER_GAPS: said(
+            "{submodule}: fewer gaps, nothing executes for {new_ns} ({base_ns} in the baseline)"
+        ),
+        DifferenceReason.MORE_BETWEEN: said("more time between calls: {base_ns} → {new_ns}"),
+        DifferenceReason.LESS_BETWEEN: said("less time between calls: {base_ns} → {new_ns}"),
+    },
+    RunTrait: {
+        RunTrait.PIPELINE: said("pipeline"),
+        RunTrait.MODEL: said("model"),
+        RunTrait.DEVICES: said("devices"),
+        RunTrait.CPU: said("CPU"),
+    },
+    ComparisonNote: {
+        ComparisonNote.SAME_RUN: said(
+            "{runs} is on both sides: a run that is compared with itself differs in nothing; give "
+            "another"
+        ),
+        ComparisonNote.ONE_RUN_EACH: said(
+            "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "
+            "do; record {fewest} or more of each side"
+        ),
+        ComparisonNote.ONE_RUN: said(
+            "one {side} run: it is taken to scatter as the runs of the other side do"
+        ),
+        ComparisonNote.FEW_RUNS: said(
+            "{runs} runs hardly tell noise from difference: record {fewest} or more a side"
+        ),
+        ComparisonNote.CORRECTED: said("corrected to untraced calls: {submodules}"),
+        ComparisonNote.COST_WITHIN_NOISE: said(
+            "as traced, for what tracing costs is within noise in some of the runs: {submodules}"
+        ),
+        ComparisonNote.TRACED_ON_ONE_SIDE: said(
+            "operators were traced in {side} only, which makes its calls longer: {submodules}"
+        ),
+        ComparisonNote.AS_TRACED: said(
+            "as traced, with what tracing operators cost on both sides: {submodules}"
+        ),
+        ComparisonNote.ASYNCHRONOUS: said(
+            "calls of {submodules} return before their device is done in {side}: compare busy "
+            "times and roles"
+        ),
+        ComparisonNote.OTHER_TRAIT: said("not the same {what}: {left} → {right}"),
+        ComparisonNote.SETTINGS_DIFFER: said("settings differ: {pairs}"),
+        ComparisonNote.VERSIONS_DIFFER: said("versions differ: {pairs}"),
+        ComparisonNote.COMPARED_BY: said("compared by {level}: {why}"),
+        ComparisonNote.COMPARED_BY_FINEST: said("compared by {level}"),
+        ComparisonNote.NOT_IN: said("no {level} in {side}"),
+        ComparisonNote.NEITHER: said("no {level} on either side"),
+        ComparisonNote.NONE_IN_COMMON: said("no {level} in common"),
+        ComparisonNote.FEW_IN_COMMON: said(
+            "the same {level} in {base_share} of base and {new_share} of new"
+        ),
+        ComparisonNote.PAIRED: said("{left} of base is compared with {right} of new"),
+        ComparisonNote.TOGETHER: said(
+            "no submodule is on both sides: {left} of base together are compared with {right} of "
+            "new together"
+        ),
+        ComparisonNote.CHANGED_VALUE: said("{name} {left} → {right}"),
+    },
+}
+add_sentences(SENTENCES)

@@ -1,0 +1,386 @@
+"""The difference of two runs by module and role: tree, waterfall and timeline.
+
+    end_to_end                  35.1 → 33.7 ms   -1.4 ms
+      Qwen2Model                35.1 → 33.7      -1.4
+        rope                     6.97 →  4.58    -2.4
+        idle                     3.24 →  3.98    +0.7     elapsed time less that of its commands
+      between                    0    →  0        0       in no call
+
+Times are means over the samples of a side, because means add up and medians do not. First calls
+are left out if both sides have steady ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.commands import Kinds
+from profiler.compare.tables import (
+    REST,
+    STRETCHES,
+    TIMED_CALLS,
+    TREE,
+    WATERFALL,
+    Step,
+    TreeNode,
+    pattern,
+)
+from profiler.run.columns import empty, schema
+from profiler.run.intervals import Codes
+from profiler.run.run import Run
+
+# --- The timeline of one run as it is drawn beside another's: calls, and stretches of work by role.
+#
+# found = timeline_of(run, roles)
+# found.calls        # `columns.TIMED_CALLS`, of the pipeline call that stands for the run
+# found.stretches    # `columns.STRETCHES`, at most some thousands however long the run is
+
+
+_STRETCHES = 1500  # of a pipeline call: work within a 1500th of it is one
+_WAITS = ("host", "sync")
+_Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """One pipeline call of a run, in ns from its begin: the calls on their devices' axis, and what
+    the devices executed in them. `pipeline` is its number in the run, below 0 where there is
+    none; `span_ns` is how long it took."""
+
+    run_id: str
+    pipeline: int
+    span_ns: int
+    calls: pl.DataFrame
+    stretches: pl.DataFrame
+
+
+def timeline_of(
+    run: Run, placed: pl.DataFrame, kinds: Kinds, roles: pl.Series, rows: Codes
+) -> Timeline:
+    """The timeline of the pipeline call whose time is nearest to the median of the steady ones.
+
+    `placed` are the run's calls as they are compared (`measure.CALL`), `roles` has the role of
+    each kind, `rows` the row of each command in the calls.
+    """
+    tiles = run.tiles.calls.select("begin_ns", "end_ns")
+    timed = pl.concat(
+        [
+            placed.select("call", "stage", "submodule", "branch", "step", "pipeline", "first"),
+            run.calls.select(device=pl.col("device").cast(pl.String)),
+            tiles.with_columns(pl.col("end_ns").clip(lower_bound=pl.col("begin_ns"))),
+        ],
+        how="horizontal",
+    ).with_row_index("row")
+    number = _representative(timed)
+    kept = timed if number is None else timed.filter(pl.col("pipeline") == number)
+    kept = kept.drop_nulls(["begin_ns", "end_ns"]).sort("begin_ns", "row", maintain_order=True)
+    begin, end = kept["begin_ns"].min(), kept["end_ns"].max()
+    if not isinstance(begin, int) or not isinstance(end, int):
+        return Timeline(run.run_id, -1, 0, empty(TIMED_CALLS), empty(STRETCHES))
+    calls = kept.with_columns(
+        start_ns=pl.col("begin_ns") - begin, elapsed_ns=pl.col("end_ns") - pl.col("begin_ns")
+    )
+    stretches = _stretches(run, kinds, roles, rows, kept, begin, max(end - begin, 1))
+    return Timeline(
+        run.run_id,
+        -1 if number is None else number,
+        end - begin,
+        calls.select(pl.col(name).cast(dtype) for name, dtype in schema(TIMED_CALLS).items()),
+        stretches,
+    )
+
+
+def _representative(timed: pl.DataFrame) -> int | None:
+    """The pipeline call in the middle of the steady ones, by time; of all where none is steady;
+    None where no call lies in any."""
+    inside = timed.filter(pl.col("pipeline") >= 0)
+    each = inside.group_by("pipeline").agg(
+        pl.col("first").any(), ns=pl.col("end_ns").max() - pl.col("begin_ns").min()
+    )
+    steady = each.filter(~pl.col("first"))
+    ranked = (steady if len(steady) else each).sort("ns", "pipeline")
+    return int(ranked["pipeline"][(len(ranked) - 1) // 2]) if len(ranked) else None
+
+
+def _stretches(
+    run: Run,
+    kinds: Kinds,
+    roles: pl.Series,
+    rows: Codes,
+    calls: pl.DataFrame,
+    begin: int,
+    span: int,
+) -> pl.DataFrame:
+    """What the devices executed in `calls`: work of one role whose pieces are closer than the
+    resolution is one stretch, and of work of several roles within it the longest tells the role."""
+    place = np.full(len(run.calls) + 1, -1, dtype=np.int64)
+    place[calls["row"].to_numpy()] = np.arange(len(calls))
+    waits = kinds.table["host"] | kinds.table["category"].cast(pl.String).is_in(_WAITS)
+    worked = ~waits.to_numpy() & roles.is_not_null().to_numpy()
+    chosen = np.flatnonzero((place[rows] >= 0) & worked[kinds.of_command])
+    commands = run.commands[chosen] if len(chosen) < len(rows) else run.commands
+    apart = max(span // _STRETCHES, 1)
+    start = commands["start_ns"].to_numpy() - begin
+    pieces = pl.DataFrame(
+        {
+            "call": place[rows[chosen]],
+            "device": commands["device"].cast(pl.String),
+            "role": roles.cast(pl.String).gather(kinds.of_command[chosen]),
+            "window": start // apart,
+            "start_ns": start,
+            "end_ns": start + np.maximum(commands["duration_ns"].to_numpy(), 0),
+        }
+    )
+    keys = ["call", "device", "window"]
+    lengths = pl.col("end_ns") - pl.col("start_ns")
+    windows = (
+        pieces.group_by(*keys, "role")
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max(), ns=lengths.sum())
+        .sort(*keys, "ns", "role", descending=[False, False, False, True, False])
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col("role").first(), pl.col("start_ns").min(), pl.col("end_ns").max())
+        .sort("device", "call", "start_ns")
+    )
+    reached = pl.col("end_ns").cum_max().over("device", "call")
+    same = pl.all_horizontal(
+        pl.col(name) == pl.col(name).shift() for name in ("device", "call", "role")
+    )
+    joined = same & (pl.col("start_ns") - reached.shift() <= apart)
+    found = (
+        windows.with_columns(number=(~joined.fill_null(value=False)).cum_sum())
+        .group_by("number", maintain_order=True)
+        .agg(
+            pl.col("device", "call", "role").first(),
+            pl.col("start_ns").min(),
+            duration_ns=pl.col("end_ns").max() - pl.col("start_ns").min(),
+        )
+    )
+    return found.select(pl.col(name).cast(dtype) for name, dtype in schema(STRETCHES).items())
+
+
+# --- Where in the model the difference lies: submodules, the modules in them, and roles of work.
+#
+# Times are means over the samples of a side, as in the waterfall, and a node's is that of all
+# that
+# lies in it, so that what a node consists of adds up to it. Equal blocks are one node, `*`.
+
+
+_Times = tuple[float, float]  # base, new
+
+
+@dataclass(slots=True)
+class _Node:
+    """A module: the times of its own work by role, and the modules in it by name."""
+
+    roles: dict[str, _Times] = field(default_factory=dict)
+    inner: dict[str, _Node] = field(default_factory=dict)
+
+    @property
+    def times(self) -> _Times:
+        found = [*self.roles.values(), *(node.times for node in self.inner.values())]
+        return sum(base for base, _ in found), sum(new for _, new in found)
+
+
+def difference_tree(waterfall: pl.DataFrame, base: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """The tree (`columns.TREE`), depth first, of the submodules of the `waterfall` and the samples
+    of both sides (`samples.SAMPLE`). Roles without modules are nodes of their submodule."""
+    sides = [dict(_modules(samples)) for samples in (base, new)]
+    rows: list[tuple[object, ...]] = []
+    submodules = waterfall.filter(pl.col("level") == Step.SUBMODULE.value)
+    for whole in submodules.iter_rows(named=True):
+        name = whole["submodule"]
+        own = waterfall.filter(pl.col("submodule") == name)
+        root = _rooted(name, own.filter(pl.col("level") == Step.ROLE.value), sides)
+        times = (whole["base_ns"], whole["new_ns"])
+        rows.append(_row(0, TreeNode.SUBMODULE, name, name, None, None, times))
+        rows += _below(root, name, "", 1)
+        idle = own.filter(pl.col("level") == Step.IDLE.value)
+        for base_ns, new_ns in idle.select("base_ns", "new_ns").iter_rows():
+            rows.append(_row(1, TreeNode.IDLE, "", name, None, None, (base_ns, new_ns)))
+    return pl.DataFrame(rows, schema=schema(TREE), orient="row")
+
+
+def _rooted(
+    submodule: str, parts: pl.DataFrame, sides: list[dict[tuple[str, str, str], float]]
+) -> _Node:
+    """The modules of a submodule; each role's are scaled to its time in the waterfall, which they
+    make up."""
+    root = _Node()
+    for part in parts.iter_rows(named=True):
+        role, whole = part["role"], (part["base_ns"], part["new_ns"])
+        keys = {key for side in sides for key in side if key[:2] == (submodule, role)}
+        sums = [sum(side.get(key, 0.0) for key in keys) for side in sides]
+        if not any(sums):
+            root.roles[role] = whole
+            continue
+        for key in sorted(keys):
+            times = [
+                side.get(key, 0.0) / total * time if total else 0.0
+                for side, total, time in zip(sides, sums, whole, strict=True)
+            ]
+            node = root
+            for segment in key[2].split(".") if key[2] else ():
+                node = node.inner.setdefault(segment, _Node())
+            before = node.roles.get(role, (0.0, 0.0))
+            node.roles[role] = (before[0] + times[0], before[1] + times[1])
+        for at, total in enumerate(sums):
+            if not total and whole[at]:  # the other side alone has modules of the role
+                before = root.roles.get(role, (0.0, 0.0))
+                root.roles[role] = (before[0] + whole[0] * (not at), before[1] + whole[1] * at)
+    return root
+
+
+def _modules(samples: pl.DataFrame) -> Iterator[tuple[tuple[str, str, str], float]]:
+    """The mean time of each submodule, role and module, equal blocks together."""
+    rows = samples.filter(pl.col("level") == "module")
+    means = rows.group_by("submodule", "role", "module", maintain_order=True).agg(
+        pl.col("value_ns").mean()
+    )
+    found: dict[tuple[str, str, str], float] = {}
+    for submodule, role, module, value in means.iter_rows():
+        key = (submodule, role, "" if module == REST else pattern(module))
+        found[key] = found.get(key, 0.0) + value
+    yield from found.items()
+
+
+def _below(node: _Node, submodule: str, path: str, depth: int) -> Iterator[tuple[object, ...]]:
+    """What lies in a node, the largest difference first; roles where there are several, or beside
+    modules."""
+    found: list[tuple[_Times, TreeNode, str]] = [
+        *((inner.times, TreeNode.MODULE, name) for name, inner in node.inner.items()),
+        *((times, TreeNode.ROLE, role) for role, times in node.roles.items()),
+    ]
+    if len(found) == 1 and found[0][1] is TreeNode.ROLE and path:
+        return
+    found.sort(key=lambda one: (-abs(one[0][1] - one[0][0]), one[2]))
+    for times, kind, name in found:
+        inner = node.inner[name] if kind is TreeNode.MODULE else None
+        if inner is None:
+            yield _row(depth, kind, name, submodule, path or None, name, times)
+            continue
+        own = f"{path}.{name}" if path else name
+        role = next(iter(inner.roles)) if len(inner.roles) == 1 and not inner.inner else None
+        yield _row(depth, kind, name, submodule, own, role, times)
+        yield from _below(inner, submodule, own, depth + 1)
+
+
+def _row(
+    depth: int,
+    kind: TreeNode,
+    name: str,
+    submodule: str,
+    module: str | None,
+    role: str | None,
+    times: _Times,
+) -> tuple[object, ...]:
+    base, new = round(times[0]), round(times[1])
+    change = (new - base) / base if base else None
+    return (depth, kind.value, name, submodule, module, role, base, new, new - base, change)
+
+
+# --- From one end-to-end time to the other: lines whose differences add up to that of the whole.
+#
+#     end_to_end                  35.1 → 33.7 ms   -1.4 ms
+#       Qwen2Model                35.1 → 33.7      -1.4
+#         rope                     6.97 →  4.58    -2.4
+#         mlp                      7.98 →  9.37    +1.4
+#         idle                     3.24 →  3.98    +0.7     elapsed time less that of its commands
+#       between                    0    →  0        0       in no call
+#
+# Submodules and what is between them make the end-to-end time, roles and idle time a submodule.
+# Times
+# are means over the runs and pipeline calls of a side, which add up where medians do not. Where
+# both
+# sides have steady ones, first ones are left out, as in the metric `end_to_end`.
+
+
+_Line = tuple[str, str | None, str | None, str | None]  # level, stage, submodule, role
+_UNIT = ["run", "pipeline"]
+
+
+def waterfall(base: pl.DataFrame, new: pl.DataFrame, calls: str | None) -> pl.DataFrame:
+    """The lines (`columns.WATERFALL`), by difference within what they are parts of, from the
+    samples of both sides (`samples.SAMPLE`, and `run`). `calls` says by which calls end-to-end
+    times are compared; without one there is nothing."""
+    found: list[tuple[object, ...]] = []
+    if calls is not None:
+        sides = [dict(_lines(samples, calls)) for samples in (base, new)]
+        bare = _submodules(sides[0]) ^ _submodules(sides[1])
+        for line in dict.fromkeys([*sides[0], *sides[1]]):
+            if line[2] in bare and line[0] in (Step.ROLE.value, Step.IDLE.value):
+                continue
+            times = [side.get(line, 0) for side in sides]
+            found.append((*line, *times, times[1] - times[0]))
+    frame = pl.DataFrame(found, schema=schema(WATERFALL), orient="row")
+    return _in_order(frame)
+
+
+def _submodules(lines: dict[_Line, int]) -> set[str | None]:
+    """Those whose parts are known."""
+    return {line[2] for line in lines if line[0] == Step.IDLE.value}
+
+
+def _in_order(lines: pl.DataFrame) -> pl.DataFrame:
+    """The whole, submodules by their difference, each with its parts by theirs, what is between."""
+    level, size = pl.col("level"), pl.col("difference_ns").abs()
+    own = pl.when(level == Step.SUBMODULE.value).then(size).max().over("submodule", "stage")
+    rank = {Step.END_TO_END.value: 0, Step.BETWEEN.value: 2}
+    part = level.is_in([Step.ROLE.value, Step.IDLE.value])
+    return lines.sort(
+        level.replace_strict(rank, default=1, return_dtype=pl.Int64),
+        own.fill_null(0),
+        "submodule",
+        part,
+        size,
+        descending=[False, True, False, False, True],
+        maintain_order=True,
+    )
+
+
+def _lines(samples: pl.DataFrame, calls: str) -> Iterator[tuple[_Line, int]]:
+    """The lines of a side, in whole nanoseconds that add up."""
+    whole = samples.filter(pl.col("level") == "end_to_end")
+    if calls != "all":
+        whole = whole.filter(pl.col("first") == (calls == "first"))
+    units = whole.select(_UNIT).unique()
+    left = total = round(float(whole["value_ns"].sum()) / max(len(units), 1))
+    yield (Step.END_TO_END.value, None, None, None), total
+    submodules = samples.filter(pl.col("level") == "submodule")
+    for (name,), own in submodules.group_by("submodule", maintain_order=True):
+        inside = _of_units(own, units)
+        place = (str(own["stage"][0]), str(name))
+        elapsed = round(float(inside["value_ns"].sum()) / max(len(units), 1))
+        yield (Step.SUBMODULE.value, *place, None), elapsed
+        left -= elapsed
+        idle = elapsed
+        roles = samples.filter((pl.col("level") == "role") & (pl.col("submodule") == name))
+        for role, mean in _means(roles, units):
+            part = round(mean * len(inside) / max(len(units), 1))
+            idle -= part
+            yield (Step.ROLE.value, *place, role), part
+        if len(roles):
+            yield (Step.IDLE.value, *place, None), idle
+    yield (Step.BETWEEN.value, None, None, None), left
+
+
+def _of_units(samples: pl.DataFrame, units: pl.DataFrame) -> pl.DataFrame:
+    """The samples in the executions that count. Calls that lie in no pipeline call are parts of
+    their run's only one."""
+    inside = samples.join(units, on=_UNIT, how="semi")
+    if len(inside) or units["run"].n_unique() < len(units):
+        return inside
+    return samples.join(units, on="run", how="semi")
+
+
+def _means(roles: pl.DataFrame, units: pl.DataFrame) -> list[tuple[str, float]]:
+    """The mean of each role over the traced samples of its submodule, those in the executions
+    that count where there are any."""
+    inside = _of_units(roles, units)
+    known = inside if len(inside) else roles
+    means = known.group_by("role", maintain_order=True).agg(pl.col("value_ns").mean())
+    return [(role, float(mean)) for role, mean in means.iter_rows()]

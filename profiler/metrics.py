@@ -1,0 +1,898 @@
+"""The summary of a run for a data set: identity, metrics, commit and content key.
+
+`summary.json` is in the bundle and is valid while the digest of the bundle's files matches. It
+is untrusted: types and bounds are checked, and an invalid one is recomputed. The key depends on
+the run's calls and times, not on bytes, so a re-imported run keeps it. Git is not started; its
+files are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import polars as pl
+from msgspec import Meta, Struct, field
+
+from profiler.analysis.analyze import assembled
+from profiler.analysis.context import Inputs, Selection
+from profiler.analysis.result import Analysis, RunSummary
+from profiler.analysis.settings import setting_pairs
+from profiler.errors import InputError, OutputError, ProfilerError
+from profiler.files import converted, decoded, write_atomically
+from profiler.run.columns import FLOAT64, INT64, STRING, Column
+from profiler.run.run import Run
+from profiler.sources import Kind, Source, load_source
+from profiler.trace.bundle import call_files, host_file
+from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace.manifest_fields import Generation
+
+# --- The columns of `runs` and `metrics`, declared once; `docs/decisions/0084-fleet-data-set.md` has
+# what they are for.
+
+
+SCHEMA_VERSION = 1
+NONE = "none"
+"""The value of a setting that a run is known not to have."""
+
+
+def _column(
+    name: str, dtype: pl.DataType, meaning: str, unit: str = "", *, null: bool = True
+) -> Column:
+    return Column(name, dtype, unit, meaning, nullable=null)
+
+
+RUNS: tuple[Column, ...] = (
+    _column("run", STRING, "key: of the SHA-256 of its calls", null=False),
+    _column("batch", STRING, "the batch that added it", null=False),
+    _column("schema_version", pl.Int32(), "version of these columns", null=False),
+    _column("run_id", STRING, "name of the bundle", null=False),
+    _column("time_ns", INT64, "begin of the run since 1970, UTC", "ns", null=False),
+    _column("time_from", STRING, "what tells the time: trace, manifest, file", null=False),
+    _column("added_ns", INT64, "when it was added", "ns", null=False),
+    _column("commit", STRING, "commit of the program that ran"),
+    _column("labels", STRING, "JSON object of texts", null=False),
+    _column("place", STRING, "where the bundle or file is", null=False),
+    _column("producer", STRING, "what recorded it"),
+    _column("pipeline", STRING, "class of the pipeline"),
+    _column("model", STRING, "name of the model"),
+    _column("weights", STRING, "types of weights by submodule"),
+    _column("adapters", STRING, "adapters by submodule; none"),
+    _column("steps", INT64, "denoising steps of a pipeline call"),
+    _column("resolution", STRING, "width and height in pixels"),
+    _column("batch_size", INT64, "images or videos of a pipeline call"),
+    _column("frames", INT64, "frames of a video; 0: it makes none"),
+    _column("guidance", FLOAT64, "guidance scale; 0: it has none"),
+    _column("attention", STRING, "what computes attention"),
+    _column("cache", STRING, "step caches by submodule; none"),
+    _column("compile", STRING, "torch.compile by submodule; none"),
+    _column("offload", STRING, "offload by submodule; none"),
+    _column("hardware", STRING, "devices that ran calls, with their number"),
+    _column("software", STRING, "versions that decide speed"),
+    _column("python", STRING, "version of Python"),
+    _column("system", STRING, "operating system"),
+    _column("cpu", STRING, "the machine's CPU"),
+    _column("cores", INT64, "processors that the run might use"),
+    _column("memory_bytes", INT64, "the machine's memory", "bytes"),
+    _column("versions", STRING, "JSON object: all versions", null=False),
+    _column("settings", STRING, "JSON object: arguments of the pipeline", null=False),
+    _column("pipelines", INT64, "pipeline calls", null=False),
+    _column("calls", INT64, "calls of submodules", null=False),
+    _column("commands", INT64, "commands", null=False),
+    _column("drops", INT64, "drops by which time is missing", null=False),
+    _column("drop_kinds", STRING, "kinds of all drops", null=False),
+    _column("residual", FLOAT64, "largest share of a pipeline call without account", "ratio"),
+    _column("tracing_cost", FLOAT64, "what tracing added, of the time without it", "ratio"),
+    _column("quality", STRING, "empty: good; else what is bad", null=False),
+)
+"""One row a run. Null is unknown: nobody recorded it."""
+
+METRICS: tuple[Column, ...] = (
+    _column("run", STRING, "of which run", null=False),
+    _column("batch", STRING, "the batch that added it", null=False),
+    _column("stage", STRING, "of which stage"),
+    _column("submodule", STRING, "of which submodule"),
+    _column("step", pl.Int32(), "of which step"),
+    _column("role", STRING, "of which role"),
+    _column("shape", STRING, "of which operator shape"),
+    _column("device", STRING, "of which device"),
+    _column("metric", STRING, "name of the metric", null=False),
+    _column("value", FLOAT64, "a pipeline call's, in `unit`", null=False),
+    _column("low", FLOAT64, "lower end of the value's 95 % interval"),
+    _column("high", FLOAT64, "upper end of the value's 95 % interval"),
+    _column("unit", STRING, "ns, bytes, ratio, count", null=False),
+)
+"""One row a number. A null `stage`, `submodule`, … : the number is not by this."""
+
+DISTINGUISHING = ("stage", "submodule", "step", "role", "shape", "device")
+"""What a metric may be of."""
+VALUE_COLUMNS = (*DISTINGUISHING, "metric", "value", "low", "high", "unit")
+"""What a metric says beside whose it is."""
+
+IDENTITY: dict[str, tuple[str, ...]] = {
+    "workload": ("pipeline", "model"),
+    "variant": ("weights", "adapters"),
+    "recipe": (
+        "steps",
+        "resolution",
+        "batch_size",
+        "frames",
+        "guidance",
+        "attention",
+        "cache",
+        "compile",
+        "offload",
+    ),
+    "hardware": ("hardware",),
+    "software": ("software",),
+}
+"""The columns of `runs` that must agree for two runs to be comparable."""
+
+
+def schema_of(columns: Sequence[Column]) -> dict[str, pl.DataType]:
+    """Names and dtypes of columns."""
+    return {column.name: column.dtype for column in columns}
+
+
+# --- Which commit a program ran at, as far as its surroundings tell.
+#
+# Git is not started: its files are read, so that nothing of a repository's configuration runs.
+
+
+VARIABLE = "PROFILE_SD3_COMMIT"
+_OF_CI = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILDKITE_COMMIT", "CIRCLE_SHA1", "GIT_COMMIT")
+_NAME = re.compile(r"[\w.+/-]{1,80}")
+_HASH = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_REF = re.compile(r"ref: (refs/[\w./+-]{1,250})")
+_MOST_BYTES = 4 << 20  # of packed-refs
+
+
+def commit_of(folder: Path, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The commit that variables of the environment name, else that of the git repository around
+    `folder`; None where neither tells."""
+    for name in (VARIABLE, *_OF_CI):
+        told = environment.get(name, "").strip()
+        if _NAME.fullmatch(told):
+            return told
+    return _of_repository(folder)
+
+
+def checked_commit(text: str) -> str:
+    """`text`, if it can name a commit. Raises InputError where it cannot."""
+    if not _NAME.fullmatch(text):
+        raise InputError(
+            f"--commit {text!r:.80} names no commit: give a hash, a tag or a number, 80 characters "
+            "at most"
+        )
+    return text
+
+
+def _of_repository(folder: Path) -> str | None:
+    place = folder.absolute()
+    for parent in (place, *place.parents):
+        git = parent / ".git"
+        if git.is_dir():
+            return _head(git, git)
+        if git.is_file():  # of a worktree
+            named = _line(git).removeprefix("gitdir: ")
+            own = (parent / named).resolve()
+            common = _line(own / "commondir")
+            return _head(own, (own / common).resolve() if common else own)
+    return None
+
+
+def _head(own: Path, common: Path) -> str | None:
+    head = _line(own / "HEAD")
+    if _HASH.fullmatch(head):
+        return head
+    ref = _REF.fullmatch(head)
+    if ref is None or ".." in ref[1]:
+        return None
+    loose = _line(own / ref[1]) or _line(common / ref[1])
+    return loose if _HASH.fullmatch(loose) else _packed(common / "packed-refs", ref[1])
+
+
+def _packed(path: Path, ref: str) -> str | None:
+    for line in _text(path).splitlines():
+        value, _, name = line.partition(" ")
+        if name == ref and _HASH.fullmatch(value):
+            return value
+    return None
+
+
+def _line(path: Path) -> str:
+    return _text(path).partition("\n")[0].strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+# --- What identifies a run by its content: wherever it lies, however often it is imported or merged.
+#
+# The key is of the run's calls: which submodule, when, for how long, to the nanosecond. It is not
+# of
+# bytes: importing a file twice makes two manifests of one run, and files that number their texts
+# otherwise. The digest is of the bytes: a summary is current while nothing in the bundle has
+# changed.
+
+
+KEY_DIGITS = 32
+_BLOCK = 1 << 20
+
+
+def key_of(source: Source) -> str | None:
+    """The key of a run by its manifest, None where it has none: then it takes the run. Raises
+    InputError where the manifest cannot be read."""
+    if source.kind is not Kind.BUNDLE:
+        return None
+    calls = (entry.call for entry in read_manifest(source.path / MANIFEST_NAME).calls)
+    return _key((c.index, c.submodule, c.start_ns, c.duration_ns) for c in calls)
+
+
+def key_of_run(run: Run) -> str:
+    """The key of a run that is loaded; that of its bundle, where it is of one."""
+    rows = run.calls.select("call", "submodule", "start_ns", "duration_ns").rows()
+    return _key(rows)
+
+
+def bundle_digest(bundle: Path) -> str:
+    """SHA-256 of the bundle's manifest, `host.pb` and call files, one after another, in hex. Raises
+    InputError where one cannot be read."""
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(_BLOCK))
+    for path in (bundle / MANIFEST_NAME, *host_file(bundle), *call_files(bundle)):
+        try:
+            with path.open("rb", buffering=0) as file:
+                while size := file.readinto(buffer):
+                    digest.update(buffer[:size])
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    return digest.hexdigest()
+
+
+def _key(calls: Iterable[tuple[int, str, int, int | None]]) -> str:
+    lines = sorted(
+        (index, f"{index} {submodule} {start_ns} {-1 if duration is None else duration}\n")
+        for index, submodule, start_ns, duration in calls
+    )
+    return hashlib.sha256("".join(line for _, line in lines).encode()).hexdigest()[:KEY_DIGITS]
+
+
+# --- The numbers of one run that a data set keeps, as rows of `metrics`: made of its analysis.
+
+
+READS = (
+    "pipelines",
+    "stages",
+    "submodules",
+    "steps",
+    "calls",
+    "roles",
+    "shapes",
+    "devices",
+    "memory_devices",
+)
+"""The tables of an analysis that the rows are made of."""
+_SHAPES = 60  # of a submodule's operators by shape, those that take most
+_LONGEST = 200  # characters of a name from a trace
+_FEWEST = 6  # samples; the extremes of fewer are no 95 % interval of the median
+
+
+class Measure(Struct, frozen=True, array_like=True):
+    """One number, as `metrics` has it beside whose it is."""
+
+    stage: str | None
+    submodule: str | None
+    step: int | None
+    role: str | None
+    shape: str | None
+    device: str | None
+    metric: str
+    value: float
+    low: float | None
+    high: float | None
+    unit: str
+
+
+assert Measure.__struct_fields__ == VALUE_COLUMNS
+
+
+def measures_of(analysis: Analysis) -> list[Measure]:
+    """All rows of a run, without those whose value is not known."""
+    calls = max(len(analysis.pipelines), 1)
+    made = (
+        *_of_run(analysis.pipelines),
+        *_of_stages(analysis, calls),
+        *_of_steps(analysis.steps),
+        *_submodule_measures(analysis, calls),
+        *_of_operators(analysis, calls),
+        *_of_devices(analysis, calls),
+    )
+    found: dict[tuple[object, ...], Measure] = {}
+    for one in made:
+        found.setdefault(tuple(getattr(one, name) for name in VALUE_COLUMNS[:7]), one)
+    return list(found.values())
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Median and its 95 % interval by order statistics (Conover, Practical Nonparametric
+    Statistics, 3rd ed., 3.2), None for fewer than six values."""
+    ordered = sorted(values)
+    count = len(ordered)
+    middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    if count < _FEWEST:
+        return middle, None, None
+    rank, below = 0, 0.5**count  # P(fewer than rank + 1 values lie below the median)
+    while rank + 1 <= count // 2 and below + _binomial(count, rank + 1) <= 0.025:
+        rank += 1
+        below += _binomial(count, rank)
+    return middle, ordered[rank], ordered[count - 1 - rank]
+
+
+def _binomial(count: int, number: int) -> float:
+    return math.exp(
+        math.lgamma(count + 1)
+        - math.lgamma(number + 1)
+        - math.lgamma(count - number + 1)
+        + count * math.log(0.5)
+    )
+
+
+def _row(  # what a number may be of
+    metric: str,
+    value: float | None,
+    unit: str = "ns",
+    *,
+    stage: str | None = None,
+    submodule: str | None = None,
+    step: int | None = None,
+    role: str | None = None,
+    shape: str | None = None,
+    device: str | None = None,
+    interval: tuple[float | None, float | None] = (None, None),
+) -> Iterator[Measure]:
+    if value is None or not math.isfinite(value):
+        return
+    yield Measure(
+        _bounded(stage),
+        _bounded(submodule),
+        step,
+        _bounded(role),
+        _bounded(shape),
+        _bounded(device),
+        metric,
+        float(value),
+        *interval,
+        unit,
+    )
+
+
+def _bounded(name: str | None) -> str | None:
+    return name[:_LONGEST] if name else None
+
+
+def _median_row(metric: str, values: Sequence[float], **of: object) -> Iterator[Measure]:
+    if values:
+        value, low, high = median_interval(values)
+        yield from _row(metric, value, interval=(low, high), **of)  # type: ignore[arg-type]
+
+
+def _of_run(pipelines: pl.DataFrame) -> Iterator[Measure]:
+    times = pipelines.sort("start_ns")["elapsed_ns"].to_list()
+    if len(times) > 1:
+        yield from _row("first_elapsed", times[0])
+    yield from _median_row("elapsed", times[1:] or times)
+
+
+def _of_stages(analysis: Analysis, calls: int) -> Iterator[Measure]:
+    if analysis.pipelines.is_empty() and analysis.accounting.end_to_end_ns:
+        yield from _row("elapsed", analysis.accounting.end_to_end_ns)
+    for row in analysis.stages.iter_rows(named=True):
+        for metric in ("elapsed", "host", "idle"):
+            yield from _row(metric, _each(row[f"{metric}_ns"], calls), stage=row["stage"])
+
+
+def _of_steps(steps: pl.DataFrame) -> Iterator[Measure]:
+    if steps.is_empty():
+        return
+    firsts, steady = _first_and_steady(steps.sort("start_ns"), "pipeline")
+    yield from _median_row("first_step", firsts, stage="denoise")
+    yield from _median_row("step", steady or firsts, stage="denoise")
+    by_step = steps.group_by("step").agg("elapsed_ns").sort("step").rows()
+    for step, times in by_step:
+        yield from _median_row("step", times, stage="denoise", step=step)
+
+
+def _first_and_steady(rows: pl.DataFrame, by: str) -> tuple[list[int], list[int]]:
+    first = rows[by].is_first_distinct()
+    return (rows["elapsed_ns"].filter(first).to_list(), rows["elapsed_ns"].filter(~first).to_list())
+
+
+def _submodule_measures(analysis: Analysis, calls: int) -> Iterator[Measure]:
+    for row in analysis.submodules.iter_rows(named=True):
+        of = {"stage": row["stage"], "submodule": row["submodule"]}
+        yield from _row("elapsed", _each(row["elapsed_ns"], calls), **of)
+        yield from _row("calls", row["calls"], "count", **of)
+    by = ("stage", "submodule")
+    groups = analysis.calls.sort("start_ns").group_by(*by, maintain_order=True)
+    for (stage, submodule), rows in groups:
+        of = {"stage": stage, "submodule": submodule}
+        steady = rows.filter(~pl.col("first"))["elapsed_ns"].drop_nulls().to_list()
+        first = rows.filter("first")["elapsed_ns"].drop_nulls().to_list()
+        yield from _row("first_call", first[0] if first else None, **of)
+        yield from _median_row("call", steady or first, **of)
+
+
+def _of_operators(analysis: Analysis, calls: int) -> Iterator[Measure]:
+    for row in analysis.roles.select("submodule", "role", "total_ns").iter_rows(named=True):
+        time = _each(row["total_ns"], calls)
+        yield from _row("time", time, submodule=row["submodule"], role=row["role"])
+    shapes = (
+        analysis.shapes.group_by("submodule", "label", maintain_order=True)
+        .agg(pl.col("total_ns").sum())
+        .sort("total_ns", "submodule", "label", descending=(True, False, False))
+    )
+    for submodule, label, total in shapes.head(_SHAPES).rows():
+        yield from _row("time", _each(total, calls), submodule=submodule, shape=label)
+
+
+def _of_devices(analysis: Analysis, calls: int) -> Iterable[Measure]:
+    for row in analysis.devices.iter_rows(named=True):
+        if not row["commands"]:
+            continue  # nobody recorded what it did
+        yield from _row("busy", _each(row["busy_ns"], calls), device=row["device"])
+        yield from _row("utilization", row["utilization"], "ratio", device=row["device"])
+    for row in analysis.memory_devices.iter_rows(named=True):
+        yield from _row("peak_memory", row["peak_bytes"], "bytes", device=row["device"])
+        yield from _row("weight_memory", row["weight_bytes"], "bytes", device=row["device"])
+
+
+def _each(total: float | None, calls: int) -> float | None:
+    return None if total is None else total / calls
+
+
+# --- How a metric is named: `denoise.step`, `transformer.time[role=attention]`.
+#
+# [SCOPE.]METRIC[[KEY=VALUE,…]]        SCOPE: a stage, a submodule, or STAGE.SUBMODULE
+
+
+STAGES = ("encode", "denoise", "decode", "run")
+METRIC_NAMES: Mapping[str, str] = {
+    "elapsed": "time of a pipeline call, of a stage or a submodule in it",
+    "first_elapsed": "time of the first pipeline call",
+    "host": "host work of a stage",
+    "idle": "idle time of a stage",
+    "step": "median of steady steps; [step=N]: of that step",
+    "first_step": "median of the first steps of pipeline calls",
+    "call": "median of a submodule's steady calls",
+    "first_call": "a submodule's first call",
+    "calls": "calls of a submodule in the run",
+    "time": "device time of [role=ROLE] or [shape=SHAPE]",
+    "busy": "busy time of [device=DEVICE]",
+    "utilization": "busy share of [device=DEVICE]",
+    "peak_memory": "peak memory of [device=DEVICE]",
+    "weight_memory": "bytes of weights on [device=DEVICE]",
+}
+"""Names of metrics and what each is."""
+_KEYS = ("step", "role", "device", "shape")
+_BRACKETS = re.compile(r"(?P<path>[^\[]+?)(?:\[(?P<keys>.*)\])?", re.DOTALL)
+_ADVICE = (
+    "write [STAGE.][SUBMODULE.]METRIC, such as denoise.step or transformer.time[role=attention]"
+)
+
+
+class MetricName(msgspec.Struct, frozen=True, kw_only=True):
+    """What a name names. `any_stage`: the submodule's one stage, whichever that is."""
+
+    text: str
+    metric: str
+    stage: str | None = None
+    submodule: str | None = None
+    step: int | None = None
+    role: str | None = None
+    shape: str | None = None
+    device: str | None = None
+    any_stage: bool = False
+
+    def matches(self) -> pl.Expr:
+        """Whether a row of `metrics` is of this name."""
+        fields = [name for name in DISTINGUISHING if not (name == "stage" and self.any_stage)]
+        parts = [pl.col("metric") == self.metric]
+        for name in fields:
+            value = getattr(self, name)
+            parts.append(pl.col(name).is_null() if value is None else pl.col(name) == value)
+        return pl.all_horizontal(parts)
+
+
+def metric_name(text: str) -> MetricName:
+    """What `text` names. Raises InputError where it is no name of a metric."""
+    found = _BRACKETS.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"{text!r:.120} is no metric: {_ADVICE}")
+    scope, _, metric = found["path"].rpartition(".")
+    if metric not in METRIC_NAMES:
+        raise InputError(
+            f"{text!r:.120} is no metric: there is {', '.join(METRIC_NAMES)}; {_ADVICE}"
+        )
+    stage, submodule = _scope(scope)
+    keys = _keys(text, found["keys"])
+    known: dict[str, Any] = {"stage": stage, "submodule": submodule, **keys}
+    any_stage = submodule is not None and stage is None
+    return MetricName(text=text.strip(), metric=metric, any_stage=any_stage, **known)
+
+
+def full_name(row: Mapping[str, Any]) -> str:
+    """The name of a row of `metrics`, with its stage."""
+    keys = ",".join(f"{key}={row[key]}" for key in _KEYS if row[key] is not None)
+    path = ".".join(part for part in (row["stage"], row["submodule"], row["metric"]) if part)
+    return f"{path}[{keys}]" if keys else path
+
+
+def _scope(scope: str) -> tuple[str | None, str | None]:
+    if not scope:
+        return None, None
+    first, _, rest = scope.partition(".")
+    if first in STAGES:
+        return first, rest or None
+    return None, scope
+
+
+def _keys(text: str, keys: str | None) -> dict[str, Any]:
+    """The keys in brackets; a shape, the last one, may hold commas."""
+    found: dict[str, Any] = {}
+    rest = keys or ""
+    while rest:
+        key, has_value, value = rest.partition("=")
+        key = key.strip()
+        if key not in _KEYS or not has_value or key in found:
+            raise InputError(f"{text!r:.120}: {key!r:.40} is no key: use {', '.join(_KEYS)}")
+        rest = ""
+        if key != "shape":
+            value, _, rest = value.partition(",")
+        found[key] = value.strip()
+    if "step" in found:
+        if not re.fullmatch(r"\d{1,9}", found["step"]):
+            raise InputError(f"{text!r:.120}: step={found['step']} is no step: give a number")
+        found["step"] = int(found["step"])
+    return found
+
+
+# --- What of a run's manifest decides whether two runs are comparable, as columns of `runs`.
+#
+# A field that nobody recorded is None. `NONE` and 0 say that a run is known to have none.
+
+
+_OPTIONAL = ("adapters", "cache", "compile", "offload")
+_BESIDE_SPEED = frozenset(("python", "profile-sd3", "numpy"))
+_ARGUMENTS = {
+    "steps": ("num_inference_steps",),
+    "batch_size": ("num_images_per_prompt", "num_videos_per_prompt"),
+    "frames": ("num_frames",),
+    "guidance": ("guidance_scale",),
+}
+
+
+def recorded_identity(analysis: Analysis) -> dict[str, str | int | float | None]:
+    """The identity columns of a run by name."""
+    run = analysis.run
+    return {
+        "pipeline": run.pipeline or None,
+        "model": run.model or None,
+        **_submodule_identity(run),
+        **_recipe(run),
+        "hardware": _hardware(analysis),
+        "software": _software(run.versions),
+    }
+
+
+def _submodule_identity(run: RunSummary) -> dict[str, str | None]:
+    pairs = setting_pairs(run.submodule_settings, without=NONE)
+    names = sorted(run.submodule_settings)
+    found: dict[str, str | None] = {}
+    for column in _OPTIONAL:
+        told = [f"{name} {pairs[f'{name} {column}']}" for name in names]
+        used = [text for text in told if not text.endswith(f" {NONE}")]
+        found[column] = "; ".join(used) or (NONE if told else None)
+    found["weights"] = _told(pairs, names, "dtype") or _weight_bytes(run)
+    attention = _told(pairs, names, "attention"), pairs.get("sdpa kernels")
+    providers = _told(pairs, names, "providers")  # of ONNX Runtime: they decide it
+    found["attention"] = "; ".join(text for text in (*attention, providers) if text) or None
+    return found
+
+
+def _told(pairs: Mapping[str, str], names: Iterable[str], setting: str) -> str | None:
+    told = ((name, pairs.get(f"{name} {setting}")) for name in names)
+    return "; ".join(f"{name} {value}" for name, value in told if value) or None
+
+
+def _weight_bytes(run: RunSummary) -> str | None:
+    """Bytes of the weights where nobody recorded their types: half as many are another type."""
+    told = sorted((n, s.weight_bytes) for n, s in run.submodules.items() if s.weight_bytes)
+    return "; ".join(f"{name} {size} bytes" for name, size in told) or None
+
+
+def _recipe(run: RunSummary) -> dict[str, str | int | float | None]:
+    """Steps, resolution and the like: what pipeline calls made, else what they were given. Where
+    calls differ there is no one value, so it is unknown."""
+    of = run.generations
+    sizes = {(one.width, one.height) for one in of}
+    given = _given(run)
+    width, height = next(iter(sizes)) if len(sizes) == 1 else (None, None)
+    if not of:
+        width, height = given.get("width"), given.get("height")
+    found: dict[str, str | int | float | None] = {
+        "steps": _common(of, "steps", given),
+        "resolution": f"{width}×{height}" if width and height else None,
+        "batch_size": _common(of, "batch", given, "batch_size"),
+        "frames": _common(of, "frames", given),
+        "guidance": _guidance(of, given),
+    }
+    if of and found["frames"] is None and {one.frames for one in of} == {None} and width:
+        found["frames"] = 0
+    return found
+
+
+def _common(
+    of: Iterable[Generation], field: str, given: Mapping[str, int], argument: str = ""
+) -> int | None:
+    values = {getattr(one, field) for one in of}
+    if not values:
+        return given.get(argument or field)
+    value = values.pop()
+    return None if values else value
+
+
+def _guidance(of: Iterable[Generation], given: Mapping[str, float]) -> float | None:
+    """The guidance scale; 0 where pipeline calls were recorded and have none."""
+    scales = {one.guidance_scale for one in of}
+    true_scales = {one.true_cfg_scale for one in of} - {None}
+    if not scales:
+        return given.get("guidance")
+    if len(scales) > 1 or len(true_scales) > 1:
+        return None
+    scale = scales.pop()
+    return float(scale if scale is not None else next(iter(true_scales), None) or 0.0)
+
+
+def _given(run: RunSummary) -> dict[str, int]:
+    """Numbers that the pipeline was given, by column."""
+    names = {**_ARGUMENTS, "width": ("width",), "height": ("height",)}
+    found: dict[str, int] = {}
+    for column, arguments in names.items():
+        for argument in arguments:
+            value = run.settings.get(argument)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found[column] = int(value) if column != "guidance" else value  # type: ignore[assignment]
+    return found
+
+
+def _hardware(analysis: Analysis) -> str | None:
+    """`2 × AMD Instinct MI300X`; unknown where nobody said of a device what it is."""
+    devices = analysis.devices.select("device", "hardware", "calls", "commands").rows()
+    used = [row for row in devices if row[2]] or [row for row in devices if row[3]]
+    names = Counter(_named(analysis.run, device, hardware) for device, hardware, *_ in used)
+    if not names or None in names:
+        return None
+    return " + ".join(f"{number} × {name}" for name, number in sorted(names.items(), key=str))
+
+
+def _named(run: RunSummary, device: str, hardware: str | None) -> str | None:
+    told = run.devices.get(device)
+    name = hardware or (told.hardware if told is not None else "")
+    cores = len(told.cores) if told is not None else 0
+    if name and cores:
+        return f"{name} ({cores} core{'s' if cores > 1 else ''})"
+    return name or None
+
+
+def _software(versions: Mapping[str, str]) -> str | None:
+    told = sorted((name, of) for name, of in versions.items() if name not in _BESIDE_SPEED)
+    return ", ".join(f"{name} {version}" for name, version in told) or None
+
+
+# --- `summary.json`: what a data set keeps of a run, in its bundle.
+#
+# Made from the analysis that somebody has at hand, so that adding the run to a data set needs
+# none.
+# It counts while the bundle is what it was: the digest of its files stands in it. What is
+# read is untrusted: checked against its types, bounded, and made anew where anything is wrong.
+
+
+SUMMARY_NAME = "summary.json"
+RESIDUAL_LIMIT = 0.01
+TRACING_LIMIT = 0.25
+"""From which on quality is bad: shares of a pipeline call, and of the time without tracing."""
+
+_LIMIT = 16 << 20  # bytes
+_TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01
+_ADDED = ("batch", "schema_version", "added_ns", "labels", "place")  # when it is added, not before
+
+_Text = Annotated[str, Meta(max_length=20_000)]
+_TYPES: dict[str, type] = {"Float64": float, "Int64": int, "String": _Text}
+_Row = msgspec.defstruct(
+    "_Row",
+    [
+        (
+            column.name,
+            _TYPES[str(column.dtype)] | None if column.nullable else _TYPES[str(column.dtype)],
+        )
+        for column in RUNS
+        if column.name not in _ADDED
+    ],
+    frozen=True,
+    forbid_unknown_fields=True,
+)
+
+
+class Summary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run for a data set: `run` are its columns of `runs` but for those that adding it sets,
+    `metrics` its rows. `content` is the digest of the bundle that it was made of, "" of others."""
+
+    schema_version: int
+    content: str
+    run: dict[str, Any]
+    metrics: tuple[Measure, ...] = field(default_factory=tuple)
+
+
+class _Times(Struct, frozen=True):
+    ns: int
+    told_by: str
+
+
+def summary_of(
+    analysis: Analysis, source: Source, *, content: str = "", commit: str | None = None
+) -> Summary:
+    """The summary of a run from its analysis, which is of the whole run. `source` is where it
+    lies; `content` the digest of its bundle; `commit` that of the program."""
+    run, info = analysis.run, analysis.inputs.run.info
+    times = _times(analysis.inputs.run, source)
+    quality = _quality(analysis)
+    row = {
+        "run": key_of_run(analysis.inputs.run),
+        "run_id": run.run_id,
+        "time_ns": times.ns,
+        "time_from": times.told_by,
+        "commit": commit,
+        "producer": run.producer or None,
+        **recorded_identity(analysis),
+        "python": run.versions.get("python"),
+        "system": run.hardware.system or None,
+        "cpu": run.hardware.cpu or None,
+        "cores": run.hardware.cores,
+        "memory_bytes": run.hardware.memory_bytes,
+        "versions": json.dumps(dict(run.versions), sort_keys=True),
+        "settings": json.dumps(info.settings, sort_keys=True),
+        "pipelines": len(analysis.pipelines),
+        "calls": run.calls,
+        "commands": run.commands,
+        **quality,
+    }
+    bounded = {name: v[:20_000] if isinstance(v, str) else v for name, v in row.items()}
+    return Summary(
+        schema_version=SCHEMA_VERSION,
+        content=content,
+        run=bounded,
+        metrics=tuple(measures_of(analysis)),
+    )
+
+
+def summarized(source: Source) -> Summary:
+    """The summary of the run of a source that is no foreign one, from the tables that it needs
+    alone. Raises InputError where the run cannot be read or holds no call."""
+    content = bundle_digest(source.path) if source.kind is Kind.BUNDLE else ""
+    run = load_source(source)
+    if run.calls.is_empty():
+        raise InputError(f"{source.place} holds no call of a submodule: record the run again")
+    analysis = assembled(Inputs(run, Selection(), (), {}), READS)
+    return summary_of(analysis, source, content=content)
+
+
+def write_summary(bundle: Path, summary: Summary) -> bool:
+    """Write `summary.json` into a bundle; False where it cannot be, which is no error: the next
+    who needs it makes it."""
+    try:
+        write_atomically(bundle / SUMMARY_NAME, msgspec.json.encode(summary) + b"\n")
+    except OutputError:
+        return False
+    return True
+
+
+def read_summary(bundle: Path) -> Summary | None:
+    """The summary in `bundle`; None where there is none that is current. Raises InputError where
+    a file of it cannot be read."""
+    found = _read(bundle)
+    if found is None or found.schema_version != SCHEMA_VERSION:
+        return None
+    return found if found.content == bundle_digest(bundle) else None
+
+
+def summarize_analysis(analysis: Analysis, source: Source) -> bool:
+    """Write the summary of an analysis of a whole run into its bundle; the commit that an older one
+    names stays. Whether the bundle has one now."""
+    if source.kind is not Kind.BUNDLE or source.origin is not None or analysis.run.selection:
+        return False
+    try:
+        before, content = _read(source.path), bundle_digest(source.path)
+        commit = None if before is None else before.run["commit"]
+        summary = summary_of(analysis, source, content=content, commit=commit)
+        return summary == before or write_summary(source.path, summary)
+    except InputError:  # a file went meanwhile: the report stands without
+        return False
+
+
+def summarize_recorded(bundle: Path, folder: Path) -> bool:
+    """Write the summary of a bundle that a program in `folder` has just recorded, with the commit
+    there, or add that to the one which is there. Whether it could be."""
+    source = Source(bundle, Kind.BUNDLE)
+    try:
+        found = read_summary(bundle) or summarized(source)
+        told = {**found.run, "commit": found.run["commit"] or commit_of(folder)}
+        return write_summary(bundle, msgspec.structs.replace(found, run=told))
+    except ProfilerError:  # who analyzes the bundle is told what is wrong with it
+        return False
+
+
+def _read(bundle: Path) -> Summary | None:
+    path = bundle / SUMMARY_NAME
+    try:
+        if not path.is_file() or path.stat().st_size > _LIMIT:
+            return None
+        found = decoded(path.read_bytes(), Summary)
+        converted(found.run, _Row)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return found
+
+
+def _times(run: Run, source: Source) -> _Times:
+    """When the run began: by its trace, by its manifest, by the file's time."""
+    firsts = [frame["start_ns"].min() for frame in (run.spans, run.calls, run.commands)]
+    known = [first for first in firsts if isinstance(first, int)]
+    if known and min(known) >= _TIME_OF_DAY:
+        return _Times(min(known), "trace")
+    manifest = source.path / MANIFEST_NAME
+    if source.kind is Kind.BUNDLE and manifest.is_file() and source.origin is None:
+        from datetime import datetime
+
+        try:
+            created = datetime.fromisoformat(read_manifest(manifest).created)
+            return _Times(int(created.timestamp()) * 1_000_000_000, "manifest")
+        except ValueError:
+            pass
+    try:
+        return _Times(source.place.stat().st_mtime_ns, "file")
+    except OSError:
+        return _Times(time.time_ns(), "file")
+
+
+def _quality(analysis: Analysis) -> Mapping[str, Any]:
+    missing = [drop for drop in analysis.drops if drop.kind.time_missing]
+    shares = analysis.pipelines["residual_share"].abs().drop_nulls()
+    residual = max(shares.to_list(), default=None)
+    cost = analysis.run.overhead.share
+    bad = {
+        "drops": bool(missing),
+        "residual": residual is not None and residual > RESIDUAL_LIMIT,
+        "tracing_cost": cost is not None and cost > TRACING_LIMIT,
+    }
+    return {
+        "drops": len(missing),
+        "drop_kinds": ",".join(sorted({drop.kind.value for drop in analysis.drops})),
+        "residual": residual,
+        "tracing_cost": cost,
+        "quality": ",".join(name for name, is_bad in bad.items() if is_bad),
+    }

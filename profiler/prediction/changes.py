@@ -1,0 +1,464 @@
+"""Predicted workloads: calls without guidance, with another batch, type or step count.
+
+On a device with a launch queue (`on_device`), estimates are device time, and a replay gives the
+gain. On other devices they are the time of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isclose, prod
+
+import numpy as np
+
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline import Ratio, call_costs
+from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch, times_batch
+from profiler.errors import InputError
+from profiler.prediction.scenario import (
+    Assumption,
+    ImageSize,
+    Scenario,
+    Unknown,
+    at_precision,
+    main_type,
+    precision,
+    recorded_size,
+    resized,
+)
+from profiler.prediction.workload import (
+    APPLY_GUIDANCE,
+    OWN_CALLS,
+    Piece,
+    PipelinePieces,
+    Task,
+    Workload,
+    staying,
+)
+from profiler.run.run import Run
+from profiler.text import Note
+
+# --- What submodules would take with another batch, size or type, of what they took.
+#
+# Where a device works through a queue of launches (`on_device`) this is the time of its work: how
+# much of that is gained a replay tells. Elsewhere it is the time of calls.
+
+
+_WELL_KNOWN = 0.9  # of the time: less is said
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """New time over old by submodule, of its calls of one `branch` alone where that is given, and
+    notes on what that rests on."""
+
+    ratios: Mapping[str, Ratio]
+    assumes: tuple[Note, ...]
+    unknown: tuple[Note, ...]
+    branch: str | None = None
+
+
+def half_batch_estimates(
+    workload: Workload, run: Run, analysis: Analysis, on_device: Collection[str] = ()
+) -> Estimates:
+    """Of the batched calls of the steps, were they of the prompt alone."""
+    ratios: dict[str, Ratio] = {}
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
+        if name is None:
+            continue
+        half = half_batch(
+            run.calls,
+            analysis.calls,
+            analysis.kinds.table,
+            analysis.device_profiles,
+            name,
+            workload.overhead_ratio.get(name, 1.0),
+        )
+        ratio = ratios[name] = half.busy if name in on_device else half.wall
+        if half.measured or half.from_operators:
+            assumes.append(_half(half, name, ratio, queued=name in on_device))
+        else:
+            unknown.append(Note.of(Unknown.HALF_BATCH_GUESSED, submodule=name))
+        if half.from_operators and not half.measured:
+            unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown), BATCHED)
+
+
+def _half(half: HalfBatch, name: str, ratio: Ratio, *, queued: bool) -> Note:
+    if queued:
+        return _estimate_note(Assumption.HALF_BATCH_ON_DEVICE, name, ratio)
+    if half.measured:
+        return Note.of(Assumption.HALF_BATCH_MEASURED, submodule=name, share=ratio.value)
+    return _estimate_note(Assumption.HALF_BATCH_ESTIMATED, name, ratio)
+
+
+def work_estimates(
+    workload: Workload,
+    scenario: Scenario,
+    run: Run,
+    analysis: Analysis,
+    on_device: Collection[str] = (),
+) -> Iterator[Estimates]:
+    """Of all that makes the work of calls another one, whichever branch they are of. Raises
+    InputError where that is not known."""
+    if scenario.batch is not None:
+        yield _batch_estimates(workload, scenario.batch, analysis, on_device)
+    if scenario.size is not None:
+        yield _size_estimates(workload, scenario.size, run, analysis, on_device)
+    if scenario.precision is not None:
+        yield _precision_estimates(workload, precision(scenario.precision), analysis, on_device)
+
+
+def _batch_estimates(
+    workload: Workload, factor: int, analysis: Analysis, on_device: Collection[str]
+) -> Estimates:
+    """Of submodules in steps and after them, with `factor` times the batch: prompts are encoded as
+    before. Where no operators were traced they take `factor` times as long, at least as long."""
+    ratios: dict[str, Ratio] = {}
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    for name in dict.fromkeys(t.submodule for t in (*workload.step, *workload.decode)):
+        if name is None:
+            continue
+        costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
+        if costs is None:
+            ratios[name] = Ratio(float(factor), 1.0, float(factor), known=0.0)
+            unknown.append(Note.of(Unknown.BATCH_GUESSED, submodule=name))
+            continue
+        wall, busy = times_batch(costs, factor, workload.overhead_ratio.get(name, 1.0))
+        ratio = ratios[name] = busy if name in on_device else wall
+        assumes.append(_estimate_note(Assumption.TIMES_BATCH, name, ratio))
+        unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown))
+
+
+def _size_estimates(
+    workload: Workload, size: ImageSize, run: Run, analysis: Analysis, on_device: Collection[str]
+) -> Estimates:
+    """Of submodules in steps, after them and of VAEs, with images of `size`: prompts are encoded as
+    before. Where no operators tell, time goes with the pixels, at most with their square."""
+    decoders = dict.fromkeys(t.submodule for t in workload.decode if t.submodule)
+    others = [t.submodule for t in workload.step if t.submodule]
+    others += [name for name in workload.submodules if name.startswith("vae")]  # of images given
+    of = {
+        name: call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
+        for name in dict.fromkeys((*decoders, *others))
+    }
+    decoded = [kind for name in decoders if (costs := of[name]) for kind in costs.kinds]
+    old = recorded_size(run.info.generations, workload.numbers, decoded)
+    if old == size:
+        return Estimates({}, (), ())
+    if old is None:
+        raise InputError(
+            "the trace does not tell how large its images are, so --size cannot be answered: "
+            "record the run with --ops all"
+        )
+    ratios: dict[str, Ratio] = {}
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    area = size.area / old.area
+    for name, costs in of.items():
+        found = costs and resized(costs, old, size, workload.overhead_ratio.get(name, 1.0))
+        if not found:
+            least, most = sorted((1.0, area * area))
+            ratios[name] = Ratio(area, least, most, known=0.0)
+            unknown.append(Note.of(Unknown.SIZE_GUESSED, submodule=name))
+            continue
+        wall, busy = found
+        ratio = ratios[name] = busy if name in on_device else wall
+        sizes = {"before": str(old), "size": str(size)}
+        assumes.append(_estimate_note(Assumption.ANOTHER_SIZE, name, ratio, **sizes))
+        unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown))
+
+
+def _precision_estimates(
+    workload: Workload, dtype: str, analysis: Analysis, on_device: Collection[str]
+) -> Estimates:
+    """Of all submodules, did they compute in `dtype`. Raises InputError where that is not known."""
+    placed = {task.submodule: task.device for task in workload.tasks if task.submodule is not None}
+    ratios: dict[str, Ratio] = {}
+    for name, device in placed.items():
+        costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
+        if costs is not None and main_type(costs) is not None:
+            queued = name in on_device
+            overhead_ratio = 1.0 if queued else workload.overhead_ratio.get(name, 1.0)
+            of = costs.on_device if queued else costs
+            ratios[name] = at_precision(of, device, dtype, overhead_ratio)
+    if not ratios:
+        raise InputError(
+            "the trace does not tell the types of its operators, so --precision cannot be "
+            "answered: record the run with --ops all"
+        )
+    _check_known(workload, {*ratios}, dtype)
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    least = min(known.low for known in ratios.values())
+    for name, device in placed.items():
+        ratio = ratios.get(name)
+        if ratio is None:
+            unknown.append(Note.of(Unknown.PRECISION_OF, submodule=name, dtype=dtype))
+            ratios[name] = Ratio(1.0, least, 1.0, known=0.0)
+        elif ratio == Ratio(1.0, 1.0, 1.0):
+            assumes.append(Note.of(Assumption.SAME_PRECISION, submodule=name, dtype=dtype))
+        else:
+            code = Assumption.PRECISION_BY_RATES
+            if name in on_device:
+                code = Assumption.PRECISION_ON_DEVICE
+            assumes.append(_estimate_note(code, name, ratio, dtype=dtype, device=device))
+            unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown))
+
+
+def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None:
+    """Raise InputError where the types of less than half of the calls' time are known."""
+    times = dict.fromkeys(workload.submodules, 0.0)
+    for task in workload.tasks:
+        if task.submodule is not None:
+            times[task.submodule] += float(task.total_ns.sum())
+    longest = max(times, key=lambda name: times[name])
+    if 2 * sum(time for name, time in times.items() if name in known) < sum(times.values()):
+        raise InputError(
+            f"the trace does not tell the types of the operators of {longest}, so what {dtype} "
+            "does cannot be predicted: record the run with shapes"
+        )
+
+
+def multiplied(some: Sequence[Estimates]) -> Iterator[Note]:
+    """What the estimates of a submodule make together, where several change its time."""
+    names = dict.fromkeys(name for estimates in some for name in estimates.ratios)
+    found = [_product(name, [each for each in some if name in each.ratios]) for name in names]
+    notes = tuple(note for note in found if note is not None)
+    if notes:
+        yield Note.of(Assumption.SHARES_MULTIPLY, submodules=notes)
+
+
+def _product(name: str, some: Sequence[Estimates]) -> Note | None:
+    ratios = [estimates.ratios[name] for estimates in some]
+    if sum(map(_changes, ratios)) < 2:
+        return None
+    batched = any(estimates.branch == BATCHED for estimates in some)
+    whole = Ratio(
+        value=prod(ratio.value for ratio in ratios),
+        low=prod(ratio.low for ratio in ratios),
+        high=prod(ratio.high for ratio in ratios),
+    )
+    code = Assumption.SHARE_OF_BATCHED if batched else Assumption.SHARE_OF_ALL
+    return _estimate_note(code, name, whole)
+
+
+def _changes(ratio: Ratio) -> bool:
+    return not all(isclose(share, 1.0) for share in (ratio.value, ratio.low, ratio.high))
+
+
+def share_of_steps(workload: Workload) -> Iterator[Note]:
+    """What other numbers of steps assume where some calls do not happen in all."""
+    if workload.steps_of:
+        some = tuple(
+            Note.of(Assumption.STEPS_OF, submodule=name, steps=count)
+            for name, count in sorted(workload.steps_of.items())
+        )
+        yield Note.of(Assumption.SHARE_OF_STEPS, steps=workload.steps, submodules=some)
+
+
+def _unknown_work(name: str, ratio: Ratio) -> list[Note]:
+    if ratio.known >= _WELL_KNOWN:
+        return []
+    return [Note.of(Unknown.WORK_OF_OPERATORS, submodule=name, share=1 - ratio.known)]
+
+
+def _estimate_note(code: Assumption, name: str, ratio: Ratio, **more: str) -> Note:
+    """A share of the submodule's time, with the bounds of its estimate."""
+    bounds = {"share": ratio.value, "low_share": ratio.low, "high_share": ratio.high}
+    return Note.of(code, submodule=name, **bounds, **more)
+
+
+# --- Workloads as scenarios change them: guidance, submodules, types, steps.
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpan:
+    """From the first begin of device work to the last end, in ns, the mean of pipeline calls: as
+    `recorded`, as the unchanged run is `replayed`, and `ns` in the scenario."""
+
+    recorded_ns: float
+    replayed_ns: float
+    ns: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changed:
+    """A workload, and what its times rest on.
+
+    `spread` has, by submodule, the bounds of its time relative to the workload's where that was
+    estimated. `assumes` (`Assumption`) and `unknown` (`Unknown`) are notes.
+
+    Where launches were replayed, `device` has the device's span, `reasons` (`Reason`) say why the
+    request takes what it takes, and `scatter` is the workload whose steps tell how much it
+    scatters, None: `workload` itself.
+    """
+
+    workload: Workload
+    spread: Mapping[str, tuple[float, float]]
+    assumes: tuple[Note, ...] = ()
+    unknown: tuple[Note, ...] = ()
+    scatter: Workload | None = None
+    device: DeviceSpan | None = None
+    reasons: tuple[Note, ...] = ()
+
+
+def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:
+    """`workload` of `run` as `scenario` has it, but for where submodules are placed.
+
+    `analysis` is of the whole run. Raises InputError where the run cannot answer it.
+    """
+    found = Changed(workload, {})
+    if scenario.drop:
+        found = _dropped(found, scenario.drop)
+    some: list[Estimates] = []
+    if not scenario.guidance:
+        found = _unguided(found)
+        some.append(half_batch_estimates(found.workload, run, analysis))
+        found = _renamed(_with_estimates(found, some[0]))
+    for estimates in work_estimates(found.workload, scenario, run, analysis):
+        found = _with_estimates(found, estimates)
+        some.append(estimates)
+    found = replace(found, assumes=(*found.assumes, *multiplied(some)))
+    if scenario.steps is not None:
+        found = _with_steps(found, scenario.steps)
+    return found
+
+
+def without(workload: Workload, leaves: Callable[[Task], bool]) -> Workload:
+    """`workload` without the calls that leave, and without the host's time that led to them."""
+    return workload.mapped(
+        lambda tasks: staying(tasks, leaves, lambda host, call: host.of == call.name)
+    )
+
+
+def scaled(workload: Workload, factors: Mapping[str, float], branch: str | None = None) -> Workload:
+    """`workload` with the times of submodules multiplied, of one branch alone where it is given."""
+
+    def of(task: Task) -> Task:
+        factor = factors.get(task.submodule or "", 1.0)
+        if factor == 1.0 or (branch is not None and task.branch != branch):
+            return task
+        times = (np.rint(ns * factor).astype(np.int64) for ns in (task.first_ns, task.steady_ns))
+        first, steady = times
+        return replace(task, first_ns=first, steady_ns=steady)
+
+    return workload.mapped(lambda tasks: tuple(map(of, tasks)))
+
+
+def _dropped(found: Changed, names: Sequence[str]) -> Changed:
+    leaves = {*names}
+    assumed = Note.of(Assumption.WITHOUT_SUBMODULES, submodules=tuple(names))
+    return replace(
+        found,
+        workload=without(found.workload, lambda task: task.submodule in leaves),
+        assumes=(*found.assumes, assumed),
+    )
+
+
+def _unguided(found: Changed) -> Changed:
+    workload = without(found.workload, lambda task: task.branch in OWN_CALLS)
+    workload = workload.mapped(lambda tasks: tuple(t for t in tasks if t.name != APPLY_GUIDANCE))
+    assumed = Note.of(Assumption.WITHOUT_GUIDANCE)
+    return replace(found, workload=workload, assumes=(*found.assumes, assumed))
+
+
+def _renamed(found: Changed) -> Changed:
+    """Calls that were batched are of the prompt alone."""
+
+    def of(task: Task) -> Task:
+        if task.branch != BATCHED:
+            return task
+        return replace(task, branch="cond", name=f"{task.submodule}.cond")
+
+    workload = found.workload.mapped(lambda tasks: tuple(map(of, tasks)))
+    return replace(found, workload=workload)
+
+
+def _with_estimates(found: Changed, estimates: Estimates) -> Changed:
+    """With the times of submodules as they were estimated."""
+    ratios, spread = estimates.ratios, dict(found.spread)
+    for name, ratio in ratios.items():
+        _widen(spread, name, ratio.spread)
+    factors = {name: ratio.value for name, ratio in ratios.items()}
+    return Changed(
+        workload=scaled(found.workload, factors, estimates.branch),
+        spread=spread,
+        assumes=(*found.assumes, *estimates.assumes),
+        unknown=(*found.unknown, *estimates.unknown),
+    )
+
+
+def _with_steps(found: Changed, steps: int) -> Changed:
+    return replace(
+        found,
+        workload=replace(found.workload, steps=steps),
+        assumes=(*found.assumes, *share_of_steps(found.workload)),
+    )
+
+
+def _widen(spread: dict[str, tuple[float, float]], name: str, by: tuple[float, float]) -> None:
+    low, high = spread.get(name, (1.0, 1.0))
+    spread[name] = (low * by[0], high * by[1])
+
+
+# --- What the host does in one pipeline call, piece by piece, and what of it a scenario has it do.
+#
+# Pieces are on the host's axis: a call until it returned. A plan leaves some out and repeats
+# others;
+# `host_replay` runs it.
+
+
+_Phase = tuple[Piece, ...]
+
+
+def _mapped(plan: PipelinePieces, change: Callable[[_Phase], _Phase]) -> PipelinePieces:
+    return replace(
+        plan,
+        encode=change(plan.encode),
+        steps=tuple(map(change, plan.steps)),
+        decode=change(plan.decode),
+    )
+
+
+def _left(leaves: Callable[[Piece], bool]) -> Callable[[_Phase], _Phase]:
+    return lambda pieces: staying(pieces, leaves, lambda host, call: host.call == call.call)
+
+
+def dropped(plan: PipelinePieces, names: Sequence[str]) -> PipelinePieces:
+    """Without the calls of some submodules."""
+    return _mapped(plan, _left(lambda piece: piece.submodule in names))
+
+
+def unguided(plan: PipelinePieces) -> PipelinePieces:
+    """Without the calls and the work of guidance; what was batched is of the prompt alone."""
+
+    def alone(pieces: _Phase) -> _Phase:
+        kept = _left(lambda piece: piece.branch in OWN_CALLS)(pieces)
+        return tuple(map(_single, (piece for piece in kept if piece.name != APPLY_GUIDANCE)))
+
+    return _mapped(plan, alone)
+
+
+def _single(piece: Piece) -> Piece:
+    if piece.branch != BATCHED:
+        return piece
+    return replace(piece, branch="cond", name=f"{piece.submodule}.cond")
+
+
+def with_steps(plan: PipelinePieces, steps: int) -> PipelinePieces:
+    """With so many steps: the first once, the others spread evenly over those after it."""
+    return replace(plan, steps=tuple(plan.steps[i] for i in _chosen(len(plan.steps), steps)))
+
+
+def _chosen(recorded: int, wanted: int) -> list[int]:
+    """Which recorded step each of the wanted ones repeats."""
+    later = recorded - 1
+    return [0, *(1 + place * later // (wanted - 1) for place in range(wanted - 1))]

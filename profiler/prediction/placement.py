@@ -1,0 +1,780 @@
+"""The best placement of submodules on devices: the one with the highest throughput.
+
+If there are at most `EXHAUSTIVE` assignments, all are considered. Otherwise submodules are
+moved one at a time from several starts. Assignments are ordered by a bound: the busiest
+device's time, or the critical path divided by the concurrency.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline import Bound
+from profiler.errors import InputError
+from profiler.prediction.requests import (
+    SEED,
+    Simulation,
+    mean_durations,
+    request_graph,
+    run_closed_loop,
+    simulate,
+)
+from profiler.prediction.scenario import DEFAULT_ORDER, Order, PlacementNote, Scenario
+from profiler.prediction.workload import HOST, Task, Workload
+from profiler.run.device_timeline import launches_of
+from profiler.run.run import Run
+from profiler.text import Note
+from profiler.trace.events import device_kind
+from profiler.trace.manifest_fields import Device
+
+# --- Devices that submodules may be placed on, and what a submodule's time would be there.
+#
+# A device of the same hardware takes the same time. On other hardware each operator's time goes
+# by
+# the rate of what bounds it (`roofline.bounds`) on both devices: peak FLOP/s, bandwidth, or the
+# time between launches; what the host bounds stays. Without profiles of both nothing is
+# predicted.
+
+
+_CAPTURE = "record a run with that device, or measure both with `profile-sd3 benchmark-device`"
+_NOTHING = Device()  # is known of the device
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHardware:
+    """That the times on `device` are not known: it is other hardware than `measured_on`, and their
+    rates do not tell; `launches`: nor would they where work is launched."""
+
+    device: str
+    measured_on: str
+    launches: bool = False
+
+    @property
+    def note(self) -> Note:
+        """`PlacementNote.OTHER_HARDWARE`, or `LAUNCHES_ELSEWHERE`."""
+        code = PlacementNote.OTHER_HARDWARE
+        if self.launches:
+            code = PlacementNote.LAUNCHES_ELSEWHERE
+        return Note.of(code, device=self.device, measured_on=self.measured_on)
+
+    @property
+    def error(self) -> str:
+        """The end of an error's message."""
+        if self.launches:
+            return (
+                f"{self.device} is other hardware than {self.measured_on}, and how fast a host "
+                "launches there is not known; record a run with that device"
+            )
+        return (
+            f"{self.device} is other hardware than {self.measured_on}, and their rates do not tell "
+            f"the time there; {_CAPTURE}"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetDevice:
+    """A device of a placement.
+
+    `memory_bytes` is None where it has no limit that is known. `factors` are its time / the
+    measured time by submodule, of those that can run there; `why_not` tells of the others. `like`
+    is equal for devices that are the same to a placement.
+    """
+
+    name: str
+    memory_bytes: int | None
+    factors: Mapping[str, float]
+    why_not: OtherHardware | None = None
+    notes: tuple[Note, ...] = ()
+    like: str = ""
+
+
+def equal_hardware(target: TargetDevice, present: Mapping[str, str]) -> TargetDevice:
+    """`target` without the submodules, placed as `present`, whose time there goes by rates."""
+    kept = {name: factor for name, factor in target.factors.items() if factor == 1.0}
+    if len(kept) == len(target.factors):
+        return target
+    moved = next(name for name in target.factors if name not in kept)
+    why_not = OtherHardware(target.name, present[moved], launches=True)
+    return replace(target, factors=kept, why_not=why_not)
+
+
+def placement_of(workload: Workload) -> dict[str, str]:
+    """Submodule to the device on which it was measured.
+
+    Raises InputError where one was measured on several.
+    """
+    found: dict[str, str] = {}
+    for task in (*workload.encode, *workload.step, *workload.decode):
+        if task.submodule is None:
+            continue
+        device = found.setdefault(task.submodule, task.device)
+        if device != task.device:
+            raise InputError(
+                f"{task.submodule} ran on {device} and on {task.device}; "
+                "a placement needs a run in which each submodule stays on one device"
+            )
+    return found
+
+
+def placed(
+    workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
+) -> Workload:
+    """The workload with the submodules of `placement` on other devices; the rest stays.
+
+    Raises InputError for a submodule that the workload lacks, a device that is no target, and a
+    submodule whose time there is not known.
+    """
+    present = placement_of(workload)
+    by_name = {target.name: target for target in targets}
+    for submodule, device in placement.items():
+        if submodule not in present:
+            raise InputError(
+                f"{submodule!r} is not a submodule of this run; it has {', '.join(present)}"
+            )
+        if device == present[submodule]:
+            continue
+        if device not in by_name:
+            known = ", ".join(sorted({*by_name, *present.values()}))
+            raise InputError(f"{device!r} is not among the devices to place on: {known}")
+        if submodule not in by_name[device].factors:
+            why_not = by_name[device].why_not
+            reason = f": {why_not.error}" if why_not else ""
+            raise InputError(f"{submodule} cannot be placed on {device}{reason}")
+
+    def moved(task: Task) -> Task:
+        if task.submodule is None or task.submodule not in placement:
+            return task
+        device = placement[task.submodule]
+        if device == task.device:
+            return task
+        factor = by_name[device].factors[task.submodule]
+        times = (task.first_ns, task.steady_ns)
+        if factor != 1.0:
+            times = tuple(np.rint(ns * factor).astype(np.int64) for ns in times)
+        return replace(task, device=device, first_ns=times[0], steady_ns=times[1])
+
+    return replace(
+        workload,
+        encode=tuple(map(moved, workload.encode)),
+        step=tuple(map(moved, workload.step)),
+        decode=tuple(map(moved, workload.decode)),
+    )
+
+
+def target_devices(
+    names: Sequence[str],
+    workload: Workload,
+    devices: Mapping[str, Device],
+    *,
+    memory: Mapping[str, int] | None = None,
+    profiles: Mapping[str, DeviceProfile] | None = None,
+    roofline: pl.DataFrame | None = None,
+) -> list[TargetDevice]:
+    """What is known of the devices `names`, from the run's own (`RunInfo.devices`).
+
+    `memory` are bytes by device, over what the run knows; `profiles` the devices' rates and
+    `roofline` the run's operators, by which times on other hardware go. A device that is not in
+    the run is taken to be like the first of its kind, which a note says. Raises InputError for one
+    whose kind is not in the run.
+    """
+    present = placement_of(workload)
+    asked = memory or {}
+    found = []
+    for name in dict.fromkeys(names):
+        stand_in, notes = _stand_in(name, devices, present)
+        known = devices.get(stand_in, _NOTHING).memory_bytes or None
+        limit = asked.get(name, known)
+        factors, why_not = _factors(stand_in, name, present, devices, profiles or {}, roofline)
+        like = repr((_hardware(stand_in, devices), limit, sorted(factors.items())))
+        found.append(TargetDevice(name, limit, factors, why_not, notes, like))
+    return found
+
+
+def _stand_in(
+    name: str, devices: Mapping[str, Device], present: Mapping[str, str]
+) -> tuple[str, tuple[Note, ...]]:
+    """The device of the run that tells what this one is, and what to say of that."""
+    known = list(dict.fromkeys((*devices, *present.values())))
+    if name in known:
+        return name, ()
+    kind = device_kind(name)
+    like = next((other for other in known if device_kind(other) == kind), None)
+    if like is None:
+        raise InputError(f"nothing is known of {name}, only of {', '.join(known)}: {_CAPTURE}")
+    of_kind = PlacementNote.LIKE_OTHER_CPU if kind == "cpu" else PlacementNote.LIKE_OTHER_DEVICE
+    return like, (Note.of(of_kind, device=name, other=like),)
+
+
+def _hardware(device: str, devices: Mapping[str, Device]) -> tuple[str, str, int | None]:
+    """Kind, name of the hardware and number of cores: equal for devices that are equally fast."""
+    known = devices.get(device, _NOTHING)
+    return device_kind(device), known.hardware, len(known.cores) or None
+
+
+def _factors(
+    stand_in: str,
+    name: str,
+    present: Mapping[str, str],
+    devices: Mapping[str, Device],
+    profiles: Mapping[str, DeviceProfile],
+    roofline: pl.DataFrame | None,
+) -> tuple[dict[str, float], OtherHardware | None]:
+    """Time on the device / time measured by submodule, and why others are missing."""
+    found: dict[str, float] = {}
+    why_not = None
+    for submodule, device in present.items():
+        if _hardware(device, devices) == _hardware(stand_in, devices):
+            found[submodule] = 1.0
+            continue
+        factor = None
+        base, target = profiles.get(device), profiles.get(stand_in)
+        if base is not None and target is not None and roofline is not None:
+            operators = roofline.filter(
+                (pl.col("submodule") == submodule) & (pl.col("device") == device)
+            )
+            factor = _relative_time(operators, base, target)
+        if factor is None:
+            why_not = OtherHardware(name, device)
+        else:
+            found[submodule] = factor
+    return found, why_not
+
+
+def _relative_time(
+    operators: pl.DataFrame, base: DeviceProfile, target: DeviceProfile
+) -> float | None:
+    """Time of operators on `target` / on `base`, None where a rate that decides is not known."""
+    ratios = {
+        Bound.COMPUTE.value: _peak_ratio(base, target),
+        Bound.MEMORY.value: _ratio(base.memory_bandwidth, target.memory_bandwidth),
+        Bound.LAUNCH.value: _ratio(target.launch_ns, base.launch_ns),
+        Bound.HOST.value: 1.0,
+    }
+    total = weighted = 0.0
+    for bound, busy in operators.select("bound", "total_ns").iter_rows():
+        if bound is None:
+            continue  # scaled as the rest
+        ratio = ratios[bound]
+        if ratio is None:
+            return None
+        total += busy
+        weighted += busy * ratio
+    return weighted / total if total else None
+
+
+def _peak_ratio(base: DeviceProfile, target: DeviceProfile) -> float | None:
+    """The least favourable ratio over the types that both multiply."""
+    both = sorted(set(base.peak_flops) & set(target.peak_flops))
+    return max((base.peak_flops[t] / target.peak_flops[t] for t in both), default=None)
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None
+
+
+# --- Whether a placement fits: the weights of what is placed on a device, and the activations of what
+# runs there. A device runs one call at a time, so that the activations of one count, beside what
+# the
+# others keep meanwhile; the embeddings and latents of requests are small beside them and left
+# out.
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """What a placement needs on one device, in bytes, and on whose behalf.
+
+    `activations` are the most of one that runs and what the others keep; `unknown` names those
+    whose weights nobody told of, which count as 0.
+    """
+
+    device: str
+    submodules: tuple[str, ...]
+    weights: int
+    activations: int
+    unknown: tuple[str, ...]
+
+    @property
+    def needed(self) -> int:
+        return self.weights + self.activations
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """That a device, which has `memory` bytes, lacks the room for what is placed on it."""
+
+    need: DeviceMemory
+    memory: int
+
+    @property
+    def note(self) -> Note:
+        """`PlacementNote.TOO_LARGE`."""
+        return Note.of(
+            PlacementNote.TOO_LARGE,
+            submodules=self.need.submodules,
+            device=self.need.device,
+            needed_bytes=self.need.needed,
+            weights_bytes=self.need.weights,
+            activations_bytes=self.need.activations,
+            memory_bytes=self.memory,
+        )
+
+    @property
+    def error(self) -> str:
+        """The beginning of an error: `"cpu:0 has 1.0 GiB and would hold 2.0 GiB of vae"`."""
+        names, need = ", ".join(self.need.submodules), _readable(self.need.needed)
+        return f"{self.need.device} has {_readable(self.memory)} and would hold {need} of {names}"
+
+
+def memory_by_device(workload: Workload, placement: Mapping[str, str]) -> dict[str, DeviceMemory]:
+    """What each device of a whole placement (of every submodule) has to hold."""
+    found = {}
+    for device in dict.fromkeys(placement.values()):
+        here = tuple(name for name, where in placement.items() if where == device)
+        found[device] = DeviceMemory(
+            device=device,
+            submodules=here,
+            weights=sum(workload.weights.get(name, 0) for name in here),
+            activations=_activations(workload, here),
+            unknown=tuple(name for name in here if name not in workload.weights),
+        )
+    return found
+
+
+def _activations(workload: Workload, names: Sequence[str]) -> int:
+    """The most that they hold beside their weights while any one of them runs."""
+    kept = {name: workload.kept.get(name, 0) for name in names}
+    rest = sum(kept.values())
+    return max(rest - kept[n] + max(workload.activations.get(n, 0), kept[n]) for n in names)
+
+
+def fits(workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]) -> bool:
+    """Whether every device that has a limit holds what is placed on it, as far as is known."""
+    return not any(_too_large(workload, placement, targets))
+
+
+def too_large(
+    workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
+) -> TooLarge | None:
+    """The first device on which a placement does not fit; None where it fits."""
+    return next(iter(_too_large(workload, placement, targets)), None)
+
+
+def _too_large(
+    workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
+) -> Iterable[TooLarge]:
+    limits = {target.name: target.memory_bytes for target in targets}
+    for device, need in memory_by_device(workload, placement).items():
+        limit = limits.get(device)
+        if limit is not None and need.needed > limit:
+            yield TooLarge(need, limit)
+
+
+def unknown_memory(
+    workload: Workload, submodules: Iterable[str], targets: Sequence[TargetDevice]
+) -> list[Note]:
+    """What a check against the targets' limits did not count."""
+    if all(target.memory_bytes is None for target in targets):
+        return []
+    names = list(submodules)
+    found = []
+    for code, known in (
+        (PlacementNote.WEIGHTS_UNKNOWN, workload.weights),
+        (PlacementNote.ACTIVATIONS_UNKNOWN, workload.activations),
+    ):
+        missing = tuple(name for name in names if name not in known)
+        if missing:
+            found.append(Note.of(code, submodules=missing))
+    return found
+
+
+def _readable(size: int) -> str:
+    value = float(size)
+    for unit in _UNITS:
+        if value < 1024 or unit == _UNITS[-1]:
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+# --- The best placement of submodules on devices: the one with the highest throughput.
+#
+# Where there are few assignments (`EXHAUSTIVE`) all are considered, else moves of one submodule
+# at a
+# time from several starts. A request cannot take less than the busiest device needs for it, nor
+# than
+# its critical path by the concurrency: by this bound assignments are ordered, and left out when
+# they
+# cannot be better than one found. The others are simulated with mean times.
+
+
+EXHAUSTIVE = 4096  # assignments
+_EVENTS = 400_000  # of all simulations, about
+_FEWEST = 8  # simulations
+_STARTS = 6
+_BETTER = 0.999  # of the time for a request: less than this is better
+_AS_GOOD = 1.01
+_WARMUP_ROUNDS = 4  # of `concurrency` requests
+_FEWEST_ROUNDS, _ROUNDS = 3, 12
+
+_Assignment = tuple[str, ...]  # device by submodule, in the order of `placement_of`
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BestPlacement:
+    """The best placement found, submodule to device, and what it came to.
+
+    `possible` counts all assignments, `considered` those whose bound was looked at, `simulated`
+    those that were simulated; `exhaustive` says that within the model none is more than 1 % better.
+    """
+
+    placement: Mapping[str, str]
+    simulation: Simulation
+    possible: int
+    considered: int
+    simulated: int
+    exhaustive: bool
+    notes: tuple[Note, ...]
+
+
+def best_placement(
+    workload: Workload,
+    targets: Sequence[TargetDevice],
+    concurrency: int = 1,
+    order: Order = DEFAULT_ORDER,
+    *,
+    start: Mapping[str, str] | None = None,
+    seed: int = SEED,
+) -> BestPlacement:
+    """Search the placement on `targets` with the highest throughput at this concurrency.
+
+    `workload` is as it was measured, which the targets' factors are relative to; `start` is where
+    its submodules are now, None: there. Of those that are equal within 1 %, one that moves the
+    fewest submodules from there is taken. Raises InputError where no placement fits into the
+    devices' memory.
+    """
+    if not targets:
+        raise InputError("no devices to place on; name at least one")
+    search = _Search(workload, targets, concurrency, order, start or {})
+    possible = search.possible
+    if possible == 0:
+        raise InputError(f"{search.nowhere} can run on none of the devices: {search.why_nowhere}")
+    if possible <= EXHAUSTIVE:
+        search.all()
+    else:
+        search.climb(random.Random(seed))
+    search.settle()
+    if search.best is None:
+        raise InputError(
+            f"no placement on {', '.join(t.name for t in targets)} found that fits into memory; "
+            "name more devices, or more memory"
+        )
+    found = search.mapping(search.best)
+    return BestPlacement(
+        placement=found,
+        simulation=simulate(placed(workload, found, targets), concurrency, order, seed=seed),
+        possible=possible,
+        considered=len(search.bounds),
+        simulated=search.simulated,
+        exhaustive=possible <= EXHAUSTIVE and not search.cut,
+        notes=search.notes(),
+    )
+
+
+@dataclass(eq=False)
+class _Search:
+    workload: Workload
+    targets: Sequence[TargetDevice]
+    concurrency: int
+    order: Order
+    start: Mapping[str, str]
+    best: _Assignment | None = None
+    best_period: float = float("inf")
+    bounds: dict[_Assignment, float] = field(default_factory=dict)
+    periods: dict[tuple[object, ...], float] = field(default_factory=dict)
+    cut: bool = False  # whether something was left out that may be better
+
+    def __post_init__(self) -> None:
+        self._present = placement_of(self.workload)
+        names = {target.name for target in self.targets}
+        self._choices = [
+            [t.name for t in self.targets if submodule in t.factors] for submodule in self._present
+        ]
+        self._measured = tuple(self._present.values())
+        self._now = tuple({**self._present, **self.start}.values())
+        self._stays = all(device in names for device in self._now)
+        self._by_name = {target.name: target for target in self.targets}
+        self._graph = request_graph(self.workload, self.order)
+        self._means = mean_durations(self._graph)
+        number = {submodule: i for i, submodule in enumerate(self._present)}
+        # By node the number of its submodule, -1 for host work.
+        first = [work[0][0].submodule for work in self._graph.work]
+        self._part = [-1 if submodule is None else number[submodule] for submodule in first]
+        self._demand = [0.0] * (len(number) + 1)  # mean ns in a request, of host work at the end
+        for part, mean in zip(self._part, self._means, strict=True):
+            self._demand[part] += mean
+        affordable = _EVENTS // (self.concurrency * len(self._part))  # rounds of all simulations
+        rounds = affordable // _FEWEST - _WARMUP_ROUNDS - 1
+        self._rounds = min(max(rounds, _FEWEST_ROUNDS), _ROUNDS)
+        self._most = max(affordable // (_WARMUP_ROUNDS + self._rounds + 1), _FEWEST)
+        self._paths: dict[tuple[float, ...], float] = {}  # critical path by factors
+
+    @property
+    def possible(self) -> int:
+        count = 1
+        for choices in self._choices:
+            count *= len(choices)
+        return count
+
+    @property
+    def nowhere(self) -> str:
+        pairs = zip(self._present, self._choices, strict=True)
+        return ", ".join(submodule for submodule, choices in pairs if not choices)
+
+    @property
+    def why_nowhere(self) -> str:
+        return next((target.why_not.error for target in self.targets if target.why_not), "")
+
+    @property
+    def simulated(self) -> int:
+        return len(self.periods)
+
+    def notes(self) -> tuple[Note, ...]:
+        found = [note for target in self.targets for note in target.notes]
+        found += [target.why_not.note for target in self.targets if target.why_not]
+        found += unknown_memory(self.workload, self._present, self.targets)
+        if self.cut:
+            found.append(Note.of(PlacementNote.SEARCH_CUT, simulations=self.simulated))
+        return tuple(dict.fromkeys(found))
+
+    def mapping(self, assignment: _Assignment) -> dict[str, str]:
+        return dict(zip(self._present, assignment, strict=True))
+
+    def all(self) -> None:
+        """Every assignment, the most promising first, those that move least first among equals."""
+        if self._stays:
+            self.consider(self._now)
+        candidates = [a for a in itertools.product(*self._choices) if self.bound(a) is not None]
+        candidates.sort(key=lambda a: (self.bounds[a], self._moves(a)))
+        for assignment in candidates:
+            if self.bounds[assignment] >= self.best_period * _BETTER:
+                return
+            self.consider(assignment)
+
+    def climb(self, generator: random.Random) -> None:
+        """Moves of one submodule from several starts, while one is better."""
+        starts = [self._now] if self._stays else []
+        starts.append(self._balanced())
+        while len(starts) < _STARTS:
+            starts.append(tuple(generator.choice(choices) for choices in self._choices))
+        for start in starts:
+            current, period = start, self.consider(start)
+            while True:
+                steps = [a for a in self._neighbours(current) if self.bound(a) is not None]
+                steps.sort(key=lambda a: (self.bounds[a], self._moves(a)))
+                better = None
+                for assignment in steps:
+                    if self.bounds[assignment] >= period * _BETTER:
+                        break
+                    reached = self.consider(assignment)
+                    if reached < period * _BETTER:
+                        better = assignment, reached
+                        break
+                if better is None:
+                    break
+                current, period = better
+
+    def settle(self) -> None:
+        """Of the assignments that are about as good as the best, take one that moves fewest."""
+        if self.best is None:
+            return
+        most, moves = self.best_period * _AS_GOOD, self._moves(self.best)
+        near = [a for a, bound in self.bounds.items() if bound <= most and self._moves(a) < moves]
+        for assignment in sorted(near, key=lambda a: (self._moves(a), self.bounds[a])):
+            if len(self.periods) < self._most and self.consider(assignment) <= most:
+                self.best = assignment
+                return
+
+    def bound(self, assignment: _Assignment) -> float | None:
+        """The least time for a request, None where it does not fit into memory."""
+        if assignment not in self.bounds:
+            if not fits(self.workload, self.mapping(assignment), self.targets):
+                return None
+            self.bounds[assignment] = self._shortest_period(assignment)
+        return self.bounds[assignment]
+
+    def consider(self, assignment: _Assignment) -> float:
+        """The time for a request of an assignment; the best one is kept."""
+        if self.bound(assignment) is None:
+            return float("inf")
+        key = self._shape(assignment)
+        if key not in self.periods:
+            if len(self.periods) >= self._most:
+                self.cut = True
+                return float("inf")
+            self.periods[key] = max(self._period(assignment), self.bounds[assignment])
+        if self.periods[key] < self.best_period * _BETTER:
+            self.best, self.best_period = assignment, self.periods[key]
+        return self.periods[key]
+
+    def _shortest_period(self, assignment: _Assignment) -> float:
+        """What the busiest device, the host thread and the critical path allow."""
+        factors = self._factors(assignment)
+        busy = dict.fromkeys(assignment, 0.0)
+        for device, demand, factor in zip(assignment, self._demand, factors, strict=False):
+            busy[device] += demand * factor
+        if factors not in self._paths:
+            self._paths[factors] = self._graph.critical_path(self._durations(factors))
+        return max(*busy.values(), self._demand[-1], self._paths[factors] / self.concurrency)
+
+    def _period(self, assignment: _Assignment) -> float:
+        """The simulated time between completions, with mean times."""
+        devices = list(dict.fromkeys(assignment))
+        number = [1 + devices.index(device) for device in assignment]
+        graph = replace(
+            self._graph,
+            resources=(HOST, *devices),
+            resource=tuple(0 if part < 0 else number[part] for part in self._part),
+        )
+        durations = self._durations(self._factors(assignment))
+        warmup = _WARMUP_ROUNDS * self.concurrency
+        total = warmup + (self._rounds + 1) * self.concurrency
+        done = run_closed_loop(graph, [durations] * total, self.concurrency, warmup, self.order)
+        return 1e9 / done.throughput
+
+    def _factors(self, assignment: _Assignment) -> tuple[float, ...]:
+        """Time / measured time by submodule."""
+        return tuple(
+            1.0 if device == measured else self._by_name[device].factors[submodule]
+            for submodule, measured, device in zip(
+                self._present, self._measured, assignment, strict=True
+            )
+        )
+
+    def _durations(self, factors: tuple[float, ...]) -> list[float]:
+        pairs = zip(self._part, self._means, strict=True)
+        return [mean if part < 0 else mean * factors[part] for part, mean in pairs]
+
+    def _shape(self, assignment: _Assignment) -> tuple[object, ...]:
+        """Equal for assignments that differ by equal devices alone."""
+        groups: dict[str, list[int]] = {}
+        for submodule, device in enumerate(assignment):
+            groups.setdefault(device, []).append(submodule)
+        return tuple(sorted((self._by_name[d].like, tuple(group)) for d, group in groups.items()))
+
+    def _moves(self, assignment: _Assignment) -> int:
+        return sum(a != b for a, b in zip(assignment, self._now, strict=True))
+
+    def _neighbours(self, assignment: _Assignment) -> list[_Assignment]:
+        return [
+            (*assignment[:i], device, *assignment[i + 1 :])
+            for i, choices in enumerate(self._choices)
+            for device in choices
+            if device != assignment[i]
+        ]
+
+    def _balanced(self) -> _Assignment:
+        """The longest submodule first, each on the device that is done with it first."""
+        busy = dict.fromkeys(self._by_name, 0.0)
+        chosen = [""] * len(self._choices)
+        for part in sorted(range(len(chosen)), key=lambda i: -self._demand[i]):
+            submodule = list(self._present)[part]
+            spent = {
+                device: busy[device] + self._demand[part] * self._by_name[device].factors[submodule]
+                for device in self._choices[part]
+            }
+            chosen[part] = min(spent, key=lambda device: spent[device])
+            busy[chosen[part]] = spent[chosen[part]]
+        return tuple(chosen)
+
+
+# --- Requests on devices: where submodules are placed, what fits there, and many requests at once.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnDevices:
+    """The workload as it is placed, and what came of it; `too_large` says why it does not fit, and
+    then there is no simulation of it; None where it fits."""
+
+    placed: Workload
+    simulation: Simulation | None = None
+    best: BestPlacement | None = None
+    too_large: Note | None = None
+    notes: tuple[Note, ...] = ()
+
+    @classmethod
+    def of(cls, run: Run, analysis: Analysis, scenario: Scenario, workload: Workload) -> OnDevices:
+        """The workload as it was where the scenario is about one request there."""
+        if not scenario.simulates:
+            return cls(workload)
+        targets = _targets(run, analysis, scenario, workload)
+        there = placed(workload, scenario.place, targets)
+        where = placement_of(there)
+        reason = too_large(there, where, targets)
+        concurrency, order = scenario.concurrency or 1, scenario.order or DEFAULT_ORDER
+        best = None
+        searched = [t for t in targets if not scenario.devices or t.name in scenario.devices]
+        if scenario.devices or len(searched) > 1:
+            best = best_placement(workload, searched, concurrency, order, start=where)
+        elif reason:
+            raise InputError(f"{reason.error}; name more devices with --devices, or more memory")
+        return cls(
+            placed=there,
+            simulation=None if reason else simulate(there, concurrency, order),
+            best=best,
+            too_large=reason.note if reason else None,
+            notes=tuple(_notes(there, targets, best)),
+        )
+
+
+def _targets(
+    run: Run, analysis: Analysis, scenario: Scenario, workload: Workload
+) -> list[TargetDevice]:
+    """The devices of the run and of the scenario."""
+    now = placement_of(workload)
+    names = list(dict.fromkeys((*now.values(), *scenario.place.values(), *scenario.devices)))
+    memory = scenario.memory
+    _check_named(memory, names)
+    sizes = {name: memory.get(name, memory.get("")) for name in names}
+    targets = target_devices(
+        names,
+        workload,
+        run.info.devices,
+        memory={name: size for name, size in sizes.items() if size is not None},
+        profiles=analysis.device_profiles,
+        roofline=analysis.roofline,
+    )
+    if launches_of(run.commands, run.flows) is not None:  # no rate tells what launches cost
+        return [equal_hardware(target, now) for target in targets]
+    return targets
+
+
+def _check_named(memory: Mapping[str, int], names: Sequence[str]) -> None:
+    """Raise InputError for memory of a device on which nothing is or could be placed."""
+    for device in memory:
+        if device and device not in names:
+            raise InputError(
+                f"--device-memory names {device!r}, on which nothing runs: give one of "
+                f"{', '.join(names)}, or name it with --devices or --place too"
+            )
+
+
+def _notes(
+    workload: Workload, targets: list[TargetDevice], best: BestPlacement | None
+) -> Iterator[Note]:
+    yield Note.of(PlacementNote.NO_TRANSFER_TIME)
+    yield Note.of(PlacementNote.NO_INTERFERENCE)
+    used = {*placement_of(workload).values()}
+    yield from (note for target in targets if target.name in used for note in target.notes)
+    yield from unknown_memory(workload, workload.submodules, targets)
+    yield from best.notes if best is not None else ()

@@ -1,0 +1,520 @@
+"""`predict`: the request time and throughput of a run under a changed scenario.
+
+Results are frozen values with times in ns. Requests that a server recorded are simulated from
+the recorded ones, without their queue times. A model runs at most as many at once as were
+recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.analysis.timeline import PipelineCalls
+from profiler.bootstrap import Resampled
+from profiler.errors import InputError
+from profiler.prediction.changes import Changed, DeviceSpan, changed
+from profiler.prediction.placement import BestPlacement, OnDevices
+from profiler.prediction.replay import (
+    ReplayBasis,
+    at_untraced_pace,
+    changed_by_replay,
+    replay_basis,
+)
+from profiler.prediction.requests import (
+    RequestGraph,
+    RequestTime,
+    Simulation,
+    by_stage,
+    by_submodule,
+    mean_time,
+    moved,
+    request_time,
+    simulate_drawn,
+)
+from profiler.prediction.scenario import Assumption, Scenario, Unknown, check
+from profiler.prediction.workload import (
+    HOST,
+    Workload,
+    with_pieces,
+    with_spans_of_calls,
+    workload_of,
+)
+from profiler.run.device_timeline import device_work, launches_of
+from profiler.run.intervals import Stretches, ends
+from profiler.run.run import Run
+from profiler.text import Note
+from profiler.trace.manifest_fields import Device
+
+# --- What a prediction comes to: small frozen values, the input of its reports. Times are in ns.
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
+    `steps` steps. `recorded_ns` is as it was recorded, `ns` without the cost of tracing where that
+    is known (`corrected`)."""
+
+    pipelines: tuple[int, ...]
+    steps: int
+    recorded_ns: float
+    ns: float
+    low_ns: float
+    high_ns: float
+    corrected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The time of a stage or submodule in a request, before and after; 0 where it is in none."""
+
+    name: str
+    before_ns: float
+    after_ns: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedLatency:
+    """What a server recorded: how many requests were `in_flight` in the mean, how many ended in a
+    second, and how long each took, int64 [requests]."""
+
+    in_flight: float
+    throughput: float
+    latency_ns: npt.NDArray[np.int64]
+
+    def latency(self, percentile: float) -> int:
+        """The latency in ns below which `percentile` % of the requests stay."""
+        return round(float(np.percentile(self.latency_ns, percentile)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """The answer to `scenario` for one request of the run, and for many at once.
+
+    `stages` and `submodules` (the host's time among them, `host`) add up to `measured.ns` before
+    and to `request.ns` after. `simulation` is None where nothing about devices or requests at once
+    was asked for, or where what is placed does not fit into memory (`too_large` says why, else
+    None); `best` is None where there is one device and no set of them was given.
+    `assumes` (`Assumption`, `PlacementNote`) is what it takes for granted, `unknown` (`Unknown`)
+    what it does not know. Where launches were replayed `device` is the device's span, and
+    `reasons` (`Reason`) say why the request takes what it takes. `recorded` is what requests of a
+    server took, to hold the simulation against; such a prediction has no stages and submodules.
+    """
+
+    run_id: str
+    scenario: Scenario
+    measured: Measured
+    request: RequestTime
+    stages: tuple[Part, ...]
+    submodules: tuple[Part, ...]
+    simulation: Simulation | None
+    best: BestPlacement | None
+    too_large: Note | None
+    assumes: tuple[Note, ...]
+    unknown: tuple[Note, ...]
+    device: DeviceSpan | None = None
+    reasons: tuple[Note, ...] = ()
+    recorded: RecordedLatency | None = None
+
+
+# --- Requests that a server recorded: what they wait for, and how many at once would take how long.
+#
+# A call waits for those that had ended before it began in every recorded request; its model runs
+# as
+# many at once as were seen to. What a request spent in neither a queue nor a model is its own: it
+# waits for nobody there. Each simulated request is one of the recorded ones, without its queues.
+
+
+_REQUESTS = "requests"  # capability: queues and computing of a server's requests
+_UNLIMITED = 1 << 30
+_Flags = npt.NDArray[np.bool_]
+
+
+def recorded_by_server(run: Run) -> bool:
+    """Whether the run's pipeline calls are requests of a server, with their queues."""
+    return _REQUESTS in run.info.capabilities
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    submodule: str
+    device: str
+    begin: int
+    end: int
+    computed: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedRequests:
+    """Requests that called the same. `durations` are ns by request and node of `graph` [r][n];
+    `latency_ns` of each, int64 [r]; `numbers` are their pipeline calls, `left_out` counts requests
+    that called something else. `batched` counts calls that computed together with another."""
+
+    graph: RequestGraph
+    durations: tuple[tuple[int, ...], ...]
+    latency: RecordedLatency
+    numbers: tuple[int, ...]
+    left_out: int
+    batched: int
+
+    @classmethod
+    def of(cls, run: Run) -> RecordedRequests:
+        """Raises InputError where no request of the run called anything."""
+        pipelines = PipelineCalls.of(run)
+        by_number = _calls(run, pipelines)
+        kinds = Counter(_kind(calls) for calls in by_number.values())
+        if not kinds:
+            raise InputError("the run holds no request that called a model: record one")
+        (kind, _), *_others = kinds.most_common(1)
+        chosen = {n: _ordered(calls) for n, calls in by_number.items() if _kind(calls) == kind}
+        begin, end = _extents(pipelines)
+        latency = np.array([end[n] - begin[n] for n in chosen], dtype=np.int64)
+        window = max(end.values()) - min(begin.values())
+        in_flight = sum(end[n] - begin[n] for n in end) / max(window, 1)
+        graph = _graph(list(chosen.values()), run.info.devices)
+        return cls(
+            graph=graph,
+            durations=tuple(
+                _durations(calls, latency_of)
+                for calls, latency_of in zip(chosen.values(), latency.tolist(), strict=True)
+            ),
+            latency=RecordedLatency(in_flight, len(by_number) / max(window, 1) * 1e9, latency),
+            numbers=tuple(chosen),
+            left_out=len(by_number) - len(chosen),
+            batched=_batched(chosen),
+        )
+
+
+def predict_requests(run: Run, scenario: Scenario) -> Prediction:
+    """What so many requests at once would take. Raises InputError for a scenario with more."""
+    if scenario.changes_calls or scenario.place or scenario.devices or scenario.memory:
+        raise InputError(
+            "of a server's trace --concurrency alone can be predicted: it tells of no steps, "
+            "types, sizes or devices; leave the other options out"
+        )
+    recorded = RecordedRequests.of(run)
+    alone = [recorded.graph.critical_path(one) for one in recorded.durations]
+    concurrency = scenario.concurrency or 1
+    simulation = simulate_drawn(recorded.graph, recorded.durations, concurrency)
+    latency = recorded.latency.latency_ns
+    mean = float(latency.mean())
+    measured = Measured(
+        recorded.numbers, 0, mean, mean, float(latency.min()), float(latency.max()), corrected=False
+    )
+    return Prediction(
+        run_id=run.run_id,
+        scenario=scenario,
+        measured=measured,
+        request=RequestTime(float(np.mean(alone)), None, None, None, 0.0),
+        stages=(),
+        submodules=(),
+        simulation=simulation,
+        best=None,
+        too_large=None,
+        assumes=tuple(_request_assumptions(recorded)),
+        unknown=tuple(_unknown(run)),
+        recorded=recorded.latency,
+    )
+
+
+def _request_assumptions(recorded: RecordedRequests) -> Iterator[Note]:
+    graph = recorded.graph
+    instances = tuple(
+        Note.of(Assumption.INSTANCES_OF, submodule=name, instances=servers)
+        for name, servers in zip(graph.resources[1:], graph.servers[1:], strict=True)
+    )
+    yield Note.of(Assumption.INSTANCES_SEEN, models=instances)
+    if recorded.batched:
+        yield Note.of(Assumption.NO_BATCHES, calls=recorded.batched)
+    if recorded.left_out:
+        yield Note.of(Assumption.OTHER_REQUESTS, requests=recorded.left_out)
+
+
+def _unknown(run: Run) -> Iterator[Note]:
+    yield Note.of(Unknown.SCATTER_OF_RUNS)
+    for kind in dict.fromkeys(drop.kind for drop in run.drops):
+        yield Note.of(Unknown.DROPPED, kind=kind)
+
+
+def _calls(run: Run, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
+    """The calls that computed, by pipeline call."""
+    computed = (
+        run.commands.filter(pl.col("category").cast(pl.String) == "compute")
+        .with_columns(end=pl.Series(ends(run.commands)).filter(_compute(run.commands)))
+        .group_by("call")
+        .agg(pl.col("start_ns").min().alias("from"), pl.col("end").max().alias("to"))
+    )
+    calls = run.calls.with_columns(
+        number=pl.Series(pipelines.number_of(run.calls)), end=pl.Series(ends(run.calls))
+    ).join(computed, on="call", how="inner", maintain_order="left")
+    found: dict[int, list[_Call]] = {}
+    columns = calls.select(
+        "number",
+        pl.col("submodule", "device").cast(pl.String),
+        *("start_ns", "end", "from", "to"),
+    )
+    for number, submodule, device, begin, end, first, last in columns.iter_rows():
+        found.setdefault(number, []).append(_Call(submodule, device, begin, end, (first, last)))
+    return found
+
+
+def _compute(commands: pl.DataFrame) -> pl.Series:
+    return commands["category"].cast(pl.String) == "compute"
+
+
+def _kind(calls: Sequence[_Call]) -> tuple[str, ...]:
+    return tuple(sorted(call.submodule for call in calls))
+
+
+def _ordered(calls: Sequence[_Call]) -> tuple[_Call, ...]:
+    """The same place for the same call of each request: by submodule, then time."""
+    return tuple(sorted(calls, key=lambda call: (call.submodule, call.begin)))
+
+
+def _extents(pipelines: PipelineCalls) -> tuple[dict[int, int], dict[int, int]]:
+    numbers = pipelines.number_of(pipelines.spans).tolist()
+    begin: dict[int, int] = {}
+    end: dict[int, int] = {}
+    for number, first, last in zip(
+        numbers, pipelines.starts.tolist(), ends(pipelines.spans).tolist(), strict=True
+    ):
+        begin[number] = min(begin.get(number, first), first)
+        end[number] = max(end.get(number, last), last)
+    return begin, end
+
+
+def _durations(calls: Sequence[_Call], latency: int) -> tuple[int, ...]:
+    """What the request's own node takes, then each call's computing."""
+    taken = Stretches.union(
+        np.array([call.begin for call in calls], dtype=np.int64),
+        np.array([call.end for call in calls], dtype=np.int64),
+    )
+    own = max(latency - taken.length, 0)
+    return (own, *(call.computed[1] - call.computed[0] for call in calls))
+
+
+def _graph(requests: Sequence[tuple[_Call, ...]], devices: Mapping[str, Device]) -> RequestGraph:
+    """The request's own node, then its calls."""
+    first, count = requests[0], len(requests[0])
+    begin = np.array([[call.begin for call in calls] for calls in requests])
+    end = np.array([[call.end for call in calls] for calls in requests])
+    before: _Flags = np.all(end[:, :, None] <= begin[:, None, :], axis=0)
+    through: _Flags = np.any(before[:, :, None] & before[None, :, :], axis=1)
+    direct: _Flags = before & ~through
+    after = [tuple((np.flatnonzero(direct[node]) + 1).tolist()) for node in range(count)]
+    roots = tuple(1 + node for node in range(count) if not before[:, node].any())
+    names = list(dict.fromkeys(call.device for call in first))
+    known = [devices.get(name, Device()) for name in names]
+    return RequestGraph(
+        work=((), *(() for _ in first)),
+        resources=(HOST, *(d.hardware or name for d, name in zip(known, names, strict=True))),
+        resource=(0, *(1 + names.index(call.device) for call in first)),
+        waits_for=(0, *(max(int(direct[:, node].sum()), 1) for node in range(count))),
+        after=(roots, *after),
+        servers=(_UNLIMITED, *(max(d.compute_units or 1, 1) for d in known)),
+    )
+
+
+def _batched(requests: Mapping[int, tuple[_Call, ...]]) -> int:
+    """Calls that computed when another of their model did, to the nanosecond."""
+    times = Counter((c.device, *c.computed) for calls in requests.values() for c in calls)
+    return sum(count for count in times.values() if count > 1)
+
+
+# --- `predict`: a run and a scenario → what a request would take, and many at once.
+
+
+READS = ("calls", "devices", "memory", "memory_devices", "roofline", "submodules")
+"""The tables of the analysis that predictions are made from."""
+
+_MUCH = 0.1  # of a request: what was measured once is said
+
+
+def predict(
+    run: Run, analysis: Analysis, scenario: Scenario, pipeline: int | None = None
+) -> Prediction:
+    """Predict `scenario` from `run`; `analysis` is of the whole run, without a selection.
+
+    Of several pipeline calls `pipeline` is the number of the one to start from. Raises InputError
+    where the run cannot answer it.
+    """
+    if recorded_by_server(run):
+        return predict_requests(run, scenario)
+    given, run = run, with_spans_of_calls(run)
+    workload = workload_of(run, analysis, pipeline)
+    check(scenario, workload)
+    basis = _basis(workload, scenario, run) if scenario.changes_calls else None
+    workload = _untraced(workload, basis)
+    changes = _changed(workload, basis, scenario, run, analysis)
+    devices = OnDevices.of(run, analysis, scenario, changes.workload)
+    request = _request(changes, devices.placed)
+    assumes = _assumptions(analysis, workload, basis, changes, devices)
+    spans = () if run is given else (Note.of(Assumption.SPANS_OF_CALLS),)
+    unknown = (*changes.unknown, *_scatter(request), *_missing(run, analysis, scenario))
+    return Prediction(
+        run_id=run.run_id,
+        scenario=scenario,
+        measured=_measured(workload),
+        request=request,
+        stages=_parts(by_stage(workload), by_stage(devices.placed)),
+        submodules=_parts(by_submodule(workload), by_submodule(devices.placed)),
+        simulation=devices.simulation,
+        best=devices.best,
+        too_large=devices.too_large,
+        assumes=_each_once((*spans, *assumes)),
+        unknown=_each_once(unknown),
+        device=changes.device,
+        reasons=changes.reasons,
+    )
+
+
+def _basis(workload: Workload, scenario: Scenario, run: Run) -> ReplayBasis | None:
+    """What a replay starts from; None where the run recorded no launches."""
+    basis = replay_basis(run, workload)
+    if basis is not None:
+        untraced = scenario.untraced_ns
+        return basis if untraced is None else at_untraced_pace(basis, untraced)
+    if scenario.cuda_graph:
+        raise InputError(
+            "the run recorded no launches on a device, so there are none for --cuda-graph to make "
+            "one of: leave it out, or give a run of a GPU"
+        )
+    if scenario.untraced_ns is not None:
+        raise InputError(
+            "the run recorded no launches on a device, so how fast its host is does not follow "
+            "from --untraced: leave it out, or give a run of a GPU"
+        )
+    return None
+
+
+def _untraced(workload: Workload, basis: ReplayBasis | None) -> Workload:
+    """`workload` as it would have been measured without the profiler, where that is known."""
+    if basis is None or basis.pace is None:
+        return workload
+    pieces = [call.pieces for call in basis.replayed(basis.plans, basis.as_recorded)]
+    recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
+    return replace(with_pieces(workload, pieces), recorded_ns=recorded)
+
+
+def _changed(
+    workload: Workload,
+    basis: ReplayBasis | None,
+    scenario: Scenario,
+    run: Run,
+    analysis: Analysis,
+) -> Changed:
+    """The workload of the scenario: by a replay where the run recorded launches."""
+    if basis is None:
+        return changed(workload, scenario, run, analysis)
+    return changed_by_replay(basis, workload, scenario, run, analysis)
+
+
+def _request(changes: Changed, placed: Workload) -> RequestTime:
+    """The time of a request as `placed`, with the scatter of the recorded steps."""
+    if changes.scatter is None:
+        return request_time(placed, changes.spread)
+    request = request_time(changes.scatter, changes.spread)
+    return moved(request, sum(mean_time(task, placed) for task in placed.tasks))
+
+
+def _measured(workload: Workload) -> Measured:
+    recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
+    return Measured(
+        pipelines=workload.numbers,
+        steps=workload.steps,
+        recorded_ns=float(recorded.mean()),
+        ns=float(workload.measured_ns.mean()),
+        low_ns=float(workload.measured_ns.min()),
+        high_ns=float(workload.measured_ns.max()),
+        corrected=workload.recorded_ns is not None,
+    )
+
+
+def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Part, ...]:
+    names = dict.fromkeys((*before, *after))
+    return tuple(Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in names)
+
+
+def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
+    return tuple(dict.fromkeys(notes))
+
+
+def _traced(analysis: Analysis, workload: Workload, basis: ReplayBasis | None) -> Iterator[Note]:
+    """Whether the prediction has the cost of tracing in it."""
+    if workload.overhead_ratio:
+        factors = tuple(
+            Note.of(Assumption.OVERHEAD_RATIO, submodule=name, ratio=factor)
+            for name, factor in sorted(workload.overhead_ratio.items())
+        )
+        yield Note.of(Assumption.OVERHEAD_CORRECTED, factors=factors)
+    elif analysis.run.traced_calls:
+        share = analysis.run.overhead.share
+        if share is not None:
+            yield Note.of(Assumption.AS_TRACED_AT, share=share)
+        elif analysis.run.producer == "capture":
+            yield Note.of(Assumption.AS_TRACED)
+        elif basis is None:  # else said of the host, whose pace it is
+            yield Note.of(Assumption.AS_TRACED_ELSEWHERE)
+
+
+def _assumptions(
+    analysis: Analysis,
+    workload: Workload,
+    basis: ReplayBasis | None,
+    changes: Changed,
+    devices: OnDevices,
+) -> Iterator[Note]:
+    if basis is None or basis.pace is None:
+        yield from _traced(analysis, workload, basis)
+    if analysis.accounting.overlapping:
+        yield Note.of(Assumption.OVERLAPPING_CALLS)
+    yield from changes.assumes
+    yield from devices.notes
+
+
+def _missing(run: Run, analysis: Analysis, scenario: Scenario) -> Iterator[Note]:
+    """What ran but is in no part, and what memory was not asked for."""
+    if scenario.memory and (scenario.batch is not None or scenario.size is not None):
+        yield Note.of(Unknown.ACTIVATIONS_AS_RECORDED)
+    outside = analysis.accounting.calls_outside
+    if outside:
+        yield Note.of(Unknown.CALLS_OUTSIDE, calls=outside)
+    behind = _behind(run)
+    if behind:
+        yield Note.of(Unknown.NO_LAUNCHES, devices=behind)
+    for kind in dict.fromkeys(drop.kind for drop in run.drops):
+        yield Note.of(Unknown.DROPPED, kind=kind)
+
+
+def _behind(run: Run) -> tuple[str, ...]:
+    """Devices that worked on for calls that had returned, in a run without launches."""
+    if launches_of(run.commands, run.flows) is not None:
+        return ()
+    work = run.commands.filter(device_work(run.commands["category"].to_physical().to_numpy()))
+    calls = run.calls.filter(pl.col("duration_ns") >= 0)
+    returned = calls.select("call", returned=pl.col("start_ns") + pl.col("duration_ns"))
+    later = pl.col("start_ns") > pl.col("returned")
+    found = work.select("call", "device", "start_ns").join(returned, on="call").filter(later)
+    return tuple(found["device"].cast(pl.String).unique().sort())
+
+
+def _scatter(request: RequestTime) -> Iterator[Note]:
+    """What of the scatter the interval does not have."""
+    if request.low is None:
+        yield Note.of(Unknown.SCATTER)
+        return
+    if request.resampled == Resampled.PIPELINE_CALLS:
+        yield Note.of(Unknown.SCATTER_OF_RUNS)
+        return
+    if not request.resampled:
+        yield Note.of(Unknown.SCATTER_BEYOND_ESTIMATES)
+        return
+    yield Note.of(Unknown.SCATTER_OF_CALLS)
+    if request.once_ns > _MUCH * request.ns:
+        yield Note.of(Unknown.SCATTER_OF_SINGLE, share=request.once_ns / request.ns)

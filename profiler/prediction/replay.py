@@ -1,0 +1,647 @@
+"""Predictions by replay of launches, for devices that work through a queue.
+
+Such runs are predicted by replay or not at all, because sums of call times would ignore the
+host's launch time. Removed calls take their host time and launches with them. Another batch,
+size or type changes only the device work. The host's pace is set so that a replay of the
+recording takes the untraced time of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.replay import (
+    NEVER,
+    Fidelity,
+    Recording,
+    Replayed,
+    Script,
+    fidelity,
+    recording_of,
+    replay,
+)
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline import Ratio
+from profiler.analysis.timeline import PipelineCalls
+from profiler.errors import InputError
+from profiler.prediction.changes import (
+    Changed,
+    DeviceSpan,
+    Estimates,
+    dropped,
+    half_batch_estimates,
+    multiplied,
+    share_of_steps,
+    unguided,
+    with_steps,
+    without,
+    work_estimates,
+)
+from profiler.prediction.requests import by_submodule
+from profiler.prediction.scenario import Assumption, Reason, Refusal, Scenario
+from profiler.prediction.workload import (
+    Piece,
+    PipelinePieces,
+    Workload,
+    host_pieces_of,
+    with_pieces,
+)
+from profiler.run.device_timeline import Flags, Times
+from profiler.run.run import Run
+from profiler.text import Note
+
+# --- A plan of the host's time replayed: what each of its pieces adds to the pipeline call.
+#
+# As in a recorded call (`pieces`), a call takes from its begin, or the end of the one before it,
+# until its last work has ended; the host's time is what is left. The pipeline call ends with its
+# last
+# work, too, where that is later than the host's return (`axis`).
+
+
+_Reals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paces:
+    """How the calls of a run are changed, by their rows: `work`, float64 [n], is the length of
+    their device work over what it was, `host` that of the host's time in them. `graphs` are the
+    host's times, begin and end in ns, of those whose launches in that time become one."""
+
+    work: _Reals
+    host: _Reals
+    graphs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayedCall:
+    """A pipeline call that was replayed: its pieces with their times, the device's span in ns, and
+    by submodule how long its calls' tiles were busy, and idle, in ns."""
+
+    pieces: PipelinePieces
+    device_span_ns: int
+    busy_ns: Mapping[str, float]
+    idle_ns: Mapping[str, float]
+    replayed: Replayed
+
+
+def replayed_call(recording: Recording, plan: PipelinePieces, paces: Paces) -> ReplayedCall:
+    """Run `plan`, whose pieces begin where the host's did."""
+    phases = [plan.encode, *plan.steps, plan.decode]
+    flat = [piece for phase in phases for piece in phase]
+    script, owner = _script(flat, paces)
+    found = replay(recording, script, _lengths(recording, paces))
+    timed, ran = _timed(recording, flat, owner, found)
+    borders = np.cumsum([0, *map(len, phases)]).tolist()
+    parts = [tuple(timed[a:b]) for a, b in pairwise(borders)]
+    encode, *steps, decode = parts
+    total = sum(piece.duration_ns for piece in timed)
+    pieces = replace(plan, duration_ns=total, encode=encode, steps=tuple(steps), decode=decode)
+    busy, idle = _of_tiles(timed, ran, found)
+    return ReplayedCall(pieces, found.device_span_ns, busy, idle, found)
+
+
+def _script(pieces: Sequence[Piece], paces: Paces) -> tuple[Script, Times]:
+    """The slices of all pieces, one each but for calls of which a part is one launch; and where
+    each piece's slices begin, int64 [pieces + 1]."""
+    slices: list[tuple[int, int, float, bool]] = []
+    owner = [0]
+    for piece in pieces:
+        first, last = piece.start_ns, piece.start_ns + piece.duration_ns
+        of_call = piece.submodule is not None
+        pace = float(paces.host[piece.call]) if of_call else 1.0
+        begin, end = paces.graphs.get(piece.call, (last, last)) if of_call else (last, last)
+        parts = [(first, begin, pace, False), (begin, end, pace, True), (end, last, pace, False)]
+        slices += [part for part in parts if part[1] > part[0]] or [(first, last, pace, False)]
+        owner.append(len(slices))
+    first_ns, last_ns = (np.array([part[i] for part in slices], dtype=np.int64) for i in (0, 1))
+    pace_of = np.array([part[2] for part in slices])
+    graph = np.array([part[3] for part in slices], dtype=np.bool_)
+    return Script(first_ns, last_ns, pace_of, graph), np.array(owner, dtype=np.int64)
+
+
+def _lengths(recording: Recording, paces: Paces) -> Times:
+    works = recording.works
+    factor = np.append(paces.work, 1.0)[works.call]  # the last is of no call
+    found: Times = np.rint(works.length * factor).astype(np.int64)
+    return found
+
+
+def _timed(
+    recording: Recording, pieces: Sequence[Piece], owner: Times, found: Replayed
+) -> tuple[list[Piece], list[Times]]:
+    """The pieces, whose slices begin at `owner`, with their new times, and of each that is a call
+    the places in `found` of its work."""
+    cursor = int(found.begin[0]) if len(pieces) else 0
+    borders = np.searchsorted(found.slice, owner)
+    begin, end = found.begin[owner[:-1]].tolist(), found.end[owner[1:] - 1].tolist()
+    of_call = recording.works.call[found.work]
+    timed, ran = [], []
+    for place, piece in enumerate(pieces):
+        start, until = max(begin[place], cursor), max(end[place], cursor)
+        own = np.arange(borders[place], borders[place + 1])
+        if piece.submodule is not None:
+            own = own[of_call[own] == piece.call]
+        elif place < len(pieces) - 1:  # of the host's work only the last is waited for
+            own = own[:0]
+        until = int(found.done[own].max(initial=until))
+        timed.append(replace(piece, start_ns=start, duration_ns=until - start))
+        ran.append(own)
+        cursor = until
+    return timed, ran
+
+
+def _of_tiles(
+    pieces: Sequence[Piece], ran: Sequence[Times], found: Replayed
+) -> tuple[dict[str, float], dict[str, float]]:
+    """By submodule how long something of theirs ran in the tiles of its calls, and how long not."""
+    busy: dict[str, float] = {}
+    idle: dict[str, float] = {}
+    for piece, own in zip(pieces, ran, strict=True):
+        if piece.submodule is None or not len(own):
+            continue
+        some = own[np.argsort(found.start[own], kind="stable")]
+        start = np.maximum(found.start[some], piece.start_ns)
+        done = np.maximum(np.maximum.accumulate(found.done[some]), piece.start_ns)
+        before = np.append(piece.start_ns, done[:-1])
+        worked = int(np.maximum(done - np.maximum(start, before), 0).sum())
+        busy[piece.submodule] = busy.get(piece.submodule, 0.0) + worked
+        rest = piece.duration_ns - worked
+        idle[piece.submodule] = idle.get(piece.submodule, 0.0) + rest
+    return busy, idle
+
+
+# --- Why a replayed request takes what it takes: what waits for launches, and what ends that.
+
+
+_OF_CALLS = 0.1  # of a submodule's time: a wait that is said
+_OF_REQUEST = 0.01
+
+
+def reasons_of(
+    before: Sequence[ReplayedCall],
+    now: Sequence[ReplayedCall],
+    one_launch: Sequence[ReplayedCall],
+) -> Iterator[Note]:
+    """Of the request `now`: what less work gains from `before`, which has as many steps and is
+    else as it was recorded; what waits for launches; the time were each call `one_launch`, where
+    that was replayed.
+    """
+    total = _mean([call.pieces.duration_ns for call in now])
+    yield from _less_work(before, now, _OF_REQUEST * total)
+    worked, waited = _sums(now)
+    bound = False
+    for name, idle in sorted(waited.items(), key=lambda item: -item[1]):
+        elapsed = idle + worked[name]
+        if idle > _OF_CALLS * elapsed and idle > _OF_REQUEST * total:
+            values = {"idle_ns": round(idle), "elapsed_ns": round(elapsed)}
+            yield Note.of(Reason.LAUNCH_BOUND, submodule=name, **values)
+            bound = True
+    if bound and one_launch:
+        without = _mean([call.pieces.duration_ns for call in one_launch])
+        span = _mean([call.device_span_ns for call in one_launch])
+        values = {"predicted_ns": round(without), "device_span_ns": round(span)}
+        yield Note.of(Reason.WITH_GRAPHS, **values)
+
+
+def _less_work(
+    before: Sequence[ReplayedCall], now: Sequence[ReplayedCall], least: float
+) -> Iterator[Note]:
+    """What submodules that are called as often as before gain from less work on the device."""
+    worked_before, waited_before = _sums(before)
+    worked, waited = _sums(now)
+    for name, was in worked_before.items():
+        if name not in worked or _calls_of(name, before) != _calls_of(name, now):
+            continue
+        less = was - worked[name]
+        gained = less + waited_before[name] - waited[name]
+        if less > least:
+            values = {"less_ns": round(less), "gained_ns": round(gained)}
+            yield Note.of(Reason.LESS_WORK, submodule=name, **values)
+
+
+def _calls_of(name: str, calls: Sequence[ReplayedCall]) -> int:
+    phases = ((c.pieces.encode, *c.pieces.steps, c.pieces.decode) for c in calls)
+    return sum(piece.submodule == name for some in phases for phase in some for piece in phase)
+
+
+def _sums(calls: Sequence[ReplayedCall]) -> tuple[dict[str, float], dict[str, float]]:
+    """By submodule how long the tiles of its calls were busy and idle, the mean of pipeline
+    calls."""
+    names = dict.fromkeys(name for call in calls for name in call.busy_ns)
+    busy = {name: _mean([call.busy_ns.get(name, 0.0) for call in calls]) for name in names}
+    idle = {name: _mean([call.idle_ns.get(name, 0.0) for call in calls]) for name in names}
+    return busy, idle
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+# --- What predictions on a device that works through a queue of launches start from.
+#
+# Such a run is predicted by replaying its launches, or not at all: sums of its calls' times would
+# have less work save what the host still takes to launch it.
+
+
+_MISSING = 0.05  # of the time of work: so much may lack its launch
+
+
+class RefusedError(InputError):
+    """A run whose launches cannot be replayed; `why` has the code (`Refusal`) and its values."""
+
+    def __init__(self, why: Note, sentence: str) -> None:
+        """`sentence` is what the user reads."""
+        super().__init__(sentence)
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayBasis:
+    """The measured pipeline calls on the host's axis, and the launches in them.
+
+    Of n calls `names` and `branches` are their submodules and branches, `queued`, bool [n], which
+    launched work, `host` how long the host takes in them over what it took: less where they were
+    traced and the cost of that is known; float64 [n]. `fidelity` is the sum over pipeline calls.
+    `pace` is that by which `host` was multiplied to be as without the profiler, None: it was not.
+    """
+
+    recording: Recording
+    plans: tuple[PipelinePieces, ...]
+    names: npt.NDArray[np.str_]
+    branches: npt.NDArray[np.str_]
+    queued: Flags
+    host: npt.NDArray[np.float64]
+    fidelity: Fidelity
+    pace: float | None = None
+
+    @property
+    def queued_names(self) -> tuple[str, ...]:
+        """The submodules that launch work, in order of their calls."""
+        return tuple(dict.fromkeys(self.names[self.queued].tolist()))
+
+    def replayed(self, plans: Sequence[PipelinePieces], paces: Paces) -> tuple[ReplayedCall, ...]:
+        """The pipeline calls of `plans`."""
+        return tuple(replayed_call(self.recording, plan, paces) for plan in plans)
+
+    @property
+    def as_recorded(self) -> Paces:
+        """Nothing changed, but without the cost of tracing where that is known."""
+        return Paces(np.ones(len(self.host)), self.host)
+
+
+def replay_basis(run: Run, workload: Workload) -> ReplayBasis | None:
+    """The basis of `workload`, which is of `run`; None where the run recorded no launches.
+
+    Raises RefusedError where a replay does not tell what the run would have taken.
+    """
+    if not run.calls["call"].is_sorted():
+        run = replace(run, calls=run.calls.sort("call"))
+    recording = recording_of(run)
+    if recording is None:
+        return None
+    pieces = host_pieces_of(run, PipelineCalls.of(run))
+    plans = tuple(plan for plan in pieces if plan.number in workload.numbers)
+    names = run.calls["submodule"].cast(pl.String).to_list()
+    queued = np.zeros(len(names), dtype=np.bool_)
+    queued[recording.works.call[recording.works.call >= 0]] = True
+    traced = run.calls["ops_traced"].to_list()
+    _check_traced(plans, names, queued, traced)
+    _check_launched(recording)
+    count = len(names)
+    unchanged = [
+        replayed_call(recording, plan, Paces(np.ones(count), np.ones(count))) for plan in plans
+    ]
+    each = [fidelity(recording, call.replayed) for call in unchanged]
+    _check_believed(each)
+    factors = workload.overhead_ratio
+    host = [factors.get(name, 1.0) if was else 1.0 for name, was in zip(names, traced, strict=True)]
+    return ReplayBasis(
+        recording=recording,
+        plans=plans,
+        names=np.array(names, dtype=np.str_),
+        branches=np.array(run.calls["branch"].cast(pl.String).fill_null("").to_list(), dtype=str),
+        queued=queued,
+        host=np.array(host),
+        fidelity=Fidelity(sum(f.recorded_ns for f in each), sum(f.replayed_ns for f in each)),
+    )
+
+
+def _check_traced(
+    plans: Sequence[PipelinePieces], names: Sequence[str], queued: Flags, traced: Sequence[bool]
+) -> None:
+    """Raise where some calls of a submodule that launches work were not traced."""
+    on_device = {name for name, launches in zip(names, queued.tolist(), strict=True) if launches}
+    called = {
+        piece.call
+        for plan in plans
+        for phase in (plan.encode, *plan.steps, plan.decode)
+        for piece in phase
+        if piece.submodule is not None
+    }
+    missing = {names[row] for row in called if not traced[row]} & on_device
+    if missing:
+        name = min(missing)
+        raise RefusedError(
+            Note.of(Refusal.PARTLY_TRACED, submodule=name),
+            f"some calls of {name} were recorded without their launches, so what the host and the "
+            "device would do cannot be replayed: record the run with --ops all",
+        )
+
+
+def _check_launched(recording: Recording) -> None:
+    """Raise where the launches of much of the work are not known."""
+    works = recording.works
+    worked = works.row >= 0
+    of = int(works.length[worked].sum())
+    missing = int(works.length[worked & (works.launch == NEVER) & (works.moment > NEVER)].sum())
+    if missing > _MISSING * of:
+        raise RefusedError(
+            Note.of(Refusal.LAUNCHES_MISSING, missing_share=missing / of),
+            f"the launches of {missing / of:.0%} of the device's work are not in the trace, so "
+            "what the host and the device would do cannot be replayed: record the whole run",
+        )
+
+
+def _check_believed(each: Sequence[Fidelity]) -> None:
+    """Raise where the unchanged replay of a pipeline call is not what was recorded."""
+    worst = max(each, key=lambda one: abs(one.ratio - 1.0), default=None)
+    if worst is not None and not worst.believed:
+        raise RefusedError(
+            Note.of(
+                Refusal.REPLAY_OFF,
+                recorded_ns=worst.recorded_ns,
+                replayed_ns=worst.replayed_ns,
+                off_share=abs(worst.ratio - 1.0),
+            ),
+            f"replayed as it was, the run has {worst.ratio:.1%} of its device span, so its trace "
+            "lacks something that its device waited for (events of other streams, another process) "
+            "and a replay of anything else would be wrong by more: give a run that replays "
+            "within 1%",
+        )
+
+
+# --- Scenarios of runs whose devices work through queues: launches are replayed.
+#
+# Calls that leave take the host's time and their launches with them; another batch, size or type
+# makes work shorter or longer and leaves launches as they were; further steps launch what
+# recorded
+# ones did.
+
+
+_VARIANTS = ("value", "low", "high")
+_NEARLY_ALL = 0.9  # of the launches of a call: as many are one graph
+
+
+def changed_by_replay(
+    basis: ReplayBasis, workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
+) -> Changed:
+    """`workload` of `run` as `scenario` has it, but for where submodules are placed.
+
+    Raises InputError where the run cannot answer it.
+    """
+    plan = _Plan.of(basis, workload, scenario, run, analysis)
+    alike = basis.replayed(plan.calls, plan.paces["value"])
+    unchanged, asked, scatter = basis.plans, plan.calls, None
+    steps = scenario.steps
+    if steps is not None and steps != workload.steps:
+        unchanged, asked = (
+            tuple(with_steps(call, steps) for call in calls) for calls in (basis.plans, plan.calls)
+        )
+        scatter = replace(_workload(workload, alike), steps=steps)
+    now = alike if scatter is None else basis.replayed(asked, plan.paces["value"])
+    graphs = plan.paces["value"].graphs
+    before = basis.replayed(unchanged, replace(basis.as_recorded, graphs=graphs))
+    in_graphs = replace(plan.paces["value"], graphs=_graphs(basis))
+    one_launch = () if scenario.cuda_graph else basis.replayed(asked, in_graphs)
+    found = _workload(workload, now)
+    return Changed(
+        workload=found,
+        spread=_spread(found, basis, asked, plan, workload),
+        assumes=(*plan.assumes, *_of_replay(basis, workload, run)),
+        unknown=plan.unknown,
+        scatter=scatter,
+        device=DeviceSpan(
+            recorded_ns=basis.fidelity.recorded_ns / len(basis.plans),
+            replayed_ns=basis.fidelity.replayed_ns / len(basis.plans),
+            ns=float(np.mean([call.device_span_ns for call in now])),
+        ),
+        reasons=tuple(reasons_of(before, now, one_launch)),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """What the pipeline calls do with as many steps as they had, how long their calls' work and
+    host time are at the estimates and at their bounds, and what that rests on."""
+
+    calls: tuple[PipelinePieces, ...]
+    paces: Mapping[str, Paces]
+    estimated: bool
+    assumes: tuple[Note, ...]
+    unknown: tuple[Note, ...]
+
+    @classmethod
+    def of(
+        cls,
+        basis: ReplayBasis,
+        workload: Workload,
+        scenario: Scenario,
+        run: Run,
+        analysis: Analysis,
+    ) -> _Plan:
+        calls, queued = basis.plans, basis.queued_names
+        assumes: list[Note] = []
+        some: list[Estimates] = []
+        if scenario.drop:
+            calls = tuple(dropped(call, scenario.drop) for call in calls)
+            workload = without(workload, lambda task: task.submodule in scenario.drop)
+            assumes.append(Note.of(Assumption.WITHOUT_SUBMODULES, submodules=scenario.drop))
+        if not scenario.guidance:
+            calls = tuple(map(unguided, calls))
+            assumes.append(Note.of(Assumption.WITHOUT_GUIDANCE))
+            some.append(half_batch_estimates(workload, run, analysis, queued))
+        some += work_estimates(workload, scenario, run, analysis, queued)
+        assumes += (note for estimates in some for note in estimates.assumes)
+        assumes += multiplied(some)
+        if scenario.steps is not None:
+            assumes += share_of_steps(workload)
+        graphs = _graphs(basis) if scenario.cuda_graph else {}
+        assumes += _graph_notes(basis, graphs) if scenario.cuda_graph else ()
+        bounds = [ratio for estimates in some for ratio in estimates.ratios.values()]
+        return cls(
+            calls=calls,
+            paces={name: _paces(basis, some, name, graphs) for name in _VARIANTS},
+            estimated=any(ratio.low < ratio.high for ratio in bounds),
+            assumes=tuple(assumes),
+            unknown=tuple(note for estimates in some for note in estimates.unknown),
+        )
+
+
+def _paces(
+    basis: ReplayBasis,
+    some: Sequence[Estimates],
+    variant: str,
+    graphs: Mapping[int, tuple[int, int]],
+) -> Paces:
+    """The paces at the estimates' `value`, or at a bound of theirs."""
+    work, host = np.ones(len(basis.names)), basis.host.copy()
+    for estimates in some:
+        for name, ratio in estimates.ratios.items():
+            rows = basis.names == name
+            if estimates.branch is not None:
+                rows &= basis.branches == estimates.branch
+            factor = _at(ratio, variant)
+            work[rows & basis.queued] *= factor
+            host[rows & ~basis.queued] *= factor
+    return Paces(work, host, graphs)
+
+
+def _at(ratio: Ratio, variant: str) -> float:
+    return {"value": ratio.value, "low": ratio.low, "high": ratio.high}[variant]
+
+
+def _workload(workload: Workload, calls: Sequence[ReplayedCall]) -> Workload:
+    return with_pieces(workload, [call.pieces for call in calls])
+
+
+def _spread(
+    found: Workload,
+    basis: ReplayBasis,
+    asked: Sequence[PipelinePieces],
+    plan: _Plan,
+    workload: Workload,
+) -> dict[str, tuple[float, float]]:
+    """By submodule the bounds of its time relative to what was found, where it was estimated."""
+    if not plan.estimated:
+        return {}
+    times = by_submodule(found)
+    low, high = (
+        by_submodule(_workload(workload, basis.replayed(asked, plan.paces[bound])))
+        for bound in ("low", "high")
+    )
+    return {
+        name: (min(low[name] / time, 1.0), max(high[name] / time, 1.0))
+        for name, time in times.items()
+        if time > 0 and name in found.submodules
+    }
+
+
+def _graphs(basis: ReplayBasis) -> dict[int, tuple[int, int]]:
+    """The rows of calls that can be one launch, and the host's time in which nearly all of their
+    work is launched without a wait. What they wait for ahead of it (a copy of their inputs) or
+    behind it (a value that the caller reads) stays."""
+    called = {
+        piece.call: (piece.start_ns, piece.start_ns + piece.duration_ns)
+        for plan in basis.plans
+        for phase in (plan.encode, *plan.steps, plan.decode)
+        for piece in phase
+        if piece.submodule is not None and basis.queued[piece.call]
+    }
+    waits = basis.recording.waits
+    own = waits.back == 0  # launches into a full queue are no waits of the code's
+    between = _Between(waits.begin[own], waits.end[own], np.sort(basis.recording.works.moment))
+    found = {row: _longest_launched(between, *extent) for row, extent in called.items()}
+    return {row: extent for row, extent in found.items() if extent is not None}
+
+
+class _Between(NamedTuple):
+    """When the host waited, begins and ends, and when it launched, each in order of time."""
+
+    begins: Times
+    ends: Times
+    moments: Times
+
+
+def _longest_launched(between: _Between, start: int, end: int) -> tuple[int, int] | None:
+    """The time between two waits in which most is launched from `start` to `end`; None where that
+    is not nearly all of it."""
+    begins, ends, moments = between
+    inside = slice(*np.searchsorted(begins, [start, end]))
+    first = np.minimum(np.append(start, ends[inside]), end)
+    last = np.append(begins[inside], end)
+    launched = np.searchsorted(moments, last) - np.searchsorted(moments, first)
+    best = int(launched.argmax())
+    all_launched = np.searchsorted(moments, end) - np.searchsorted(moments, start)
+    if not launched[best] or launched[best] < _NEARLY_ALL * all_launched:
+        return None
+    return int(first[best]), int(last[best])
+
+
+def _graph_notes(basis: ReplayBasis, graphs: Mapping[int, tuple[int, int]]) -> list[Note]:
+    inside = tuple(dict.fromkeys(basis.names[sorted(graphs)].tolist()))
+    left = tuple(name for name in basis.queued_names if name not in inside)
+    notes = []
+    if inside:
+        notes.append(Note.of(Assumption.ONE_LAUNCH, submodules=inside))
+    if left:
+        notes.append(Note.of(Assumption.NOT_CAPTURED, submodules=left))
+    return notes
+
+
+def _of_replay(basis: ReplayBasis, workload: Workload, run: Run) -> list[Note]:
+    notes = [
+        Note.of(
+            Assumption.AS_MANY_LAUNCHES,
+            recorded_ns=basis.fidelity.recorded_ns,
+            replayed_ns=basis.fidelity.replayed_ns,
+        )
+    ]
+    if basis.pace is not None:
+        notes.append(Note.of(Assumption.HOST_UNTRACED, share=basis.pace))
+    elif not workload.overhead_ratio:
+        stacks = bool(run.info.recording and run.info.recording.with_stack)
+        code = Assumption.HOST_WITH_STACKS if stacks else Assumption.HOST_AS_RECORDED
+        notes.append(Note.of(code))
+    return notes
+
+
+# --- How fast the host is without the profiler: from how long the run takes without it.
+#
+# What is recorded slows the host (1.7 to 2.3 us each of its events on an H200's host, measured by
+# CUDA events with and without torch.profiler), and hardly the device. So there is one pace of the
+# host in its calls at which a replay of the recorded launches takes what the run takes untraced.
+
+
+_ROUNDS = 24  # of bisection: to 1e-7 of the host's time
+_NEAR = 0.005  # of the time given: so near is reached
+
+
+def at_untraced_pace(basis: ReplayBasis, untraced_ns: int) -> ReplayBasis:
+    """`basis` with the host's pace at which its pipeline calls take `untraced_ns` in the mean.
+
+    Raises InputError where no pace does: the device's own work takes longer, or the run took less.
+    """
+    recorded, least = _replayed_ns(basis, 1.0), _replayed_ns(basis, 0.0)
+    if untraced_ns > recorded * (1 + _NEAR):
+        raise InputError(
+            f"--untraced {untraced_ns / 1e6:.4g} ms is longer than the {recorded / 1e6:.4g} ms "
+            "that the run took while it was recorded: give what the same request takes without the "
+            "profiler, from its first call to the end of its last"
+        )
+    if untraced_ns < least * (1 - _NEAR):
+        raise InputError(
+            f"--untraced {untraced_ns / 1e6:.4g} ms is not reached: what the device did takes "
+            f"{least / 1e6:.4g} ms as recorded, however fast the host is, so the device ran slower "
+            "while it was recorded (clocks, power); leave --untraced out"
+        )
+    low, high = 0.0, 1.0
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        if _replayed_ns(basis, middle) > untraced_ns:
+            high = middle
+        else:
+            low = middle
+    return replace(basis, host=basis.host * high, pace=high)
+
+
+def _replayed_ns(basis: ReplayBasis, pace: float) -> float:
+    """What the recorded pipeline calls take in the mean with the host at that pace."""
+    calls = basis.replayed(basis.plans, replace(basis.as_recorded, host=basis.host * pace))
+    return sum(call.pieces.duration_ns for call in calls) / len(calls)

@@ -1,0 +1,671 @@
+"""The prediction report: before and after by part, throughput, assumptions; and its JSON.
+
+    print_report(Console(highlight=False), prediction_report(prediction))
+
+`docs/predict.md` describes every key of the JSON document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.document import Figure, Report, Section, Summary, TableView
+from profiler.analysis.document import Part as SectionPart
+from profiler.analysis.table_text import (
+    Sentences,
+    add_sentences,
+    label,
+    table,
+    why_not,
+    worded_note,
+)
+from profiler.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED
+from profiler.files import json_text
+from profiler.prediction.placement import BestPlacement
+from profiler.prediction.predict import Part, Prediction, RecordedLatency
+from profiler.prediction.predict import Part as Share
+from profiler.prediction.requests import Simulation
+from profiler.prediction.scenario import (
+    Assumption,
+    Order,
+    PlacementNote,
+    Reason,
+    Refusal,
+    Unknown,
+    precision,
+)
+from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.text import Note, counted, duration, percent, said
+
+# --- A prediction as one JSON document; `docs/predict.md` describes every key.
+
+
+PREDICT_VERSION = 1  # rises when a key goes or changes its meaning
+PERCENTILES = (50, 90, 99)
+
+
+def prediction_document(prediction: Prediction) -> dict[str, Any]:
+    """The prediction as plain values: mappings, lists, text, numbers, booleans, None."""
+    scenario, measured, request = prediction.scenario, prediction.measured, prediction.request
+    return {
+        "version": PREDICT_VERSION,
+        "confidence": PREDICTED_CONFIDENCE,
+        "resamples": RESAMPLES,
+        "seed": SEED,
+        "run": prediction.run_id,
+        "scenario": {
+            "steps": scenario.steps,
+            "guidance": scenario.guidance,
+            "drop": [*scenario.drop],
+            "place": dict(scenario.place),
+            "precision": scenario.precision,
+            "concurrency": scenario.concurrency,
+            "order": scenario.order,
+            "devices": [*scenario.devices],
+            "device_memory": dict(scenario.memory),
+            "cuda_graph": scenario.cuda_graph,
+            "untraced_ns": scenario.untraced_ns,
+            "batch": scenario.batch,
+            "size": scenario.size and [scenario.size.width, scenario.size.height],
+        },
+        "measured": {
+            "pipelines": [*measured.pipelines],
+            "steps": measured.steps,
+            "recorded_ns": round(measured.recorded_ns),
+            "ns": round(measured.ns),
+            "low_ns": round(measured.low_ns),
+            "high_ns": round(measured.high_ns),
+            "corrected": measured.corrected,
+        },
+        "predicted": {
+            "ns": round(request.ns),
+            "low_ns": None if request.low is None else round(request.low),
+            "high_ns": None if request.high is None else round(request.high),
+            "resampled": request.resampled,
+            "once_ns": round(request.once_ns),
+        },
+        "device_span": prediction.device
+        and {
+            "recorded_ns": round(prediction.device.recorded_ns),
+            "replayed_ns": round(prediction.device.replayed_ns),
+            "ns": round(prediction.device.ns),
+        },
+        "stages": [_part(part) for part in prediction.stages],
+        "submodules": [_part(part) for part in prediction.submodules],
+        "simulation": _simulation(prediction.simulation),
+        "recorded": _recorded(prediction.recorded),
+        "too_large": str(why_not(prediction.too_large)) or None,
+        "too_large_code": prediction.too_large and prediction.too_large.as_json(),
+        "best_placement": _best(prediction.best),
+        "reasons": _sentences(prediction.reasons),
+        "reasons_codes": _codes(prediction.reasons),
+        "assumes": _sentences(prediction.assumes),
+        "assumes_codes": _codes(prediction.assumes),
+        "unknown": _sentences(prediction.unknown),
+        "unknown_codes": _codes(prediction.unknown),
+    }
+
+
+def _sentences(notes: Sequence[Note]) -> list[str]:
+    return [str(worded_note(note)) for note in notes]
+
+
+def _codes(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    return [note.as_json() for note in notes]
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "before_ns": round(part.before_ns),
+        "after_ns": round(part.after_ns),
+    }
+
+
+def _simulation(simulation: Simulation | None) -> dict[str, Any] | None:
+    if simulation is None:
+        return None
+    return {
+        "concurrency": simulation.concurrency,
+        "order": simulation.order,
+        "requests": simulation.requests,
+        "window_ns": simulation.window_ns,
+        "throughput": simulation.throughput,
+        "throughput_low": simulation.low,
+        "throughput_high": simulation.high,
+        "latency_ns": {f"p{p}": simulation.latency(p) for p in PERCENTILES},
+        "utilization": dict(simulation.utilization),
+        "queue_wait_ns": {name: round(ns) for name, ns in simulation.queue_wait_ns.items()},
+    }
+
+
+def _recorded(recorded: RecordedLatency | None) -> dict[str, Any] | None:
+    if recorded is None:
+        return None
+    return {
+        "requests": len(recorded.latency_ns),
+        "in_flight": recorded.in_flight,
+        "throughput": recorded.throughput,
+        "latency_ns": {f"p{p}": recorded.latency(p) for p in PERCENTILES},
+    }
+
+
+def _best(best: BestPlacement | None) -> dict[str, Any] | None:
+    if best is None:
+        return None
+    return {
+        "placement": dict(best.placement),
+        "possible": best.possible,
+        "considered": best.considered,
+        "simulated": best.simulated,
+        "exhaustive": best.exhaustive,
+        "simulation": _simulation(best.simulation),
+    }
+
+
+def prediction_to_json(prediction: Prediction) -> str:
+    """The document as JSON text that ends with a newline; no NaN, no Infinity."""
+    document = prediction_document(prediction)
+    return json_text(document) + "\n"
+
+
+# --- The report of a prediction: before and after by part, requests at once, what it rests on.
+#
+# print_report(Console(highlight=False), prediction_report(prediction))
+
+
+_NO_STAGE = "outside"
+_RECORDED = "recorded"
+_AS_PLACED, _BEST = "as placed", "best placement"
+_ROWS = 100
+_ORDERS: Mapping[Order, str] = {
+    "pipeline": "the calls of each one after the other",
+    "graph": "a call of each as soon as its inputs are there",
+}
+_LATENCIES = (
+    "Latencies are of simulated requests that draw from what was measured; the interval of a "
+    "single request is wider, for it also has how far the measured mean may be off."
+)
+_UTILIZED = (
+    "A device is utilized as long as a call has it, also while it waits within the call; a request "
+    "waits in queues for the time given."
+)
+
+_PARTS = (
+    Column("measured_ns", INT64, "ns", "its mean time in a request of the run"),
+    Column("predicted_ns", INT64, "ns", "its time in a request of the scenario"),
+    Column(
+        "change", FLOAT64, "ratio", "predicted / measured - 1", True, kind="change", importance=1
+    ),
+    Column("share", FLOAT64, "ratio", "of the predicted request", True, kind="share", importance=2),
+)
+_SIMULATIONS = (
+    Column("placement", STRING, "", "as the submodules are placed, or the best placement found"),
+    Column("throughput", FLOAT64, "1/s", "requests/s", label="requests/s", kind="number"),
+    Column("low", FLOAT64, "1/s", "lower end of its 90 % interval", True, kind="number"),
+    Column("high", FLOAT64, "1/s", "upper end of its 90 % interval", True, kind="number"),
+    *(
+        Column(f"p{p}_ns", INT64, "ns", f"latency that {p} % of the requests stay below")
+        for p in PERCENTILES
+    ),
+    Column("busiest", STRING, "", "the busiest device, or the host", importance=1),
+)
+_DEVICES = (
+    Column("device", STRING, "", "a device, or the host"),
+    Column("utilized", FLOAT64, "ratio", "share of the time in which it is busy, as placed", True),
+    Column("queue_wait_ns", INT64, "ns", "mean time for which a request waits for it", True),
+    Column("best_utilized", FLOAT64, "ratio", "its utilization in the best placement", True),
+)
+_PLACEMENT = (
+    Column("submodule", STRING, "", "a submodule"),
+    Column("device", STRING, "", "where the best placement has it"),
+)
+
+
+def prediction_report(prediction: Prediction) -> Report:
+    """What was measured and is predicted, its parts, requests at once, and what it rests on."""
+    parts = (
+        *_times(prediction),
+        *_simulations(prediction),
+        *_notes("Why", prediction.reasons),
+        *_notes("What it assumes", prediction.assumes),
+        *_notes("What is not known", prediction.unknown),
+    )
+    summary = Summary(headline(prediction), accounting=_basis(prediction))
+    return Report(summary, (Section("prediction", parts=parts),))
+
+
+def headline(prediction: Prediction) -> str:
+    """`"1.76 s → 286 ms, 90 % interval 271 ms to 301 ms (4 steps, guidance off)"`; of several
+    requests at once what all get and what one takes among them comes first."""
+    before, request = prediction.measured.ns, prediction.request
+    text = f"{duration(before)} → {duration(request.ns)}"
+    if request.low is None or request.high is None:
+        text += ", no interval"
+    else:
+        ends = f"{duration(request.low)} to {duration(request.high)}"
+        text += f", {percent(PREDICTED_CONFIDENCE)} interval {ends}"
+    asked = ", ".join(_asked(prediction))
+    if prediction.too_large:
+        return f"does not fit into memory; if it did: {text} ({asked or 'nothing changed'})"
+    found = prediction.simulation
+    if found is None or found.concurrency == 1:
+        return f"{text} ({asked or 'nothing changed'})"
+    each = f"{found.throughput:,.2f} requests/s, half of them within {duration(found.latency(50))}"
+    alone = f"{text} ({asked})" if asked else text
+    return f"{counted(found.concurrency, 'request')} at once: {each}; one alone: {alone}"
+
+
+def _asked(prediction: Prediction) -> Iterator[str]:
+    """The scenario in words."""
+    scenario = prediction.scenario
+    if scenario.steps is not None:
+        yield counted(scenario.steps, "step")
+    if not scenario.guidance:
+        yield "guidance off"
+    if scenario.batch is not None:
+        yield f"{scenario.batch} times the batch"
+    if scenario.size is not None:
+        yield f"{scenario.size} pixels"
+    if scenario.drop:
+        yield f"without {', '.join(scenario.drop)}"
+    for submodule, device in scenario.place.items():
+        yield f"{submodule} on {device}"
+    if scenario.precision is not None:
+        yield precision(scenario.precision)
+    if scenario.cuda_graph:
+        yield "a CUDA graph a call"
+    if scenario.concurrency is not None and prediction.simulation is None:
+        yield f"{counted(scenario.concurrency, 'request')} at once"
+
+
+def _basis(prediction: Prediction) -> str:
+    """What was measured, and what the interval is made of."""
+    measured, request = prediction.measured, prediction.request
+    count = len(measured.pipelines)
+    calls = f"the mean of {count} pipeline calls" if count > 1 else "one pipeline call"
+    text = f"Measured {duration(measured.recorded_ns)} end to end, {calls} of {prediction.run_id}"
+    text += f" with {counted(measured.steps, 'step')}" if measured.steps else ""
+    if measured.corrected:
+        text += f"; {duration(measured.ns)} without the cost of tracing"
+    elif count > 1:
+        text += f"; {duration(measured.low_ns)} to {duration(measured.high_ns)}"
+    text += "."
+    if prediction.device is not None:
+        text += (
+            f" Device span, by a replay of launches: {duration(prediction.device.recorded_ns)} "
+            f"recorded, {duration(prediction.device.ns)} predicted."
+        )
+    if request.resampled:
+        text += (
+            " The interval is that of a single request, by drawing from the measured "
+            f"{label(request.resampled)}."
+        )
+    elif request.low is not None:
+        text += " The interval has the bounds of what was estimated; nothing was measured twice."
+    if prediction.too_large:
+        why = worded_note(prediction.too_large)
+        text += f" As placed it does not fit into memory: {why}."
+    return text
+
+
+def _times(prediction: Prediction) -> Iterator[SectionPart]:
+    total = Share("end to end", prediction.measured.ns, prediction.request.ns)
+    figure = Figure("prediction", "prediction", (prediction,))
+    for noun, shares in (("stage", prediction.stages), ("submodule", prediction.submodules)):
+        columns = (Column(noun, STRING, "", f"a {noun}; `host` is work between calls"), *_PARTS)
+        made = table(
+            f"prediction_{noun}s",
+            f"{noun}s",
+            columns,
+            columns,
+            _share_rows(shares, total, columns),
+            shown=_ROWS,
+            totals=_share_rows([total], total, columns),
+        )
+        yield SectionPart(f"By {noun}", figure=figure if noun == "submodule" else None, table=made)
+
+
+def _share_rows(shares: Iterable[Share], total: Share, columns: Sequence[Column]) -> pl.DataFrame:
+    rows = [
+        (
+            share.name or _NO_STAGE,
+            round(share.before_ns),
+            round(share.after_ns),
+            share.after_ns / share.before_ns - 1 if share.before_ns else None,
+            share.after_ns / total.after_ns if total.after_ns else None,
+        )
+        for share in shares
+    ]
+    return pl.DataFrame(rows, schema=schema(columns), orient="row")
+
+
+def _simulations(prediction: Prediction) -> Iterator[SectionPart]:
+    """Requests at once as placed and as the best placement has them, devices, that placement."""
+    best = prediction.best
+    both = {_AS_PLACED: prediction.simulation, _BEST: best.simulation if best else None}
+    shown = {name: one for name, one in both.items() if one is not None}
+    if shown:
+        first = next(iter(shown.values()))
+        title = f"{counted(first.concurrency, 'request')} at once, {_ORDERS[first.order]}"
+        yield SectionPart(title, table=_simulated(shown, prediction.recorded), notes=(_LATENCIES,))
+        yield SectionPart("Devices", table=_devices(shown), notes=(_UTILIZED,))
+    if best is not None:
+        frame = pl.DataFrame([*best.placement.items()], schema=schema(_PLACEMENT), orient="row")
+        view = table("placement", "submodules", _PLACEMENT, _PLACEMENT, frame, shown=_ROWS)
+        yield SectionPart("Best placement found", table=view, notes=(_searched(best),))
+
+
+def _simulated(
+    shown: Mapping[str, Simulation], recorded: RecordedLatency | None
+) -> TableView | None:
+    """What is predicted, below what a server recorded."""
+    rows: list[tuple[object, ...]] = []
+    if recorded is not None:
+        latencies = (recorded.latency(p) for p in PERCENTILES)
+        name = f"{_RECORDED}, {recorded.in_flight:.1f} at once"
+        rows.append((name, recorded.throughput, None, None, *latencies, ""))
+    rows += [
+        (
+            name,
+            one.throughput,
+            one.low,
+            one.high,
+            *(one.latency(p) for p in PERCENTILES),
+            one.bottleneck,
+        )
+        for name, one in shown.items()
+    ]
+    frame = pl.DataFrame(rows, schema=schema(_SIMULATIONS), orient="row")
+    return table("simulations", "placements", _SIMULATIONS, _SIMULATIONS, frame)
+
+
+def _devices(shown: Mapping[str, Simulation]) -> TableView | None:
+    """Of each device its utilization in each placement, and the wait for it as placed."""
+    placed, best = shown.get(_AS_PLACED), shown.get(_BEST)
+    waits = (placed or shown[_BEST]).queue_wait_ns
+    names = dict.fromkeys(name for one in shown.values() for name in one.utilization)
+    rows = [
+        (
+            name,
+            placed.utilization.get(name) if placed else None,
+            round(waits[name]) if name in waits else None,
+            best.utilization.get(name) if best else None,
+        )
+        for name in names
+    ]
+    frame = pl.DataFrame(rows, schema=schema(_DEVICES), orient="row")
+    return table("prediction_devices", "devices", _DEVICES, _DEVICES, frame, shown=_ROWS)
+
+
+def _searched(best: BestPlacement) -> str:
+    what = f"Of {counted(best.possible, 'placement')} {best.considered:,} were considered"
+    if not best.exhaustive:
+        return f"{what} and {best.simulated:,} simulated: not all."
+    ruled_out = ", the others ruled out by a bound" if best.simulated < best.considered else ""
+    return f"{what} and {best.simulated:,} simulated{ruled_out}: none is more than 1 % better."
+
+
+def _notes(title: str, notes: Sequence[Note]) -> Iterator[SectionPart]:
+    if notes:
+        yield SectionPart(
+            title, notes=tuple(f"- {worded_note(note)}" for note in notes), always=True
+        )
+
+
+# --- What is said of predictions: what they assume, what they do not know, devices and memory.
+
+
+FACTORS: Sentences = {
+    Assumption: {
+        Assumption.TIMES_BATCH: said(
+            "{submodule} takes {share} times as long ({low_share} to {high_share}) with the larger "
+            "batch, by the work of each operator"
+        ),
+        Assumption.ANOTHER_SIZE: said(
+            "{submodule} takes {share} times as long ({low_share} to {high_share}) at {size} in "
+            "place of {before}, by the work of each operator"
+        ),
+        Assumption.PRECISION_BY_RATES: said(
+            "{submodule} takes {share} times as long ({low_share} to {high_share}) at {dtype}, by "
+            "the rates of {device}; kernels of that type may reach less"
+        ),
+        Assumption.PRECISION_ON_DEVICE: said(
+            "the device works {share} times as long ({low_share} to {high_share}) for {submodule} "
+            "at {dtype}, by the rates of {device}; kernels of that type may reach less"
+        ),
+        Assumption.SHARE_OF_ALL: said("{submodule} {share} times ({low_share} to {high_share})"),
+        Assumption.SHARE_OF_BATCHED: said(
+            "batched calls of {submodule} {share} times ({low_share} to {high_share})"
+        ),
+    },
+}
+
+SENTENCES: Sentences = {
+    Assumption: {
+        Assumption.OVERHEAD_CORRECTED: said(
+            "times are without the cost of tracing operators where it is known ({factors})"
+        ),
+        Assumption.OVERHEAD_RATIO: said("{submodule} times {ratio}"),
+        Assumption.AS_TRACED: said(
+            "times are as recorded and include the cost of tracing operators, which is not known: "
+            "for times without it, record with --measure-overhead, or with --ops none"
+        ),
+        Assumption.AS_TRACED_ELSEWHERE: said(
+            "times are as recorded and include what the profiler cost, which its trace does not "
+            "tell"
+        ),
+        Assumption.AS_TRACED_AT: said(
+            "times are as recorded and include the cost of tracing operators: {share} of the run, "
+            "which is not known by submodule or lies within noise there; for times without it, "
+            "record with --measure-overhead, or with --ops none"
+        ),
+        Assumption.OVERLAPPING_CALLS: said(
+            "pipeline calls of the run overlapped: their times include what they waited for another"
+        ),
+        Assumption.INSTANCES_SEEN: said(
+            "each model runs as many requests at once as it was seen to: {models}"
+        ),
+        Assumption.INSTANCES_OF: said("{submodule} {instances}"),
+        Assumption.NO_BATCHES: said(
+            "each request computes alone, for as long as its batch did: {calls} recorded calls "
+            "shared theirs with others"
+        ),
+        Assumption.OTHER_REQUESTS: said(
+            "{requests} requests that called other models, or called them more or less often, are "
+            "left out"
+        ),
+        Assumption.WITHOUT_SUBMODULES: said(
+            "without {submodules} its calls and the host's time before each of them are left out; "
+            "nothing stands in for what they made"
+        ),
+        Assumption.WITHOUT_GUIDANCE: said(
+            "without guidance no negative prompt is encoded and no uncond call is made"
+        ),
+        Assumption.HALF_BATCH_MEASURED: said(
+            "{submodule} takes {share} of a batched call, as measured in its cond calls"
+        ),
+        Assumption.HALF_BATCH_ESTIMATED: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of a batched call, by halving "
+            "the batch of each operator"
+        ),
+        Assumption.TIMES_BATCH: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of its time with the larger "
+            "batch, by the work of each operator"
+        ),
+        Assumption.ANOTHER_SIZE: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of its time at {size} in "
+            "place of {before}, by the work of each operator"
+        ),
+        Assumption.SAME_PRECISION: said("{submodule} computes in {dtype} already"),
+        Assumption.PRECISION_BY_RATES: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of its time at {dtype}, by "
+            "the rates of {device}; kernels of that type may reach less"
+        ),
+        Assumption.SHARE_OF_STEPS: said(
+            "some calls do not happen in all of {steps} steps ({submodules}): of fewer or more "
+            "steps the same share has them"
+        ),
+        Assumption.STEPS_OF: said("{submodule} in {steps}"),
+        Assumption.SHARES_MULTIPLY: said("what is said of one submodule multiplies: {submodules}"),
+        Assumption.SHARE_OF_ALL: said("{submodule} {share} ({low_share} to {high_share})"),
+        Assumption.SHARE_OF_BATCHED: said(
+            "batched calls of {submodule} {share} ({low_share} to {high_share})"
+        ),
+        Assumption.AS_MANY_LAUNCHES: said(
+            "launches are replayed: calls launch as much as they did, and the host takes as long "
+            "for it; unchanged, the replay has a device span of {replayed_ns}, and {recorded_ns} "
+            "were recorded"
+        ),
+        Assumption.SPANS_OF_CALLS: said(
+            "a request lasts from its first call to its last one: the run was killed before it "
+            "could tell more"
+        ),
+        Assumption.HOST_AS_RECORDED: said(
+            "the host is as slow as it was while it was recorded: without the profiler, launches "
+            "come sooner; to correct for that, give --untraced the time that the run takes "
+            "without it"
+        ),
+        Assumption.HOST_UNTRACED: said(
+            "within calls the host takes {share} of its recorded time, so that the run takes as "
+            "long as --untraced says"
+        ),
+        Assumption.HOST_WITH_STACKS: said(
+            "the host is as slow as it was while Python stacks were recorded (with_stack), which "
+            "slow it: without the profiler, launches come sooner; to correct for that, give "
+            "--untraced the time that the run takes without it"
+        ),
+        Assumption.HALF_BATCH_ON_DEVICE: said(
+            "the device works {share} ({low_share} to {high_share}) as long on half a batch of "
+            "{submodule}, which is launched as before"
+        ),
+        Assumption.PRECISION_ON_DEVICE: said(
+            "the device works {share} ({low_share} to {high_share}) as long for {submodule} at "
+            "{dtype}, by the rates of {device}; kernels of that type may reach less"
+        ),
+        Assumption.ONE_LAUNCH: said(
+            "each call of {submodules} is launched at once, as a CUDA graph: its shapes stay the "
+            "same, and recording the graph takes no time"
+        ),
+        Assumption.NOT_CAPTURED: said(
+            "{submodules} are launched as before: their calls wait for the device, which no graph "
+            "can"
+        ),
+    },
+    Reason: {
+        Reason.LESS_WORK: said(
+            "in {submodule} the device has {less_ns} less to do than in as many steps without that "
+            "change; the run gains {gained_ns} of that"
+        ),
+        Reason.LAUNCH_BOUND: said(
+            "{submodule} is launch-bound: in the replay, where work begins as soon as it is "
+            "launched and its stream is free, the device is idle for {idle_ns} of the {elapsed_ns} "
+            "of its calls"
+        ),
+        Reason.WITH_GRAPHS: said(
+            "what would remove that bound is one launch a call (`--cuda-graph`): {predicted_ns} "
+            "then, with a device span of {device_span_ns}; less work on the device would not"
+        ),
+    },
+    Refusal: {
+        Refusal.REPLAY_OFF: said(
+            "replayed as it was, the run has a device span of {replayed_ns}, and {recorded_ns} "
+            "were recorded ({off_share} off)"
+        ),
+        Refusal.PARTLY_TRACED: said("some calls of {submodule} were recorded without launches"),
+        Refusal.LAUNCHES_MISSING: said(
+            "the launches of {missing_share} of the device's work are not in the trace"
+        ),
+    },
+    Unknown: {
+        Unknown.BATCH_GUESSED: said(
+            "how long {submodule} takes with a larger batch: its operators were not traced"
+        ),
+        Unknown.SIZE_GUESSED: said(
+            "how long {submodule} takes with images of another size: no operator in the trace "
+            "tells; its time is taken to go with the pixels, at most with their square"
+        ),
+        Unknown.ACTIVATIONS_AS_RECORDED: said(
+            "how much memory activations need then: they are counted as recorded"
+        ),
+        Unknown.HALF_BATCH_GUESSED: said(
+            "what half a batch takes of {submodule}: none of its calls was traced with operators; "
+            "half is taken, and all of it as the upper bound"
+        ),
+        Unknown.WORK_OF_OPERATORS: said(
+            "the work of {share} of the operators' time of {submodule}"
+        ),
+        Unknown.PRECISION_OF: said(
+            "what {dtype} does to {submodule}: the types of its operators are not in the trace; it "
+            "is taken to stay as it is"
+        ),
+        Unknown.CALLS_OUTSIDE: said(
+            "what {calls} calls in no pipeline call are for: they are left out"
+        ),
+        Unknown.DROPPED: said("what is not in the trace ({kind}, see `profile-sd3 analyze`)"),
+        Unknown.NO_LAUNCHES: said(
+            "what {devices} waited for: the trace has no launches, so time in which a device waits "
+            "for the host is taken to become less with its work"
+        ),
+        Unknown.SCATTER: said(
+            "how much it scatters: nothing in the run was measured twice, so no interval is given"
+        ),
+        Unknown.SCATTER_BEYOND_ESTIMATES: said(
+            "how much it scatters: nothing in the run was measured twice, so the interval has the "
+            "bounds of what was estimated alone"
+        ),
+        Unknown.SCATTER_OF_CALLS: said(
+            "how much one pipeline call differs from the next beyond its steps: one was measured, "
+            "so times of several may lie outside of the interval; record several"
+        ),
+        Unknown.SCATTER_OF_RUNS: said(
+            "how runs differ from one another: the interval has what varied within this run, and "
+            "equal runs minutes apart on a shared machine differ by more"
+        ),
+        Unknown.SCATTER_OF_SINGLE: said(
+            "how much what was measured once scatters, {share} of the predicted time: it is taken "
+            "to scatter as the steps do"
+        ),
+    },
+    PlacementNote: {
+        PlacementNote.NO_TRANSFER_TIME: said(
+            "moving tensors between devices takes no time beside that of calls"
+        ),
+        PlacementNote.NO_INTERFERENCE: said(
+            "calls take what they were measured to take, whatever runs on other devices"
+        ),
+        PlacementNote.LIKE_OTHER_DEVICE: said(
+            "{device} is not in the run and assumed to be like {other}"
+        ),
+        PlacementNote.LIKE_OTHER_CPU: said(
+            "{device} is not in the run and assumed to be like {other}, with as many cores of its "
+            "own; where it takes cores away from other devices, these slow down"
+        ),
+        PlacementNote.OTHER_HARDWARE: said(
+            "{device} is other hardware than {measured_on}, and their rates do not tell the time "
+            "there; record a run with that device, or measure both with "
+            "`profile-sd3 benchmark-device`"
+        ),
+        PlacementNote.LAUNCHES_ELSEWHERE: said(
+            "{device} is other hardware than {measured_on}, and how fast a host launches there is "
+            "not known, so the time there is not; record a run with that device"
+        ),
+        PlacementNote.WEIGHTS_UNKNOWN: said(
+            "weights of {submodules} are not known and count as nothing"
+        ),
+        PlacementNote.ACTIVATIONS_UNKNOWN: said(
+            "activations of {submodules} are not known and count as nothing"
+        ),
+        PlacementNote.TOO_LARGE: said(
+            "{device} has {memory_bytes} and would hold {needed_bytes} of {submodules} "
+            "({weights_bytes} of weights, {activations_bytes} of activations)"
+        ),
+        PlacementNote.SEARCH_CUT: said(
+            "the search ended after {simulations} simulations; others may be better"
+        ),
+    },
+}
+add_sentences(SENTENCES, FACTORS)

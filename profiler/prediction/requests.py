@@ -1,0 +1,800 @@
+"""The time of one predicted request with its interval, and the graph of its tasks.
+
+The interval is a prediction interval for one future request, by a seeded bootstrap over steps
+or pipeline calls. It includes a factor for differences between runs. A task order is `pipeline`
+(one thread per request, as diffusers) or `graph` (a call starts when its inputs are ready, as
+Triton's ensembles). The throughput interval covers only the measured times, not the model's
+assumptions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.bootstrap import (
+    LEAST_SPREAD,
+    PREDICTED_CONFIDENCE,
+    RESAMPLES,
+    Resampled,
+    draws,
+    ends,
+    mean_widening,
+    t_ratio,
+)
+from profiler.bootstrap import SEED as RESAMPLING_SEED
+from profiler.errors import InputError
+from profiler.prediction.scenario import DEFAULT_ORDER, ORDERS, Order
+from profiler.prediction.workload import HOST, Task, Workload
+from profiler.trace.events import device_kind
+
+# --- The time of one request: the sum of its parts, with an interval.
+#
+# The interval is that of one request to come, by a seeded bootstrap over what repeats. A request
+# of m
+# steps beyond its first draws m of the n measured ones, with replacement. Draws from few values
+# scatter too little, and their mean, which the prediction goes by, is off itself: it is m of
+# these
+# means. Deviations of the sum are widened by sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z, which
+# makes
+# of their variance, m (n - 1) / n s^2, the one of a prediction interval, m (1 + m / n) s^2.
+#
+# Of a single pipeline call what was measured once (its first step, and what lies in none) is
+# taken to
+# scatter as its steps do, by the same share of itself in each submodule: without that, an
+# interval of
+# few steps beside long encoders would hold the scatter of the smaller part alone.
+#
+# Of p pipeline calls, two or more, each draw takes one, with its own steps. What lies between the
+# calls is widened by sqrt((p + 1) / (p - 1)), the same with one of p; what lies within, by
+# sqrt(k / (k - 1)) with k steps in each; both together by t / z with the degrees of freedom of
+# their
+# sum (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). That few calls are alike may be by
+# chance: of less than six the interval is at least that of the steps of all of them.
+#
+# Equal runs differ by more than their pipeline calls do: what a machine does with clocks, caches
+# and
+# other work changes in minutes, and no run shows it. Each draw therefore also multiplies what the
+# host's processors execute with one factor of `_BETWEEN_RUNS`, and what other devices do with one
+# of `LEAST_SPREAD`.
+#
+# Where the time of a submodule was estimated within bounds each draw also multiplies it with a
+# value
+# between them, from a triangular distribution that has its peak at the estimate.
+
+
+_Reals = npt.NDArray[np.float64]
+_FEW = 6  # pipeline calls; that fewer are alike may be by chance
+_BETWEEN_RUNS = 0.02
+"""Standard deviation of an equal run's time on a processor, relative, beyond what its pipeline
+calls scatter by (docs/performance.md, "What intervals are worth")."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTime:
+    """A request's time in ns. `low` and `high` bound it with 90 % confidence, None where nothing
+    was measured more than once and nothing was estimated within bounds. `resampled` names what was
+    drawn from, None for nothing; `once_ns` is the part of the time that was measured once."""
+
+    ns: float
+    low: float | None
+    high: float | None
+    resampled: Resampled | None
+    once_ns: float
+
+
+def request_time(
+    workload: Workload,
+    spread: Mapping[str, tuple[float, float]],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = RESAMPLING_SEED,
+) -> RequestTime:
+    """The time of one request of `workload`; `spread` as in `changes.Changed`."""
+    value = sum(mean_time(task, workload) for task in workload.tasks)
+    names = list(dict.fromkeys(task.submodule for task in workload.tasks))
+    bounds = [spread.get(name or "", (1.0, 1.0)) for name in names]
+    generator = np.random.default_rng(seed)
+    parts = [_Measured.of(workload, name) for name in names]
+    later = max(workload.steps - 1, 0)
+    of_calls = _calls_drawn(parts, later, generator, resamples)
+    of_steps = None
+    if len(workload.measured_ns) < _FEW:
+        of_steps = _steps_drawn(parts, later, generator, resamples)
+    resampled = None
+    if of_calls is not None:
+        resampled = Resampled.PIPELINE_CALLS
+    elif of_steps is not None:
+        resampled = Resampled.STEPS
+    once = _once(workload, resampled)
+    drawn = [found for found in (of_calls, of_steps) if found is not None]
+    if not drawn and all(low >= high for low, high in bounds):
+        return RequestTime(value, None, None, None, once)
+    deviations = max(drawn, key=_width, default=np.zeros((len(names), resamples)))
+    total = _between_runs(workload, generator, resamples) if drawn else np.zeros(resamples)
+    for part, deviation, between in zip(parts, deviations, bounds, strict=True):
+        total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
+    least, most = (max(end, 0.0) for end in ends(total, PREDICTED_CONFIDENCE))
+    return RequestTime(value, min(least, value), max(most, value), resampled, once)
+
+
+def _between_runs(workload: Workload, generator: np.random.Generator, resamples: int) -> _Reals:
+    """How far a run to come is from this one, by what neither shows; float64 [resamples]."""
+    on_host = sum(
+        mean_time(task, workload)
+        for task in workload.tasks
+        if not task.device or device_kind(task.device) == "cpu"
+    )
+    elsewhere = sum(mean_time(task, workload) for task in workload.tasks) - on_host
+    host, device = generator.standard_normal((2, resamples))
+    found: _Reals = host * _BETWEEN_RUNS * on_host + device * LEAST_SPREAD * elsewhere
+    return found
+
+
+def moved(request: RequestTime, ns: float) -> RequestTime:
+    """The same interval around another time."""
+    by = ns - request.ns
+    low, high = (None if end is None else max(end + by, 0.0) for end in (request.low, request.high))
+    return replace(request, ns=ns, low=low, high=high)
+
+
+def mean_time(task: Task, workload: Workload) -> float:
+    """The mean time of a task in one request, in ns."""
+    if task in workload.step:
+        first = float(task.first_ns.mean()) if task.first_ns.size else 0.0
+        later = float(task.steady_ns.mean()) if task.steady_ns.size else 0.0
+        return first + (workload.steps - 1) * later
+    return float(task.steady_ns.mean())
+
+
+def by_stage(workload: Workload) -> dict[str, float]:
+    """The mean time of each stage in ns, in order; "" for what lies in none."""
+    return _sums(workload, [task.stage for task in workload.tasks])
+
+
+def by_submodule(workload: Workload) -> dict[str, float]:
+    """The mean time of each submodule's calls in ns, and of the host."""
+    return _sums(workload, [task.submodule or HOST for task in workload.tasks])
+
+
+def _sums(workload: Workload, names: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, task in zip(names, workload.tasks, strict=True):
+        found[name] = found.get(name, 0.0) + mean_time(task, workload)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """The time of a submodule in p pipeline calls: `once`, float64 [p], in the first step and in no
+    step, `steady`, float64 [p, k], in each later step."""
+
+    once: _Reals
+    steady: _Reals
+
+    @classmethod
+    def of(cls, workload: Workload, submodule: str | None) -> _Measured:
+        calls = len(workload.measured_ns)
+        known = max((task.steady_ns.shape[1] for task in workload.step), default=0)
+        once, steady = np.zeros(calls), np.zeros((calls, known))
+        for task in (*workload.encode, *workload.decode):
+            if task.submodule == submodule:
+                once += task.steady_ns[:, 0]
+        for task in workload.step:
+            if task.submodule == submodule:
+                once += task.first_ns if task.first_ns.size else 0.0
+                steady += task.steady_ns if task.steady_ns.size else 0.0
+        return cls(once, steady)
+
+    def mean(self, later: int) -> float:
+        """The mean time with `later` steps beyond the first."""
+        return float(self.by_call(later).mean())
+
+    def by_call(self, later: int) -> _Reals:
+        """Its time with `later` steps, each the mean of its call's [p]."""
+        if not self.steady.size:
+            return self.once
+        means: _Reals = self.once + later * self.steady.mean(axis=1)
+        return means
+
+
+def _steps_drawn(
+    parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
+) -> _Reals | None:
+    """How far `later` steps, drawn from those of all calls, are from as many means, widened:
+    float64 [parts, resamples]. None where nothing is drawn, or from one step."""
+    count = parts[0].steady.size
+    if not later or count < 2:
+        return None
+    counts = generator.multinomial(later, np.full(count, 1 / count), size=resamples)
+    drawn = np.array([counts @ (part.steady - part.steady.mean()).ravel() for part in parts])
+    widened: _Reals = drawn * math.sqrt(count / (count - 1) * (1 + later / count))
+    if len(parts[0].once) == 1:
+        widened = widened + _once_drawn(parts, generator, resamples)
+    return widened * t_ratio(count, PREDICTED_CONFIDENCE)
+
+
+def _once_drawn(
+    parts: Sequence[_Measured], generator: np.random.Generator, resamples: int
+) -> _Reals:
+    """How far what was measured once would be off, did it scatter as the steps of the one pipeline
+    call do; float64 [parts, resamples]."""
+    steps = np.sum([part.steady.ravel() for part in parts], axis=0)
+    mean = float(steps.mean())
+    spread = float(steps.std(ddof=1)) / mean if mean > 0 else 0.0
+    once = np.array([[float(part.once.sum())] for part in parts])
+    normal = generator.standard_normal((len(parts), resamples))
+    found: _Reals = normal * spread * once * math.sqrt(2)  # that of the measured one, and its own
+    return found
+
+
+def _calls_drawn(
+    parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
+) -> _Reals | None:
+    """How far a pipeline call with its own steps is from the mean, widened: float64
+    [parts, resamples]. None where there is one."""
+    calls, known = parts[0].steady.shape
+    if calls < 2:
+        return None
+    call = generator.integers(calls, size=resamples)
+    means = np.array([part.by_call(later) for part in parts])
+    between = (means - means.mean(axis=1, keepdims=True))[:, call]
+    between *= math.sqrt((calls + 1) / (calls - 1))
+    within = np.zeros_like(between)
+    if later and known > 1:
+        counts = generator.multinomial(later, np.full(known, 1 / known), size=resamples)
+        for row, part in enumerate(parts):
+            apart = part.steady - part.steady.mean(axis=1, keepdims=True)
+            within[row] = np.einsum("rk,rk->r", counts, apart[call])
+        within *= math.sqrt(known / (known - 1))
+    of_each = (float(some.sum(axis=0).var()) for some in (between, within))
+    free = _degrees(tuple(zip(of_each, (calls - 1, calls * (known - 1)), strict=True)))
+    widened: _Reals = (between + within) * t_ratio(free + 1, PREDICTED_CONFIDENCE)
+    return widened
+
+
+def _degrees(variances: Sequence[tuple[float, int]]) -> int:
+    """The degrees of freedom of a sum of independent variances, each with its own."""
+    known = [(variance, free) for variance, free in variances if variance > 0]
+    if not known:
+        return max(free for _, free in variances)
+    largest = max(variance for variance, _ in known)
+    shares = [(variance / largest, free) for variance, free in known]
+    whole = sum(share for share, _ in shares)
+    return max(int(whole**2 / sum(share**2 / free for share, free in shares)), 1)
+
+
+def _factors(
+    between: tuple[float, float], generator: np.random.Generator, resamples: int
+) -> _Reals | float:
+    """A factor for each draw."""
+    low, high = between
+    if low >= high:
+        return 1.0
+    return generator.triangular(low, min(max(1.0, low), high), high, resamples)
+
+
+def _width(deviations: _Reals) -> float:
+    low, high = ends(deviations.sum(axis=0), PREDICTED_CONFIDENCE)
+    return high - low
+
+
+def _once(workload: Workload, resampled: Resampled | None) -> float:
+    """The mean time of what was measured in one pipeline call, and there once."""
+    if len(workload.measured_ns) > 1:
+        return 0.0
+    total = sum(mean_time(task, workload) for task in workload.tasks)
+    if resampled == Resampled.STEPS:
+        return total - (workload.steps - 1) * sum(
+            float(task.steady_ns.mean()) for task in workload.step if task.steady_ns.size
+        )
+    return total
+
+
+# --- The tasks of one request as a graph: what each waits for, and which resource it needs.
+#
+# Two orders. `pipeline` is a thread for each request, which calls one submodule after another, as
+# diffusers does. `graph` needs a scheduler such as Triton's ensembles, where a call starts as
+# soon as
+# its inputs are there: calls of `encode` wait for nothing but the request and their own host
+# work,
+# calls of one step for the step before and for earlier calls of their own branch. Host work that
+# nothing follows in its part (joining embeddings, the scheduler) waits for all of the part. What
+# `decode` does stays in order.
+
+
+_Edges = list[list[int]]  # by task of a part: the tasks of the part that it waits for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestGraph:
+    """The n nodes of a request, each after all that it waits for.
+
+    `work[i]` is what node i does: tasks with their steps, -1 outside of steps. It is one call, or
+    host work that follows one another. `resource[i]` is the number in `resources` of what it needs,
+    the first being the process's host thread, the others devices. `waits_for[i]` counts the nodes
+    directly before node i, `after[i]` are those directly after it. `servers[r]` is how many nodes
+    resource r runs at once: one each where it is empty.
+    """
+
+    work: tuple[tuple[tuple[Task, int], ...], ...]
+    resources: tuple[str, ...]
+    resource: tuple[int, ...]
+    waits_for: tuple[int, ...]
+    after: tuple[tuple[int, ...], ...]
+    servers: tuple[int, ...] = ()
+
+    def critical_path(self, durations: Sequence[float]) -> float:
+        """The longest chain of nodes with these durations [n]: a request that waits for no other,
+        were there as many of each device as it could use."""
+        begin = [0.0] * len(self.work)
+        end = 0.0
+        for node, duration in enumerate(durations):
+            done = begin[node] + duration
+            end = max(end, done)
+            for following in self.after[node]:
+                begin[following] = max(begin[following], done)
+        return end
+
+
+def request_graph(workload: Workload, order: Order = DEFAULT_ORDER) -> RequestGraph:
+    """The graph of one request of `workload`, with each task on its own device.
+
+    Raises InputError for another order, and for a workload without tasks.
+    """
+    if order not in ORDERS:
+        raise InputError(f"{order!r} is not an order of tasks; use {' or '.join(ORDERS)}")
+    edges_of = _in_line if order == "pipeline" else None
+    parts = [(-1, workload.encode, edges_of or _encode_edges)]
+    parts += [(step, workload.step, edges_of or _step_edges) for step in range(workload.steps)]
+    parts.append((-1, workload.decode, _in_line))
+    work: list[tuple[Task, int]] = []
+    before: _Edges = []
+    ends: list[int] = []  # nodes that the next part waits for
+    for step, part, edges in parts:
+        if not part:
+            continue
+        base = len(work)
+        of_part = edges(part)
+        before += [[base + i for i in needed] if needed else list(ends) for needed in of_part]
+        followed = {i for needed in of_part for i in needed}
+        ends = [base + i for i in range(len(part)) if i not in followed]
+        work += [(task, step) for task in part]
+    if not work:
+        raise InputError("the workload has no tasks; record a run with at least one call")
+    return _graph(work, before)
+
+
+def _graph(work: Sequence[tuple[Task, int]], before: _Edges) -> RequestGraph:
+    """The graph of tasks, each of which waits for those in `before`; host work that is followed by
+    other host work and nothing else is one node with it."""
+    followers = Counter(earlier for needed in before for earlier in needed)
+    node_of: list[int] = []
+    grouped: list[list[tuple[Task, int]]] = []
+    after: _Edges = []
+    waits_for: list[int] = []
+    for (task, step), needed in zip(work, before, strict=True):
+        only = needed[0] if len(needed) == 1 and followers[needed[0]] == 1 else None
+        if task.submodule is None and only is not None and work[only][0].submodule is None:
+            node_of.append(node_of[only])
+            grouped[node_of[only]].append((task, step))
+            continue
+        node_of.append(len(grouped))
+        grouped.append([(task, step)])
+        after.append([])
+        waits_for.append(len(needed))
+        for earlier in needed:
+            after[node_of[earlier]].append(node_of[-1])
+    calls = [group[0][0] for group in grouped]
+    devices = sorted({task.device for task in calls if task.submodule is not None})
+    number = {device: i for i, device in enumerate(devices, start=1)}
+    return RequestGraph(
+        work=tuple(map(tuple, grouped)),
+        resources=(HOST, *devices),
+        resource=tuple(0 if t.submodule is None else number[t.device] for t in calls),
+        waits_for=tuple(waits_for),
+        after=tuple(map(tuple, after)),
+    )
+
+
+def _in_line(part: Sequence[Task]) -> _Edges:
+    return [[i - 1] if i else [] for i in range(len(part))]
+
+
+def _encode_edges(part: Sequence[Task]) -> _Edges:
+    """Each call waits for the host work directly before it."""
+    return _edges(part, [str(i) for i in range(len(part))])
+
+
+def _step_edges(part: Sequence[Task]) -> _Edges:
+    """Each call waits for the calls of its branch before it, and for the host work between."""
+    branches = {task.branch for task in part if task.submodule is not None}
+    if len(branches) > 1 and not branches <= {"cond", "uncond"}:
+        return _in_line(part)  # what a batched call makes is of both branches
+    return _edges(part, [task.branch for task in part])
+
+
+def _edges(part: Sequence[Task], chains: Sequence[str]) -> _Edges:
+    """Each call waits for the one before it in its chain and for the host work directly before it,
+    host work behind the last call for all calls."""
+    edges: _Edges = []
+    pending: list[int] = []  # host work since the last call
+    last: dict[str, int] = {}  # call by chain
+    behind = 1 + max((i for i, task in enumerate(part) if task.submodule is not None), default=-1)
+    for i, (task, chain) in enumerate(zip(part, chains, strict=True)):
+        needed = pending[-1:]
+        if task.submodule is None:
+            if i == behind:
+                needed = sorted(last.values())
+            pending.append(i)
+        else:
+            needed += [last[chain]] if chain in last else []
+            last[chain] = i
+            pending = []
+        edges.append(needed)
+    return edges
+
+
+# --- How far the throughput of a simulation may be off because so little was measured.
+#
+# A seeded bootstrap of the mean times, over pipeline calls where there are two or more, else over
+# steps, which know nothing of how pipeline calls differ: each draw gives the least time for a
+# request
+# (the busiest resource's, or the critical path by the concurrency), and the throughput goes with
+# it.
+# Deviations are widened as those of means of few values are, by sqrt(n / (n - 1)) t(n - 1) / z
+# (Hesterberg 2015, Am. Stat. 69(4), 371-386). It says nothing about what the model leaves out,
+# nor
+# about bounds of what was estimated.
+
+
+_DRAWS = 200
+
+
+def relative_interval(
+    workload: Workload, graph: RequestGraph, concurrency: int, seed: int
+) -> tuple[float, float] | None:
+    """Bounds of the true throughput / the simulated one with 90 % confidence, None where nothing
+    was measured more than once."""
+    calls = len(workload.measured_ns)
+    steps = max((task.steady_ns.shape[1] for task in workload.step), default=0)
+    over_calls = calls > 1
+    units = calls if over_calls else steps
+    if units < 2:
+        return None
+    picked = draws(units, _DRAWS, np.random.default_rng(seed))
+
+    def mean(task: Task, step: int) -> _Reals:
+        """The mean time in each draw, the measured one as the last of all [draws + 1]."""
+        values = task.first_ns if step == 0 and task.first_ns.size else task.steady_ns
+        by_call = values.reshape(len(values), -1)
+        if not by_call.size:
+            return np.zeros(_DRAWS + 1)
+        flat = by_call.mean(axis=1) if over_calls else by_call.ravel().astype(np.float64)
+        drawn = flat[picked].mean(axis=1) if len(flat) == units else np.full(_DRAWS, flat.mean())
+        return np.append(drawn, flat.mean())
+
+    means: dict[tuple[int, bool], _Reals] = {}
+    durations = np.zeros((len(graph.work), _DRAWS + 1))
+    for node, work in enumerate(graph.work):
+        for task, step in work:
+            key = (id(task), step == 0)
+            if key not in means:
+                means[key] = mean(task, step)
+            durations[node] += means[key]
+    *drawn, measured = shortest_periods(graph, durations, concurrency)
+    if measured <= 0:
+        return None
+    off = np.log(np.maximum(np.array(drawn), 1.0) / measured)
+    low, high = ends(off * mean_widening(units, PREDICTED_CONFIDENCE), PREDICTED_CONFIDENCE)
+    return min(math.exp(-high), 1.0), max(math.exp(-low), 1.0)
+
+
+def shortest_periods(graph: RequestGraph, durations: _Reals, concurrency: int) -> list[float]:
+    """The least time in ns between completions, for each column of `durations` [n, columns]."""
+    busy = np.zeros((len(graph.resources), durations.shape[1]))
+    np.add.at(busy, list(graph.resource), durations)
+    begin = np.zeros_like(durations)
+    longest = np.zeros(durations.shape[1])
+    for node, following in enumerate(graph.after):
+        done = begin[node] + durations[node]
+        longest = np.maximum(longest, done)
+        for other in following:
+            begin[other] = np.maximum(begin[other], done)
+    periods: list[float] = np.maximum(busy.max(axis=0), longest / concurrency).tolist()
+    return periods
+
+
+# --- Many requests at once on few devices: a discrete-event simulation of a closed loop.
+#
+# `concurrency` requests are in flight all the time: as soon as one is done the next begins. A
+# device
+# runs one call at a time, first come first served; so does the host's one thread (of CPython,
+# host
+# work of all requests shares it) with host work. Calls take what they were measured to take,
+# whatever else runs: each simulated request draws one of the measured pipeline calls, and each of
+# its steps one of that call's.
+#
+# What lies before the window of measurement is warm-up: the loop starts with all requests at
+# once.
+
+
+SEED = 0
+_EVENTS = 30_000  # of a simulation, about
+_WARMUP_ROUNDS = 2  # of `concurrency` requests
+_ENOUGH_ROUNDS, _FEWEST_ROUNDS = 10, 2
+_MOST_EVENTS = 2_000_000
+_MOST_REQUESTS = 1000
+_Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulation:
+    """What a closed loop of `concurrency` requests came to within its window.
+
+    `throughput` is requests/s, between `low` and `high` with 90 % confidence as far as the scatter
+    of what was measured goes, None where nothing was measured more than once. `latency_ns` has one
+    entry for each of the `requests` completed in the window, int64 [requests]. By resource (`host`
+    and each device): `utilization`, the share of the window in which it was busy, and
+    `queue_wait_ns`, the mean time for which a request waited for it.
+    """
+
+    concurrency: int
+    order: Order
+    requests: int
+    window_ns: int
+    throughput: float
+    latency_ns: _Times
+    utilization: Mapping[str, float]
+    queue_wait_ns: Mapping[str, float]
+    low: float | None = None
+    high: float | None = None
+
+    def latency(self, percentile: float) -> int:
+        """The latency in ns below which `percentile` % of the requests stay."""
+        return round(float(np.percentile(self.latency_ns, percentile)))
+
+    @property
+    def bottleneck(self) -> str:
+        """The busiest resource."""
+        return max(self.utilization, key=lambda name: self.utilization[name])
+
+
+def simulate(
+    workload: Workload,
+    concurrency: int = 1,
+    order: Order = DEFAULT_ORDER,
+    *,
+    requests: int | None = None,
+    seed: int = SEED,
+) -> Simulation:
+    """Simulate `workload` as it is placed, with `concurrency` requests in flight.
+
+    `requests` is how many to measure at least (default: so many that it takes a fraction of a
+    second). The same arguments always give the same result. Raises InputError for a concurrency
+    below 1, an unknown order, and a workload in which nothing took any time.
+    """
+    if concurrency < 1:
+        raise InputError(f"the concurrency is {concurrency}; simulate 1 request or more at once")
+    graph = request_graph(workload, order)
+    warmup = _WARMUP_ROUNDS * concurrency
+    rounds = _rounds(requests, concurrency, len(graph.work))
+    # Requests begin beyond the last one that is measured: the loop stays closed to the end.
+    drawn = _draw(graph, warmup + (rounds + 1) * concurrency, np.random.default_rng(seed))
+    found = run_closed_loop(graph, drawn, concurrency, warmup, order)
+    bounds = relative_interval(workload, graph, concurrency, seed)
+    if bounds is None:
+        return found
+    low, high = (found.throughput * bound for bound in bounds)
+    return replace(found, low=low, high=high)
+
+
+def simulate_drawn(
+    graph: RequestGraph,
+    measured: Sequence[Sequence[float]],
+    concurrency: int,
+    *,
+    seed: int = SEED,
+) -> Simulation:
+    """Simulate requests each of which is one of those measured: durations in ns [r][n] of the nodes
+    of `graph`. Raises InputError where they took no time."""
+    warmup = _WARMUP_ROUNDS * concurrency
+    rounds = _rounds(None, concurrency, len(graph.work))
+    count = warmup + (rounds + 1) * concurrency
+    drawn = np.random.default_rng(seed).integers(len(measured), size=count)
+    durations = [measured[row] for row in drawn.tolist()]
+    return run_closed_loop(graph, durations, concurrency, warmup, "graph")
+
+
+def _rounds(requests: int | None, concurrency: int, nodes: int) -> int:
+    """How many rounds of `concurrency` requests to measure."""
+    wanted = requests or min(_EVENTS // nodes, _MOST_REQUESTS)
+    possible = _MOST_EVENTS // (nodes * concurrency) - _WARMUP_ROUNDS - 1
+    if possible < _FEWEST_ROUNDS:
+        raise InputError(
+            f"{concurrency:,} requests at once of {nodes:,} calls and pieces of host work each are "
+            "too many to simulate; give fewer steps, or fewer requests at once"
+        )
+    return min(max(_ENOUGH_ROUNDS, -(-wanted // concurrency)), possible)
+
+
+def mean_durations(graph: RequestGraph) -> list[float]:
+    """The mean measured time of each node in ns [n]."""
+    means: dict[tuple[int, bool], float] = {}
+    found = []
+    for work in graph.work:
+        total = 0.0
+        for task, step in work:
+            key = (id(task), step == 0)
+            if key not in means:
+                values = _values(task, step)
+                means[key] = float(values.mean()) if values.size else 0.0
+            total += means[key]
+        found.append(total)
+    return found
+
+
+def _values(task: Task, step: int) -> _Times:
+    """What was measured of a task in this step [p, k]; later steps stand in for a first one that
+    was not measured, and the other way round."""
+    first, later = task.first_ns.reshape(-1, 1), task.steady_ns
+    candidates = (first, later) if step == 0 else (later, first)
+    return next((values for values in candidates if values.size), later)
+
+
+def _draw(graph: RequestGraph, requests: int, generator: np.random.Generator) -> list[list[int]]:
+    """Durations of the nodes of each request in ns [requests][n]."""
+    pipeline = generator.random(requests)  # as a share of the pipeline calls there are
+    drawn = np.zeros((len(graph.work), requests), dtype=np.int64)
+    for node, work in enumerate(graph.work):
+        for task, step in work:
+            values = _values(task, step)
+            if values.size:
+                row = (pipeline * len(values)).astype(np.int64)
+                drawn[node] += values[row, generator.integers(values.shape[1], size=requests)]
+    listed: list[list[int]] = drawn.T.tolist()
+    return listed
+
+
+def run_closed_loop(
+    graph: RequestGraph,
+    durations: Sequence[Sequence[float]],
+    concurrency: int,
+    warmup: int,
+    order: Order,
+) -> Simulation:
+    """Run requests of these `durations` in ns [r][n], of which the last `concurrency` need not end.
+
+    The window begins when `warmup` requests are done and ends with request r - `concurrency`.
+    Raises InputError where it lasts no time.
+    """
+    loop = _Loop(graph, durations)
+    last = len(durations) - concurrency
+    begin = loop.start(concurrency)
+    if warmup:
+        begin = loop.run_until(warmup)
+    before = loop.snapshot()
+    end = loop.run_until(last)
+    window = end - begin
+    if window <= 0:
+        raise InputError("the parts of the workload took no time; record a run that measures them")
+    count = last - warmup
+    busy = {name: until - before[name] for name, until in loop.snapshot().items()}
+    waits = loop.waits[warmup:last]
+    return Simulation(
+        concurrency=concurrency,
+        order=order,
+        requests=count,
+        window_ns=round(window),
+        throughput=count / window * 1e9,
+        latency_ns=np.array(loop.latencies[warmup:last], dtype=np.float64).round().astype(np.int64),
+        utilization={
+            name: time / window / servers
+            for (name, time), servers in zip(
+                busy.items(), graph.servers or (1,) * len(busy), strict=True
+            )
+        },
+        queue_wait_ns={
+            name: sum(wait[i] for wait in waits) / count for i, name in enumerate(graph.resources)
+        },
+    )
+
+
+class _Loop:
+    """The state of the simulation: time moves from the end of one task to the next."""
+
+    def __init__(self, graph: RequestGraph, durations: Sequence[Sequence[float]]) -> None:
+        self._graph = graph
+        self._durations = durations
+        self._roots = [i for i, count in enumerate(graph.waits_for) if not count]
+        self._begun = 0  # requests
+        self._left: dict[int, int] = {}  # nodes not done, by request in flight
+        self._waits_for: dict[int, list[int]] = {}
+        self._arrived: dict[int, float] = {}
+        self._waited: dict[int, list[float]] = {}
+        self._ends: list[tuple[float, int, int, int]] = []  # time, order of begin, request, node
+        self._sequence = 0
+        count = len(graph.resources)
+        self._queues: list[deque[tuple[float, int, int]]] = [deque() for _ in range(count)]
+        self._servers = graph.servers or (1,) * count
+        self._until: list[list[float]] = [[] for _ in range(count)]  # ends of what each runs
+        self._busy = [0.0] * count  # to the end of what runs
+        self._now = 0.0
+        self.latencies: list[float] = []  # in order of completion
+        self.waits: list[list[float]] = []  # by resource, of the same requests
+
+    def start(self, concurrency: int) -> float:
+        """Begin so many requests at time 0."""
+        for _ in range(concurrency):
+            self._begin()
+        return self._now
+
+    def run_until(self, completed: int) -> float:
+        """Go on until so many requests are done; the time when it was so."""
+        while len(self.latencies) < completed:
+            self._now, _, request, node = heappop(self._ends)
+            self._done(request, node)
+        return self._now
+
+    def snapshot(self) -> dict[str, float]:
+        """By resource, how long it has been busy until now."""
+        ahead = [sum(max(end - self._now, 0.0) for end in ends) for ends in self._until]
+        busy = (total - rest for total, rest in zip(self._busy, ahead, strict=True))
+        return dict(zip(self._graph.resources, busy, strict=True))
+
+    def _begin(self) -> None:
+        request = self._begun
+        if request == len(self._durations):
+            return
+        self._begun += 1
+        self._left[request] = len(self._graph.work)
+        self._waits_for[request] = list(self._graph.waits_for)
+        self._arrived[request] = self._now
+        self._waited[request] = [0.0] * len(self._graph.resources)
+        for node in self._roots:
+            self._ready(request, node)
+
+    def _ready(self, request: int, node: int) -> None:
+        """The node's inputs are there: it runs, or joins the queue of what it needs."""
+        resource = self._graph.resource[node]
+        if len(self._until[resource]) < self._servers[resource]:
+            self._run(request, node, resource)
+        else:
+            self._queues[resource].append((self._now, request, node))
+
+    def _run(self, request: int, node: int, resource: int) -> None:
+        duration = self._durations[request][node]
+        end = self._now + duration
+        self._until[resource].append(end)
+        self._busy[resource] += duration
+        self._sequence += 1
+        heappush(self._ends, (end, self._sequence, request, node))
+
+    def _done(self, request: int, node: int) -> None:
+        resource = self._graph.resource[node]
+        queue = self._queues[resource]
+        self._until[resource].remove(self._now)
+        if queue:
+            since, other, waiting = queue.popleft()
+            self._waited[other][resource] += self._now - since
+            self._run(other, waiting, resource)
+        waits_for = self._waits_for[request]
+        for following in self._graph.after[node]:
+            waits_for[following] -= 1
+            if not waits_for[following]:
+                self._ready(request, following)
+        self._left[request] -= 1
+        if not self._left[request]:
+            self._completed(request)
+
+    def _completed(self, request: int) -> None:
+        del self._left[request], self._waits_for[request]
+        self.latencies.append(self._now - self._arrived.pop(request))
+        self.waits.append(self._waited.pop(request))
+        self._begin()

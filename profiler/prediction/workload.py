@@ -1,0 +1,933 @@
+"""The workload of one request: its stages, steps and calls with their measured times.
+
+The time of a pipeline call is cut into segments on the devices' axis that leave no gap. A call
+takes its tile, and the rest is host time. The host time between two steps belongs to the later
+one. Profiler work and missing data are excluded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import Struct
+
+from profiler.analysis.memory import submodule_weights
+from profiler.analysis.result import Analysis
+from profiler.analysis.timeline import Axis, PipelineCalls
+from profiler.errors import InputError
+from profiler.run.columns import SPANS, schema
+from profiler.run.intervals import Stretches, Times, ends
+from profiler.run.run import Run
+from profiler.trace.events import NO_CALL, NO_PIPELINE, NO_STEP, DropKind
+
+# --- Where the stages and steps of one pipeline call begin, by the extents of its calls.
+#
+# A stage lasts from the end of the one before to the end of its last call, as in
+# `analysis.accounting`. So does a step but the first, which begins with its first call: what the
+# host
+# does between two steps belongs to the later one.
+
+
+class Extent(Protocol):
+    """A call's labels and when it was under way, in ns."""
+
+    @property
+    def stage(self) -> str:
+        """Its stage."""
+
+    @property
+    def step(self) -> int:
+        """Its step, `NO_STEP` outside of any."""
+
+    @property
+    def start(self) -> int:
+        """When it began."""
+
+    @property
+    def end(self) -> int:
+        """When it had ended."""
+
+
+def stage_borders(
+    calls: Sequence[Extent], spans: Sequence[tuple[int, str]]
+) -> list[tuple[int, str]]:
+    """When each part of a stage begins, in order: calls, in order of time, that took something
+    tell; without any, the begins and names of the stages' recorded spans do."""
+    found: list[tuple[int, str]] = []
+    reach = None
+    for call in calls:
+        if call.end <= call.start:
+            continue
+        if not found or found[-1][1] != call.stage:
+            found.append((call.start if reach is None else reach, call.stage))
+        reach = call.end if reach is None else max(reach, call.end)
+    if found:
+        return found
+    return sorted(spans)
+
+
+def step_borders(
+    calls: Sequence[Extent], spans: Sequence[tuple[int, int, int]]
+) -> tuple[list[tuple[int, int]], int | None]:
+    """The steps' numbers and begins, in order, and when the last of them had ended, None where
+    there are none. `calls` are in order of time; of a step without calls its recorded span counts:
+    its number, begin and end."""
+    recorded: dict[int, tuple[int, int]] = {}
+    for step, start, end in spans:
+        known = recorded.get(step, (start, end))
+        recorded[step] = (min(known[0], start), max(known[1], end))
+    called: dict[int, tuple[int, int]] = {}  # the begin of its first call, the end of those before
+    reach: int | None = None
+    last: int | None = None
+    for call in calls:
+        if call.step > NO_STEP and (not recorded or call.step in recorded):
+            called.setdefault(call.step, (call.start, call.start if reach is None else reach))
+            last = call.end if last is None else max(last, call.end)
+        reach = call.end if reach is None else max(reach, call.end)
+    begun = recorded or called
+    found: list[tuple[int, int]] = []
+    follows = False  # a step with calls
+    for step in sorted(begun, key=lambda step: begun[step][0]):
+        if step not in called:
+            begin, ended = recorded[step]
+            last = ended if last is None else max(last, ended)
+        elif follows:
+            begin = called[step][1]
+        else:
+            begin = max(called[step][1], recorded[step][0]) if found else called[step][0]
+        found.append((step, max(begin, found[-1][1]) if found else begin))
+        follows = step in called
+    return found, last
+
+
+# --- What memory submodules hold, as far as a run tells: weights, activations, and what they keep.
+
+
+def weights_of(run: Run, analysis: Analysis) -> dict[str, int]:
+    """Bytes by submodule: what the run says, also where no use of memory was recorded."""
+    said = submodule_weights(run.info.submodules)
+    known = {name: size for name, size in said.items() if size is not None}
+    return {**known, **_known(analysis.memory, "weight_bytes")}
+
+
+def activations_of(analysis: Analysis) -> dict[str, int]:
+    """The most bytes beside its weights that a call of a submodule held."""
+    return _known(analysis.memory, "activation_bytes")
+
+
+def kept_of(analysis: Analysis) -> dict[str, int]:
+    """Bytes beside its weights that a submodule held while another ran, at the device's peak: an
+    arena (ONNX Runtime's, one a session) keeps what a call needed for the next one."""
+    running = analysis.memory_devices.select("device", running="submodule")
+    held = analysis.memory.join(running, on="device", how="left")
+    others = held.filter(pl.col("submodule").ne_missing(pl.col("running")))
+    kept = pl.col("held_bytes") - pl.col("weight_bytes").fill_null(0)
+    found = _known(others.with_columns(kept=kept), "kept")
+    return {name: size for name, size in found.items() if size > 0}
+
+
+def _known(memory: pl.DataFrame, column: str) -> dict[str, int]:
+    """The most of a column of the memory table by submodule."""
+    known = memory.drop_nulls(["submodule", column])
+    return dict(known.group_by("submodule").agg(pl.col(column).max()).sort("submodule").iter_rows())
+
+
+# --- Runs that were killed: pipeline spans, which are written as a run ends, made of their calls.
+
+
+def with_spans_of_calls(run: Run) -> Run:
+    """A run that was killed with a span for each of its pipeline calls, from the begin of its first
+    call to the return of its last one. The last pipeline call, which was cut short, has none where
+    there are others. Any other run as it is."""
+    told = not run.spans.filter(pl.col("kind") == "pipeline").is_empty()
+    if told or all(drop.kind != DropKind.ABORTED_RUN for drop in run.drops):
+        return run
+    calls = run.calls.filter(pl.col("pipeline") != NO_PIPELINE, pl.col("duration_ns") >= 0)
+    extents = (
+        calls.group_by("pipeline")
+        .agg(
+            begin=pl.col("start_ns").min(),
+            end=(pl.col("start_ns") + pl.col("duration_ns")).max(),
+        )
+        .sort("pipeline")
+    )
+    whole = extents[:-1] if len(extents) > 1 else extents
+    name = run.info.pipeline or "pipeline"
+    rows = [
+        ("pipeline", number, name, None, -1, begin, end - begin)
+        for number, begin, end in whole.iter_rows()
+    ]
+    spans = pl.DataFrame(rows, schema=schema(SPANS), orient="row")
+    return replace(run, spans=pl.concat([run.spans, spans]))
+
+
+# --- The time of one pipeline call, cut into pieces that follow one another and leave nothing out.
+#
+# Pieces are on the devices' axis (`analysis.axis`), as stages, steps and calls are in all tables:
+# a
+# call takes as long as its tile. What is left is the host's: its work between calls, and waiting
+# that no call is known to cause, without waiting for the profiler's own work and what was not
+# recorded. Host time is cut where a stage or step begins (`borders`), and around work that
+# belongs
+# to guidance or to one encoder.
+
+
+HOST_TIME = "host"  # the name of the host's time
+TOKENIZER = "tokenizer"  # host work of one encoder: its name begins with this
+APPLY_GUIDANCE = "apply_guidance"  # host work of guidance
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`duration_ns` of a call, or of the host (`submodule` None) with the `name` of its work.
+
+    `step` counts the steps of its pipeline call from 0; NO_STEP before the first and after the
+    last. `call` is a row of the run's calls, of the host's time that of the call which comes next
+    in its phase, -1 where none does. It begins at `start_ns`.
+    """
+
+    name: str
+    submodule: str | None
+    stage: str
+    branch: str
+    device: str
+    step: int
+    call: int
+    duration_ns: int
+    start_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePieces:
+    """The pieces of pipeline call `number`, of the class `pipeline`, before its first step, in each
+    step, after the last."""
+
+    number: int
+    pipeline: str
+    duration_ns: int
+    encode: tuple[Piece, ...]
+    steps: tuple[tuple[Piece, ...], ...]
+    decode: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call's row, labels and extent in ns; `step` as in its run."""
+
+    row: int
+    stage: str
+    submodule: str
+    branch: str
+    device: str
+    step: int
+    start: int
+    end: int
+
+
+def pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
+    """The pieces of every pipeline call of `run`."""
+    axis = Axis.of(run, pipelines)
+    windows = zip(axis.first.tolist(), axis.last.tolist(), strict=True)
+    extents = _Extents(
+        axis.begin, axis.end, dict(zip(pipelines.numbers.tolist(), windows, strict=True)), axis.lost
+    )
+    return _pieces(run, extents, pipelines)
+
+
+def host_pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
+    """The same of the host's time: each call until it returned."""
+    extents = _Extents(run.calls["start_ns"].to_numpy(), ends(run.calls), {}, Stretches.none())
+    return _pieces(run, extents, pipelines)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Extents:
+    """On one axis: when n calls were under way, int64 [n], when pipeline calls were, by number,
+    where that is not as long as their spans, and what counts nowhere."""
+
+    begin: Times
+    end: Times
+    windows: Mapping[int, tuple[int, int]]
+    lost: Stretches
+
+
+def _pieces(run: Run, extents: _Extents, pipelines: PipelineCalls) -> list[PipelinePieces]:
+    calls = _calls(run, extents, pipelines)
+    spans: dict[int, list[tuple[str, str, int, int, int]]] = {}
+    ordered = run.spans.sort("start_ns")
+    rows = ordered.select(pl.col("kind", "name").cast(pl.String), "step", "start_ns").iter_rows()
+    numbers = pipelines.number_of(ordered).tolist()
+    for number, row, end in zip(numbers, rows, ends(ordered).tolist(), strict=True):
+        spans.setdefault(number, []).append((*row, end))
+    work = _named_work(run, pipelines)
+    cuts = {
+        number: _Cut.of(
+            spans.get(number, []),
+            calls.get(number, []),
+            work.get(number, []),
+            (extents.windows.get(number), extents.lost),
+        )
+        for number in pipelines.numbers.tolist()
+    }
+    return [cut.pieces(number) for number, cut in cuts.items() if cut is not None]
+
+
+def _calls(run: Run, extents: _Extents, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
+    """By pipeline call, in order of time."""
+    labels = run.calls.select(
+        pl.col("stage", "submodule").cast(pl.String),
+        pl.col("branch").cast(pl.String).fill_null(""),
+        pl.col("device").cast(pl.String),
+        "step",
+    )
+    found: dict[int, list[_Call]] = {}
+    rows = zip(
+        pipelines.number_of(run.calls).tolist(),
+        labels.iter_rows(),
+        extents.begin.tolist(),
+        extents.end.tolist(),
+        strict=True,
+    )
+    for row, (number, labels_of, start, end) in enumerate(rows):
+        stage, submodule, branch, device, step = labels_of
+        call = _Call(row, stage, submodule, branch, device, step, start, end)
+        found.setdefault(number, []).append(call)
+    return {number: sorted(own, key=lambda c: (c.start, c.row)) for number, own in found.items()}
+
+
+def _named_work(run: Run, pipelines: PipelineCalls) -> dict[int, list[tuple[str, int, int]]]:
+    """By pipeline call: name, begin and end of host work that belongs to guidance or an encoder."""
+    layer = pl.col("layer").cast(pl.String)
+    kept = (
+        run.commands.lazy()
+        .filter(pl.col("call") == NO_CALL)
+        .filter((layer == APPLY_GUIDANCE) | layer.str.starts_with(TOKENIZER))
+        .filter(pl.col("category") == "host")
+        .sort("start_ns")
+        .collect()
+    )
+    found: dict[int, list[tuple[str, int, int]]] = {}
+    rows = zip(
+        pipelines.number_of(kept).tolist(),
+        kept["layer"].cast(pl.String),
+        kept["start_ns"],
+        ends(kept).tolist(),
+        strict=True,
+    )
+    for number, name, start, end in rows:
+        found.setdefault(number, []).append((name, start, end))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """One pipeline call from `begin` to `end`, and where to cut it.
+
+    `steps` are its step numbers with their begins, in order of time; `last` is the end of the last
+    one. `stages` are begins and names, `own` when the profiler worked and no call did, or nothing
+    was recorded.
+    """
+
+    pipeline: str
+    begin: int
+    end: int
+    calls: Sequence[_Call]
+    work: Sequence[tuple[str, int, int]]
+    stages: Sequence[tuple[int, str]]
+    steps: Sequence[tuple[int, int]]
+    last: int
+    own: Stretches
+
+    @classmethod
+    def of(
+        cls,
+        spans: Sequence[tuple[str, str, int, int, int]],
+        calls: Sequence[_Call],
+        work: Sequence[tuple[str, int, int]],
+        axis: tuple[tuple[int, int] | None, Stretches],
+    ) -> _Cut | None:
+        """None without a pipeline span. `spans`: kind, name, step, begin, end of each; `axis`: when
+        the pipeline call was under way, None for its span, and what counts nowhere."""
+        whole = [(start, end, name) for kind, name, _, start, end in spans if kind == "pipeline"]
+        if not whole:
+            return None
+        window, lost = axis
+        begin, end = window or (whole[0][0], max(end for _, end, _ in whole))
+        recorded = [(step, start, end) for kind, _, step, start, end in spans if kind == "step"]
+        steps, last = step_borders(calls, recorded)
+        stages = [(start, name) for kind, name, _, start, _ in spans if kind == "stage"]
+        return cls(
+            pipeline=whole[0][2],
+            begin=begin,
+            end=end,
+            calls=calls,
+            work=work,
+            stages=stage_borders(calls, stages),
+            steps=steps,
+            last=begin if last is None else last,
+            own=Stretches.of_all((_own(spans, calls), lost.clipped(begin, end))),
+        )
+
+    def pieces(self, number: int) -> PipelinePieces:
+        """Cut it."""
+        phases: list[list[Piece]] = [[] for _ in range(len(self.steps) + 2)]
+        order = {step: place for place, (step, _) in enumerate(self.steps)}
+        cursor = self.begin
+        phase = 0
+        waiting: list[tuple[int, str, int, int]] = []  # the host's: phase, name, begin, end
+        for call in self.calls:
+            start = min(max(call.start, cursor), self.end)
+            waiting += self._host(cursor, start)
+            phase = max(phase, order[call.step] + 1 if call.step in order else self._phase(start))
+            self._put(phases, waiting, phase, call)
+            end = min(max(call.end, start), self.end)
+            phases[phase].append(
+                Piece(
+                    name=f"{call.submodule}.{call.branch}" if call.branch else call.submodule,
+                    submodule=call.submodule,
+                    stage=call.stage,
+                    branch=call.branch,
+                    device=call.device,
+                    step=self._step(phase),
+                    call=call.row,
+                    duration_ns=self._length(start, end),
+                    start_ns=start,
+                )
+            )
+            waiting, cursor = [], end
+        self._put(phases, [*waiting, *self._host(cursor, self.end)], len(phases), None)
+        encode, *steps, decode = (tuple(pieces) for pieces in phases)
+        duration_ns = self._length(self.begin, self.end)
+        return PipelinePieces(number, self.pipeline, duration_ns, encode, tuple(steps), decode)
+
+    def _length(self, start: int, end: int) -> int:
+        """How long the program's own time from `start` to `end` is."""
+        if not len(self.own):
+            return end - start
+        return end - start - int(self.own.within(np.array([start]), np.array([end]))[0])
+
+    def _put(
+        self,
+        phases: list[list[Piece]],
+        waiting: Sequence[tuple[int, str, int, int]],
+        phase: int,
+        call: _Call | None,
+    ) -> None:
+        """Put the host's time before `call`, which is in `phase`, in its phases."""
+        for place, name, start, end in waiting:
+            at = min(place, phase, len(phases) - 1)
+            next_here = call is not None and at == phase
+            phases[at].append(
+                Piece(
+                    name=name,
+                    submodule=None,
+                    stage=self._stage(start, call),
+                    branch="",
+                    device="",
+                    step=self._step(at),
+                    call=call.row if call is not None and next_here else -1,
+                    duration_ns=self._length(start, end),
+                    start_ns=start,
+                )
+            )
+
+    def _host(self, start: int, end: int) -> Iterator[tuple[int, str, int, int]]:
+        """The host's time from `start` to `end`, cut: phase, name, begin, end of each piece."""
+        if start >= end:
+            return
+        first = max(bisect_left(self.work, start, key=_begin) - 1, 0)
+        near = self.work[first : bisect_left(self.work, end, key=_begin)]
+        named = [(name, max(a, start), min(b, end)) for name, a, b in near if b > start]
+        cuts = {start, end, *(time for _, a, b in named for time in (a, b))}
+        cuts.update(time for time, _ in self.stages if start < time < end)
+        borders = (
+            bisect_right(self.steps, start, key=_begin),
+            bisect_left(self.steps, end, key=_begin),
+        )
+        cuts.update(time for _, time in self.steps[slice(*borders)])
+        if start < self.last < end:
+            cuts.add(self.last)
+        for a, b in pairwise(sorted(cuts)):
+            name = next((n for n, begin, done in named if begin <= a < done), HOST_TIME)
+            yield self._phase(a), name, a, b
+
+    def _phase(self, time: int) -> int:
+        """0 before the first step, i in the i-th, behind the last beyond all."""
+        if self.steps and time >= self.last:
+            return len(self.steps) + 1
+        return bisect_right(self.steps, time, key=_begin)
+
+    def _step(self, phase: int) -> int:
+        return phase - 1 if 0 < phase <= len(self.steps) else NO_STEP
+
+    def _stage(self, time: int, call: _Call | None) -> str:
+        """The stage at `time`; the first one also before it begins."""
+        if self.stages:
+            return self.stages[max(bisect_right(self.stages, time, key=_first) - 1, 0)][1]
+        near = call or (self.calls[-1] if self.calls else None)
+        return near.stage if near else ""
+
+
+def _own(spans: Sequence[tuple[str, str, int, int, int]], calls: Sequence[_Call]) -> Stretches:
+    ours = [(start, end) for kind, _, _, start, end in spans if kind == "profiler"]
+    if not ours:
+        return Stretches.none()
+    extents = np.array([(call.start, call.end) for call in calls], dtype=np.int64).reshape(-1, 2)
+    begin, end = np.array(ours, dtype=np.int64).T
+    return Stretches.union(begin, end).minus(Stretches.union(*extents.T))
+
+
+def _first(timed: tuple[int, str]) -> int:
+    return timed[0]
+
+
+def _begin(timed: tuple[Any, ...]) -> int:
+    """When it begins: what follows the name of a step or of the host's work."""
+    begin: int = timed[1]
+    return begin
+
+
+# --- What stays of one phase of a pipeline call when some of its calls are not made.
+
+
+OWN_CALLS = ("uncond", "negative_prompt", "skip_layers")  # branches of guidance alone
+
+
+class _Part(Protocol):
+    """A call, or the host's time before one (`submodule` None)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def submodule(self) -> str | None: ...
+
+
+_Some = TypeVar("_Some", bound=_Part)
+
+
+def staying(
+    phase: Iterable[_Some],
+    leaves: Callable[[_Some], bool],
+    leads_to: Callable[[_Some, _Some], bool],
+) -> tuple[_Some, ...]:
+    """A phase without the calls that leave, and without the host's time that led to them.
+
+    Where a phase begins the host prepares more than its first call: then only what is known to be
+    that call's own (its tokenizer) leaves with it.
+    """
+    kept: list[_Some] = []
+    waiting: list[_Some] = []  # the host's, since the last call
+    begun = False
+    for part in phase:
+        if part.submodule is None:
+            waiting.append(part)
+            continue
+        if leaves(part):
+            waiting = [
+                host
+                for host in waiting
+                if not leads_to(host, part) or not (begun or host.name.startswith(TOKENIZER))
+            ]
+        else:
+            kept += [*waiting, part]
+            waiting = []
+        begun = True
+    return (*kept, *waiting)
+
+
+# --- The tasks of a request: pieces of pipeline calls that are the same in each, with their times.
+
+
+_Times = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One call of a submodule, or the host's time before the next one.
+
+    p pipeline calls were measured. `first_ns` is the time in the first step of each, int64 [p]; of
+    what lies in no step it is empty, int64 [0]. `steady_ns` are the times in later steps,
+    int64 [p, k]; of what lies in no step its time in each pipeline call, int64 [p, 1]. A step in
+    which it did not happen counts as 0 ns.
+
+    `submodule` is None, `device` and `branch` "" for the host's time: pipeline code, and what it
+    waited for outside of calls. `of` is then the name of the task that it leads to, "" for none.
+    """
+
+    name: str  # "text_encoder_3.prompt", "transformer.cond", "host", "tokenizer_2"
+    submodule: str | None
+    stage: str
+    branch: str
+    device: str
+    first_ns: _Times
+    steady_ns: _Times
+    of: str = ""
+
+    @property
+    def total_ns(self) -> _Times:
+        """Its time in each pipeline call, int64 [p]."""
+        total: _Times = self.steady_ns.sum(axis=1)
+        return total + self.first_ns if len(self.first_ns) else total
+
+
+_Key = tuple[str, int, str, str]  # name, which of its name, leading to, stage
+_Timed = dict[_Key, tuple[Piece, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledPieces:
+    """Pieces of p pipeline calls, calls multiplied with `factors`, one a row of the run's calls."""
+
+    cut: Sequence[PipelinePieces]
+    factors: Sequence[float]
+
+    def tasks(self, phase: str) -> tuple[Task, ...]:
+        """The tasks of `encode`, `step` or `decode`."""
+        in_steps = phase == "step"
+        table = [
+            [self._timed(some) for some in (pieces.steps if in_steps else [getattr(pieces, phase)])]
+            for pieces in self.cut
+        ]
+        longest_first = sorted((t for row in table for t in row), key=len, reverse=True)
+        order = _merged(longest_first)
+        pieces = {key: piece for row in table for timed in row for key, (piece, _) in timed.items()}
+        return tuple(self._task(key, pieces[key], table, in_steps=in_steps) for key in order)
+
+    def _timed(self, pieces: Sequence[Piece]) -> _Timed:
+        """The pieces of one phase by what they are, with their times, in order."""
+        found: _Timed = {}
+        counts: dict[str, int] = {}
+        of_call = _numbered(pieces)
+        for piece in pieces:
+            if piece.submodule is None:
+                name, number = of_call.get(piece.call, ("", 0))
+                key = (piece.name, number, name or "end", piece.stage)
+                factor = 1.0
+            else:
+                number = counts.get(piece.name, 0)
+                counts[piece.name] = number + 1
+                key = (piece.name, number, "", "")
+                factor = self.factors[piece.call]
+            before = found[key][1] if key in found else 0.0
+            found[key] = (piece, before + piece.duration_ns * factor)
+        return found
+
+    def _task(
+        self, key: _Key, piece: Piece, table: Sequence[Sequence[_Timed]], *, in_steps: bool
+    ) -> Task:
+        times = np.array(
+            [[round(timed[key][1]) if key in timed else 0 for timed in row] for row in table],
+            dtype=np.int64,
+        )
+        return Task(
+            name=piece.name,
+            submodule=piece.submodule,
+            stage=piece.stage,
+            branch=piece.branch,
+            device=piece.device,
+            first_ns=times[:, 0] if in_steps else np.zeros(0, dtype=np.int64),
+            steady_ns=times[:, 1:] if in_steps else times,
+            of=key[2] if key[2] != "end" else "",
+        )
+
+
+def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
+    """The name of each call of a phase, and which of that name it is."""
+    counts: dict[str, int] = {}
+    found = {}
+    for piece in pieces:
+        if piece.submodule is not None:
+            found[piece.call] = (piece.name, counts.get(piece.name, 0))
+            counts[piece.name] = counts.get(piece.name, 0) + 1
+    return found
+
+
+def _merged(sequences: Iterable[Iterable[_Key]]) -> list[_Key]:
+    """The keys of all, each once; one that earlier ones lack is directly behind the key before it
+    in its own."""
+    following: dict[_Key | None, _Key | None] = {None: None}  # None: the begin, and the end
+    for keys in sequences:
+        previous: _Key | None = None
+        for key in keys:
+            if key not in following:
+                following[key] = following[previous]
+                following[previous] = key
+            previous = key
+    order: list[_Key] = []
+    place = following[None]
+    while place is not None:
+        order.append(place)
+        place = following[place]
+    return order
+
+
+# --- Which numbers in the shapes of a submodule are numbers of an image's or a video's tokens.
+
+
+_FRAMES = 4  # different numbers of latent frames that are looked at
+_Dims = tuple[int, ...]
+
+
+class Tokens(Struct, frozen=True):
+    """Dims that may be numbers of tokens: those right `ahead` of channels, `inner` ones that are
+    neither first nor last, among them of heads, and those among which attention is `mixed`."""
+
+    ahead: frozenset[int]
+    inner: frozenset[int]
+    mixed: frozenset[int]
+
+    @classmethod
+    def of(cls, shapes: Iterable[_Dims], channels: Collection[int], mixed: Iterable[int]) -> Tokens:
+        """Those of `shapes` without rows and columns."""
+        shapes = list(shapes)
+        rows = [tuple(dim for dim in dims if dim != 1) for dims in shapes]
+        ahead = frozenset(d[-2] for d in rows if len(d) in (2, 3) and d[-1] in channels)
+        inner = ahead | {dim for d in shapes for dim in d[1:-1]}
+        return cls(ahead, inner, frozenset(mixed))
+
+
+def token_counts(
+    grids: Mapping[_Dims, _Dims],
+    seen: Collection[_Dims],
+    tokens: Tokens,
+    shapes: Collection[_Dims],
+) -> dict[int, int]:
+    """Numbers of tokens by those they had, of the `grids` (new by old) that have tokens.
+
+    Of grids that no tensor has as rows and columns (they are not `seen`), as where the host packs
+    patches, only the largest has tokens: a number that a smaller one has is of something else.
+    """
+    batches = _batches(shapes)
+    have: list[tuple[_Dims, int]] = []
+    for grid, count in product(grids, sorted(_frames(shapes, grids, batches))):
+        was = grid[0] * grid[1] * count
+        if was in tokens.inner and any(was * batch in tokens.ahead for batch in batches):
+            have.append((grid, count))
+    largest = max((grid for grid, _ in have), key=lambda grid: grid[0] * grid[1], default=None)
+    found: dict[int, int] = {}
+    for grid, count in have:
+        if grid not in seen and grid != largest:
+            continue
+        was, becomes = (rows * columns * count for rows, columns in (grid, grids[grid]))
+        joined = sorted({one - was for one in tokens.mixed} & tokens.ahead)
+        for text, batch in product((0, *joined), sorted(batches)):
+            found.setdefault((was + text) * batch, (becomes + text) * batch)
+    return found
+
+
+def _frames(
+    shapes: Collection[_Dims], grids: Mapping[_Dims, _Dims], batches: Collection[int]
+) -> set[int]:
+    """One, and the latent frames that most tensors of videos have: ahead of rows and columns, or
+    flattened with the batch."""
+    on_grid = [dims for dims in shapes if dims[-2:] in grids]
+    ahead = Counter(dims[-3] for dims in on_grid if len(dims) > 4)
+    flat = Counter(dims[0] for dims in on_grid if len(dims) == 4)
+    flattened = product((count for count, _ in flat.most_common(_FRAMES)), batches)
+    return {
+        1,
+        *(count for count, _ in ahead.most_common(_FRAMES)),
+        *(count // batch for count, batch in flattened if count % batch == 0),
+    }
+
+
+def _batches(shapes: Collection[_Dims]) -> set[int]:
+    """One, and the first dims that most tensors of three dims or more, and of videos, have."""
+    ranks = (Counter(dims[0] for dims in shapes if len(dims) > rank) for rank in (2, 4))
+    most = (max(sizes, key=lambda n: (sizes[n], -n), default=1) for sizes in ranks)
+    return {1, *most}
+
+
+# --- What one request (one pipeline call) does, in order, each part with its measured times.
+
+
+HOST = HOST_TIME  # the name of tasks that are the host's time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """The tasks of one request in the order in which the pipeline calls them: those of `encode`
+    (before the first step) once, those of `step` in each of `steps` steps, those of `decode` once.
+
+    `measured_ns`, int64 [p], is the time of each pipeline call, the sum over its tasks.
+    `weights` are bytes, `activations` the most bytes beside them in a call, by submodule, of those
+    where they are known, `kept` those of them that stay held while others run. `devices` are those
+    of the run.
+
+    Times of traced calls were multiplied with `overhead_ratio`, untraced over traced time by
+    submodule, where it is known; `recorded_ns`, int64 [p], are the pipeline calls without that,
+    None where nothing was corrected. `numbers` are the pipeline calls. `steps_of` says in how
+    many steps (a mean) a call of a name happened where that is not all.
+    """
+
+    encode: tuple[Task, ...]
+    step: tuple[Task, ...]
+    decode: tuple[Task, ...]
+    steps: int
+    weights: Mapping[str, int]
+    activations: Mapping[str, int]
+    measured_ns: _Times
+    devices: tuple[str, ...]
+    overhead_ratio: Mapping[str, float] = field(default_factory=dict)
+    recorded_ns: _Times | None = None
+    numbers: tuple[int, ...] = ()
+    steps_of: Mapping[str, float] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks, each once."""
+        return (*self.encode, *self.step, *self.decode)
+
+    def mapped(self, change: Callable[[tuple[Task, ...]], tuple[Task, ...]]) -> Workload:
+        """With each part (`encode`, `step`, `decode`) changed; `measured_ns` is what the measured
+        pipeline calls, with their own steps, would have taken."""
+        encode, step, decode = (change(part) for part in (self.encode, self.step, self.decode))
+        total = np.zeros_like(self.measured_ns)
+        for task in (*encode, *step, *decode):
+            total = total + task.total_ns
+        return replace(self, encode=encode, step=step, decode=decode, measured_ns=total)
+
+    @property
+    def submodules(self) -> tuple[str, ...]:
+        """The submodules that are called, in order of their first calls."""
+        names = (task.submodule for task in self.tasks)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Workload:
+    """The workload of the pipeline calls of `run`, of one of them where `pipeline` is its number.
+
+    Of several the first is left out where nothing was run to warm up. Raises InputError where the
+    run has no pipeline call with steps, or its pipeline calls did different things.
+    """
+    calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
+    pipelines = PipelineCalls.of(run)
+    if pipelines.spans.is_empty():
+        raise InputError(
+            "the run holds no pipeline span, so what a request is made of is not known: record it "
+            "with profiler.profile(pipeline), or give another run"
+        )
+    if not pipelines.known and bool(pipelines.overlapping().any()):
+        raise InputError(
+            "the run's pipeline calls overlap and it does not say what belongs to which: give a "
+            "run in which they run one after the other"
+        )
+    cut = _chosen(pieces_of(run, pipelines), pipeline, warm=bool(run.info.warmup))
+    factors = _overhead_ratio(analysis)
+    traced = calls["ops_traced"].to_list()
+    names = calls["submodule"].cast(pl.String).to_list()
+    factor_of_call = [
+        factors.get(name, 1.0) if was_traced else 1.0
+        for name, was_traced in zip(names, traced, strict=True)
+    ]
+    called = [row for pieces in cut for row in _calls_in(pieces)]
+    applied = {names[row]: factors[names[row]] for row in called if factor_of_call[row] != 1.0}
+    scaled = ScaledPieces(cut, factor_of_call)
+    workload = Workload(
+        encode=scaled.tasks("encode"),
+        step=scaled.tasks("step"),
+        decode=scaled.tasks("decode"),
+        steps=len(cut[0].steps),
+        weights=weights_of(run, analysis),
+        activations=activations_of(analysis),
+        measured_ns=np.zeros(len(cut), dtype=np.int64),
+        devices=tuple(analysis.devices["device"]),
+        overhead_ratio=applied,
+        recorded_ns=np.array([p.duration_ns for p in cut], dtype=np.int64) if applied else None,
+        numbers=tuple(pieces.number for pieces in cut),
+        steps_of=_steps_of(cut),
+        kept=kept_of(analysis),
+    )
+    return workload.mapped(lambda tasks: tasks)
+
+
+def with_pieces(workload: Workload, cut: Sequence[PipelinePieces]) -> Workload:
+    """`workload` were its pipeline calls these, which nothing corrects any more."""
+    pieces = (piece for each in cut for piece in _pieces_in(each))
+    last = max((piece.call for piece in pieces), default=-1)
+    scaled = ScaledPieces(cut, [1.0] * (last + 1))
+    found = replace(
+        workload,
+        encode=scaled.tasks("encode"),
+        step=scaled.tasks("step"),
+        decode=scaled.tasks("decode"),
+        steps=len(cut[0].steps),
+        steps_of=_steps_of(cut),
+    )
+    return found.mapped(lambda tasks: tasks)
+
+
+def _chosen(
+    cut: Sequence[PipelinePieces], pipeline: int | None, *, warm: bool
+) -> list[PipelinePieces]:
+    """The pipeline calls to be measured."""
+    if pipeline is not None:
+        found = [pieces for pieces in cut if pieces.number == pipeline]
+        if not found:
+            known = ", ".join(str(pieces.number) for pieces in cut[:8])
+            raise InputError(f"the run has no pipeline call {pipeline}: choose one of {known}")
+    elif warm or len(cut) == 1:
+        found = list(cut)
+    else:
+        found = list(cut[1:])  # the first paid for what happens once
+    if not any(pieces.steps for pieces in found):
+        raise InputError(
+            "predict starts from the denoising steps of a pipeline call, and the run holds none: "
+            "give the trace of a whole pipeline call of a diffusion pipeline"
+        )
+    kinds = {_kind(pieces): pieces.number for pieces in reversed(found)}
+    if len(kinds) > 1:
+        some = ", ".join(str(number) for number in sorted(kinds.values())[:4])
+        raise InputError(
+            f"pipeline calls {some} of the run did different things (steps, guidance, "
+            "submodules): choose one with --pipeline"
+        )
+    return found
+
+
+def _kind(pieces: PipelinePieces) -> tuple[object, ...]:
+    """What pipeline calls that are measured together have in common."""
+
+    def names(some: Sequence[Piece]) -> tuple[str, ...]:
+        return tuple(sorted(piece.name for piece in some if piece.submodule is not None))
+
+    in_steps = tuple(sorted({name for step in pieces.steps for name in names(step)}))
+    parts = names(pieces.encode), in_steps, names(pieces.decode)
+    return (pieces.pipeline, *parts, len(pieces.steps))
+
+
+def _calls_in(pieces: PipelinePieces) -> Iterator[int]:
+    yield from (piece.call for piece in _pieces_in(pieces) if piece.submodule is not None)
+
+
+def _pieces_in(pieces: PipelinePieces) -> Iterator[Piece]:
+    for phase in (pieces.encode, *pieces.steps, pieces.decode):
+        yield from phase
+
+
+def _overhead_ratio(analysis: Analysis) -> dict[str, float]:
+    """Untraced over traced time by submodule: what capture measured, else where enough calls of
+    both kinds tell."""
+    rows = analysis.submodules.select("submodule", "overhead_ratio").drop_nulls()
+    return {name: factor for name, factor in rows.iter_rows() if 0 < factor < float("inf")}
+
+
+def _steps_of(cut: Sequence[PipelinePieces]) -> dict[str, float]:
+    """By name in how many steps a call happened, those that do not happen in all."""
+    counts: dict[str, int] = {}
+    for pieces in cut:
+        for step in pieces.steps:
+            for name in {piece.name for piece in step if piece.submodule is not None}:
+                counts[name] = counts.get(name, 0) + 1
+    steps = len(cut[0].steps)
+    return {n: count / len(cut) for n, count in counts.items() if count != steps * len(cut)}

@@ -1,0 +1,778 @@
+"""SQL over runs: DuckDB in memory on the run's tables, with memory and time limits.
+
+    with Database({"sd3": run}) as database:
+        answer = database.ask("select submodule, sum(duration_ns) from calls group by all")
+
+Queries only read. Other statements, files, extensions and settings are refused. Analysis tables
+are computed when a query first uses them. Every table has a last column `run`, so a query works
+for one run or several. Ctrl-C interrupts a query.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, BinaryIO
+
+import polars as pl
+from rich.cells import cell_len, set_cell_size
+
+from profiler.analysis.analyze import analyze, annotated_commands
+from profiler.analysis.question import tables
+from profiler.analysis.result import Analysis
+from profiler.errors import InputError, MissingPackageError, install_command
+from profiler.files import appearing, json_text
+from profiler.plugins import plain_text
+from profiler.report.files import for_spreadsheets, for_terminals, worded_columns, worded_tables
+from profiler.run.columns import ARGS, TABLES, TEXT, Column
+from profiler.run.run import Run
+from profiler.text import count, counted
+
+# --- Ctrl-C that ends at once what a library runs for long.
+#
+# with at_ctrl_c(connection.interrupt):
+#     connection.sql(query).fetchall()
+
+
+@contextmanager
+def at_ctrl_c(act: Callable[[], object]) -> Iterator[None]:
+    """A block in which Ctrl-C also calls `act`, at once and on a thread of its own.
+
+    Python tells its main thread of a signal when that is in Python again. DuckDB asks for signals
+    while it computes, and may get to it after many seconds where another thread, such as one that
+    draws progress, takes the interpreter's lock in between. Nothing is done on other threads than
+    the main one, nor where somebody else is told of signals already, as asyncio's loop is.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        if before != -1:
+            signal.set_wakeup_fd(before)
+            yield
+            return
+        thread = threading.Thread(target=_watch, args=(ours, act), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            theirs.close()
+            thread.join()
+
+
+def _watch(told: socket.socket, act: Callable[[], object]) -> None:
+    """Call `act` whenever SIGINT's number comes, until the other side is closed."""
+    while numbers := told.recv(64):
+        if signal.SIGINT in numbers:
+            act()
+
+
+# --- Answers as files: CSV, Parquet and JSON, written batch by batch as they come.
+
+
+_Take = Callable[[pl.DataFrame], None]
+
+
+def write_answer(batches: Iterable[pl.DataFrame], files: dict[str, Path], stdout: BinaryIO) -> int:
+    """Write all batches into each of `files`, given by their format, "-" being `stdout`; returns
+    the number of rows. A file appears when it is whole. Raises OutputError where that cannot be."""
+    rows = 0
+    with ExitStack() as stack:
+        takers = []
+        for form, path in files.items():
+            target = stdout if path == Path("-") else stack.enter_context(appearing(path))
+            takers.append(stack.enter_context(FORMATS[form](target)))
+        for batch in batches:
+            rows += len(batch)
+            for take in takers:
+                take(batch)
+    return rows
+
+
+@contextmanager
+def _csv(file: BinaryIO) -> Iterator[_Take]:
+    begun = False
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal begun
+        if len(batch) or not begun:
+            frame = for_spreadsheets(batch)
+            if file.isatty():
+                frame = for_terminals(frame)
+            frame.write_csv(file, include_header=not begun)
+        begun = True
+
+    yield take
+
+
+@contextmanager
+def _parquet(file: BinaryIO) -> Iterator[_Take]:
+    import pyarrow.parquet as pq
+
+    writer: Any = None
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal writer
+        table = batch.to_arrow(compat_level=pl.CompatLevel.oldest())
+        if writer is None:
+            writer = pq.ParquetWriter(file, table.schema, compression="zstd")
+        if len(batch):
+            writer.write_table(table.cast(writer.schema))
+
+    try:
+        yield take
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+@contextmanager
+def _json(file: BinaryIO) -> Iterator[_Take]:
+    begun = False
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal begun
+        for row in batch.iter_rows(named=True):
+            file.write(b",\n" if begun else b"[\n")
+            file.write(json_text(row, indent=None).encode())
+            begun = True
+
+    yield take
+    file.write(b"\n]\n" if begun else b"[]\n")
+
+
+FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "json": _json,
+}
+
+
+# --- The tables that SQL sees: those of the run, those of its analysis, and what their columns mean.
+#
+# Every table has a column `run` at its end, so that a query works for one run and for several.
+
+
+_JOINED = "commands_with_calls"
+
+_RUN = Column("run", TEXT, "", "name of the run that it is of")
+_COMMAND = Column(
+    "command", pl.Int64(), "row", "number of the command in its run: what flows and args refer to"
+)
+_OF_CALL = ("submodule", "branch", "device", "start_ns", "duration_ns", "ops_traced")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTable:
+    """A table: its `name` in SQL, what a row of it is, and its columns. `of_analysis`: what the
+    analysis calls it, "" for tables of the run."""
+
+    name: str
+    rows: str
+    columns: tuple[Column, ...]
+    of_analysis: str = ""
+
+
+_ROWS = {
+    "calls": "one invocation of a submodule",
+    "commands": "one command: a unit of work executed on a track",
+    "counters": "one sample of a counter",
+    "flows": "one dependency between two commands",
+    "spans": "one span of a pipeline, stage or step, or of the profiler's own work",
+    "args": "one argument that a producer gave a command",
+    _JOINED: "one command with the call it belongs to",
+}
+
+
+def _joined_columns() -> tuple[Column, ...]:
+    """The columns of `commands`, then those of the call under the names of `Run.to_pandas`."""
+    taken = {column.name for column in TABLES["commands"]}
+    of_call = (column for column in TABLES["calls"] if column.name in _OF_CALL)
+    added = (
+        Column(
+            f"call_{column.name}" if column.name in taken else column.name,
+            column.dtype,
+            column.unit,
+            f"of its call: {column.meaning}",
+            nullable=True,
+        )
+        for column in of_call
+    )
+    return (_COMMAND, *TABLES["commands"], *added)
+
+
+def tables_of_sql() -> Mapping[str, SqlTable]:
+    """By name in SQL, in the order in which they are listed."""
+    of_run = {
+        **TABLES,
+        "commands": (_COMMAND, *TABLES["commands"]),
+        _JOINED: _joined_columns(),
+        "args": ARGS,
+    }
+    found = [SqlTable(name, _ROWS[name], (*columns, _RUN)) for name, columns in of_run.items()]
+    for table in tables():
+        known = f"analysis.{table.name}" if table.name in TABLES else table.name
+        columns = worded_columns(table)
+        found.append(SqlTable(known, table.row, (*columns, _RUN), table.name))
+    return MappingProxyType({table.name: table for table in found})
+
+
+def with_run(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """The frames of several runs, given by their names, one below the other with the column
+    `run`. No row is copied."""
+    named = (
+        frame.with_columns(run=pl.lit(name, dtype=pl.String).cast(TEXT))
+        for name, frame in frames.items()
+    )
+    return pl.concat(named, rechunk=False)
+
+
+# --- Answers and tables as text: columns that fit the terminal, and all there is where it is piped.
+#
+# Names come from traces: what does not print, such as control codes, is shown as escapes.
+
+
+_GAP = "  "
+_LEAST = 12  # columns of text are cut down to so many characters before any is left out
+_CELL = 60  # characters of a cell on a terminal
+_PLAN = ["explain_key", "explain_value"]
+_LOOKED_AT = 1000  # rows that decide how wide columns are where all are shown
+_TYPES = {pl.Int32: "INTEGER", pl.Int64: "BIGINT", pl.Float64: "DOUBLE", pl.Boolean: "BOOLEAN"}
+
+
+def answer_lines(
+    batches: Iterable[pl.DataFrame], limit: int | None, width: int | None
+) -> Iterator[str]:
+    """The rows as lines below a heading: at most `limit` (None: all), within `width` characters
+    (None: however wide). What is left out is said in the last lines."""
+    rest = iter(batches)
+    first = next(rest)
+    wanted = _LOOKED_AT if limit is None else limit
+    while len(first) <= wanted and (more := next(rest, None)) is not None:
+        first = pl.concat([first, more])
+    if first.columns == _PLAN:
+        yield from (
+            _printable(line) for text in first["explain_value"] for line in text.splitlines()
+        )
+        return
+    names = [_printable(name) for name in first.columns]
+    right = [dtype.is_numeric() for dtype in first.dtypes]
+    rows = list(_rows(first.head(wanted)))
+    widths = _widths(names, rows, right, width)
+    yield _line(names, widths, right)
+    yield _GAP.join("─" * size for size in widths)
+    for row in rows:
+        yield _line(row, widths, right)
+    others = chain([first[wanted:]], rest)
+    if limit is None:
+        for row in chain.from_iterable(map(_rows, others)):
+            yield _line(row, widths, right)
+    elif left := sum(map(len, others)):
+        yield f"… and {count(left)} more of {count(left + len(rows))} rows: --rows 0 shows all"
+    if len(widths) < len(names):
+        left_out = ", ".join(names[len(widths) :])
+        text = f"… and {counted(len(names) - len(widths), 'more column')}: {left_out}"
+        yield from textwrap.wrap(text, width or len(text))
+
+
+def table_lines(width: int) -> Iterator[str]:
+    """Every table that SQL sees, with its columns, their types, units and meanings."""
+    for table in tables_of_sql().values():
+        yield from textwrap.wrap(f"{table.name}: {table.rows}", width)
+        yield from _column_lines(table, width)
+        yield ""
+
+
+def _column_lines(table: SqlTable, width: int) -> Iterator[str]:
+    longest = max(len(column.name) for column in table.columns)
+    for column in table.columns:
+        kind = _type_name(column.dtype)
+        null = ", may be null" if column.nullable else ""
+        unit = f" ({column.unit})" if column.unit and column.unit != "row" else ""
+        head = f"  {column.name:<{longest}}  {kind:<7}  "
+        text = f"{column.meaning}{unit}{null}"
+        yield from textwrap.wrap(
+            text, max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head)
+        )
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    """What DuckDB calls a type."""
+    if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.DataType):
+        return f"{_type_name(dtype.inner)}[]"
+    return _TYPES.get(dtype.base_type(), "VARCHAR")
+
+
+def _rows(frame: pl.DataFrame) -> Iterator[list[str]]:
+    return ([_cell(value) for value in row] for row in frame.iter_rows())
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.1f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
+    if isinstance(value, (list, dict)):
+        return _printable(json.dumps(value, ensure_ascii=False, default=str))
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    return plain_text(text, _as_escape)
+
+
+def _as_escape(character: str) -> str:
+    return character.encode("unicode_escape", "replace").decode()
+
+
+def _widths(
+    names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int | None
+) -> list[int]:
+    """How wide each column is; of columns that do not fit even when cut, the first ones only."""
+    widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
+    if width is None:
+        return widths
+    widths = [min(size, _CELL) for size in widths]
+    least = [
+        size if at_right else min(size, _LEAST)
+        for size, at_right in zip(widths, right, strict=True)
+    ]
+    kept = 1
+    while kept < len(least) and sum(least[: kept + 1]) + len(_GAP) * kept <= width:
+        kept += 1
+    widths = widths[:kept]
+    over = sum(widths) + len(_GAP) * (kept - 1) - width
+    while over > 0:
+        size, column = max(
+            ((size, -at) for at, size in enumerate(widths) if size > least[at]), default=(0, 0)
+        )
+        if not size:
+            break
+        widths[-column] -= 1
+        over -= 1
+    return widths
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    fitted = (
+        cell.rjust(size) if at_right else _fitted(cell, size)
+        for cell, size, at_right in zip(cells, widths, right, strict=False)
+    )
+    return _GAP.join(fitted).rstrip()
+
+
+def _fitted(text: str, size: int) -> str:
+    """`text` in `size` characters; of a long one begin and end, which tells module paths apart."""
+    taken = cell_len(text)
+    if taken <= size:
+        return text + " " * (size - taken)
+    head = set_cell_size(text, (size - 1) // 3)
+    tail = text
+    while cell_len(tail) > size - 1 - cell_len(head):
+        tail = tail[1:]
+    return set_cell_size(f"{head}…{tail}", size)
+
+
+# --- How long a query may compute, over all of its batches: who reads them takes the time it takes.
+#
+# limit = TimeLimit(60.0, connection.interrupt)
+# with limit.computing():
+#     batch = next(reader)
+# limit.exceeded
+
+
+_AGAIN_S = 0.05
+
+
+class TimeLimit:
+    """Calls `end` on a thread of its own when what computes has had `seconds`, and goes on to until
+    it has ended: a query that has not begun yet forgets that it was. None: never. `exceeded` tells
+    that its time is up."""
+
+    def __init__(self, seconds: float | None, end: Callable[[], object]) -> None:
+        self.seconds = seconds
+        self.exceeded = False
+        self._left_s = seconds or 0.0
+        self._end = end
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """A block whose time counts."""
+        if self.seconds is None:
+            yield
+            return
+        begin, ended = time.monotonic(), threading.Event()
+        thread = threading.Thread(target=self._watch, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self._left_s -= time.monotonic() - begin
+
+    def _watch(self, ended: threading.Event) -> None:
+        if ended.wait(max(self._left_s, 0.0)):
+            return
+        self.exceeded = True
+        self._end()
+        while not ended.wait(_AGAIN_S):
+            self._end()
+
+
+# --- The answer of a query, read once, a batch at a time, with columns that every format takes.
+
+
+_BATCH = 65_536  # rows
+_FOREIGN = re.compile("BLOB|INTERVAL|BIT|UUID|MAP|UNION|TIME WITH|UHUGEINT|BIGNUM|VARIANT|GEOMETRY")
+_INTERRUPTED = "Query interrupted"  # what DuckDB makes of Ctrl-C
+
+
+class Answer:
+    """`names` of the columns, and `batches` of their rows. Sums of integers, which DuckDB gives in
+    128 bits, are int64."""
+
+    def __init__(
+        self, relation: Any, failed: Callable[[Exception], InputError], limit: TimeLimit
+    ) -> None:
+        self.names = _distinct(list(relation.columns))
+        self._relation = _as_texts(relation)
+        self._failed = failed
+        self._limit = limit
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """At least one frame, which may be empty; all have the same columns. Raises InputError
+        where the query fails on the way or takes too long, KeyboardInterrupt where Ctrl-C ended
+        it."""
+        import duckdb
+        import pyarrow as pa
+
+        try:
+            with self._limit.computing():
+                reader = self._relation.to_arrow_reader(_BATCH)
+            yield self._frame(reader.schema.empty_table())
+            while (batch := self._next(reader)) is not None:
+                if batch.num_rows:
+                    yield self._frame(pa.Table.from_batches([batch]))
+        except duckdb.InterruptException as error:
+            raise interrupted(self._limit) from error
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise self._failed(error) from error
+        except RuntimeError as error:
+            if str(error) != _INTERRUPTED:
+                raise
+            raise interrupted(self._limit) from error
+
+    def _next(self, reader: Any) -> Any:
+        with self._limit.computing():
+            return next(reader, None)
+
+    def _frame(self, table: Any) -> pl.DataFrame:
+        frame = pl.from_arrow(table.rename_columns(self.names))
+        assert isinstance(frame, pl.DataFrame)
+        return _plain(frame)
+
+
+def interrupted(limit: TimeLimit) -> BaseException:
+    """What to raise where somebody has ended the query: its time limit, or Ctrl-C."""
+    if not limit.exceeded:
+        return KeyboardInterrupt()
+    return InputError(
+        f"the query took more than the {limit.seconds:g} s that it may take: give it more with "
+        "--timeout, or ask for less"
+    )
+
+
+def _as_texts(relation: Any) -> Any:
+    """The relation with columns that Arrow and Polars do not share, such as intervals, as text."""
+    kinds = [str(kind) for kind in relation.types]
+    if not any(map(_FOREIGN.search, kinds)):
+        return relation
+    columns = (
+        f"#{number}::VARCHAR" if _FOREIGN.search(kind) else f"#{number}"
+        for number, kind in enumerate(kinds, 1)
+    )
+    return relation.project(", ".join(columns))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Names of columns of which no two are the same: a, a_2, …"""
+    found: list[str] = []
+    for name in names:
+        candidate, number = name, 1
+        while candidate in found:
+            number += 1
+            candidate = f"{name}_{number}"
+        found.append(candidate)
+    return found
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    whole = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype == pl.Int128 or (isinstance(dtype, pl.Decimal) and dtype.scale == 0)
+    ]
+    try:
+        return frame.with_columns(pl.col(whole).cast(pl.Int64)) if whole else frame
+    except pl.exceptions.InvalidOperationError as error:
+        raise InputError(
+            f"a number of {', '.join(whole)} is beyond 64 bits: cast it in the query, "
+            "sum(…)::DOUBLE"
+        ) from error
+
+
+# --- SQL over runs: DuckDB in memory, on the frames as they are.
+#
+#     with Database({"sd3": run}) as database:
+#         answer = database.ask("select submodule, sum(duration_ns) from calls group by all")
+#
+# A query reads and does nothing else: no other statement is run, no file or extension is reached,
+# no
+# setting can be changed, and memory and time are bounded. Tables beyond the run's own are made
+# when a
+# query asks for them.
+
+
+_MEMORY = 4 << 30  # bytes at most, and at most half of the machine's
+_READING = frozenset({"SELECT", "EXPLAIN", "MULTI"})  # a PIVOT is several statements
+_MISSING = re.compile(r"Table with name \"?(\w+)\"? does not exist")
+_COUNT = re.compile(r"count\(\s*\*\s*\)")
+_SELECTS = re.compile(r"\bselect\b")  # DuckDB's `FROM commands` is all of them
+_UNKNOWN = ("Binder Error", "Catalog Error")  # of a column, of a table
+_SHOW_TABLES = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
+_EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)(\^*)")
+_LISTING = "SELECT * FROM listed_tables"
+_JOIN = """
+CREATE VIEW commands_with_calls AS
+SELECT commands.* EXCLUDE (run), calls.submodule, calls.branch, calls.device AS call_device,
+       calls.start_ns AS call_start_ns, calls.duration_ns AS call_duration_ns, calls.ops_traced,
+       commands.run
+FROM commands LEFT JOIN calls ON commands.call = calls.call AND commands.run = calls.run"""
+
+
+class Database:
+    """The tables of `runs`, which are given by name. A query computes for `timeout_s` at most,
+    None: as long as it takes.
+
+    Raises MissingPackageError where DuckDB is not installed.
+    """
+
+    def __init__(
+        self,
+        runs: Mapping[str, Run],
+        timeout_s: float | None = None,
+        frames: Mapping[str, Any] = MappingProxyType({}),
+        views: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`frames` are tables beside those of runs, by name, frames or what Arrow reads piece by
+        piece; `views` are queries over them, SQL of ours. Without any run, these are all."""
+        self._duckdb = _duckdb()
+        self._runs = runs
+        self._timeout_s = timeout_s
+        self._made: set[str] = set()
+        self._annotated = False
+        self._connection: Any = self._duckdb.connect(
+            ":memory:",
+            config={
+                "enable_external_access": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "python_enable_replacements": "false",
+                "memory_limit": f"{_memory_limit() >> 20}MiB",
+                "temp_directory": "",
+            },
+        )
+        with suppress(self._duckdb.InvalidInputException):  # a notebook that has none refuses it
+            self._connection.execute("SET enable_progress_bar = false")  # it draws on stdout
+        self._connection.execute("CREATE SCHEMA analysis")
+        for name, frame in frames.items():
+            self._register(name, frame)
+        for name, query in views.items():
+            self._connection.execute(f"CREATE VIEW {name} AS {query}")
+        if runs or not frames:
+            for name in TABLES:
+                self._make(name, self._of_run(name))
+            self._connection.execute(_JOIN)
+            self._register("listed_tables", _listed())
+        self._connection.execute("SET lock_configuration = true")
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def interrupt(self) -> None:
+        """End the query that runs now; from any thread."""
+        self._connection.interrupt()
+
+    def ask(self, sql: str) -> Answer:
+        """Run one query. Raises InputError with DuckDB's message and the place in `sql`."""
+        self._check(sql)
+        if self._runs and _SHOW_TABLES.fullmatch(sql):
+            sql = _LISTING
+        if self._runs and not self._annotated and _asks_for_derived(sql):
+            self._annotate()
+        limit = TimeLimit(self._timeout_s, self.interrupt)
+        while True:
+            try:
+                with limit.computing():
+                    relation = self._connection.sql(sql)
+                return Answer(relation, self._failed, limit)
+            except self._duckdb.InterruptException as error:
+                raise interrupted(limit) from error
+            except self._duckdb.Error as error:
+                if not self._make_missing(str(error)):
+                    raise self._failed(self._located(sql, error)) from error
+
+    def _check(self, sql: str) -> None:
+        try:
+            statements = self._connection.extract_statements(sql)
+        except self._duckdb.Error as error:
+            raise self._failed(error) from error
+        if len(statements) != 1:
+            raise InputError(f"give one query: there are {len(statements)} in this SQL")
+        kind = str(statements[0].type).rpartition(".")[2].upper()
+        if kind not in _READING:
+            raise InputError(f"only queries are run (SELECT, WITH, FROM, DESCRIBE, …), not {kind}")
+
+    def _located(self, sql: str, error: Exception) -> Exception:
+        """The error that says where in `sql` it is: binding lazily, which failed, does not."""
+        try:
+            self._connection.execute(sql)
+        except self._duckdb.Error as found:
+            error = found
+        return error
+
+    def _failed(self, error: Exception) -> InputError:
+        """DuckDB's error as one sentence, with line and column where it names them."""
+        text = str(error)
+        if "Out of Memory" in text:
+            return InputError(
+                f"the query needs more than the {_memory_limit() >> 20:,} MiB it may use: ask for "
+                "fewer rows or columns, or aggregate them"
+            )
+        excerpt = _EXCERPT.search(text)
+        said = " ".join((text[: excerpt.start()] if excerpt else text).split())
+        listed = self._runs and text.startswith(_UNKNOWN)
+        more = "; `profile-sd3 query --tables` lists tables and columns" if listed else ""
+        return InputError(f"{said}{_place(excerpt) if excerpt else ''}{more}")
+
+    def _make_missing(self, message: str) -> bool:
+        """Make the table that a query lacks; False where there is none of that name."""
+        if not self._runs:
+            return False
+        found = _MISSING.search(message)
+        name = found[1].lower() if found else ""
+        if name in TABLES:
+            name = f"analysis.{name}"
+        table = tables_of_sql().get(name)
+        if table is None or name in self._made:
+            return False
+        if not table.of_analysis:
+            frame = with_run({run: of.args.collect() for run, of in self._runs.items()})
+        else:
+            tables = {
+                run: worded_tables(of)[table.of_analysis] for run, of in self._analyses.items()
+            }
+            frame = with_run(tables)
+        self._make(name, frame)
+        return True
+
+    def _make(self, name: str, frame: pl.DataFrame) -> None:
+        """Register `frame`; a table of the analysis under its bare name and under `analysis.`"""
+        self._made.add(name)
+        of_analysis = tables_of_sql()[name].of_analysis
+        self._register(f"frame_{name.replace('.', '_')}", frame)
+        names = {name, f"analysis.{of_analysis}"} if of_analysis else {name}
+        for view in names:
+            self._connection.execute(
+                f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # names of ours
+            )
+
+    def _register(self, name: str, frame: Any) -> None:
+        """Let SQL see the columns as they are. Of a Polars frame DuckDB would import pandas."""
+        given = frame.to_arrow() if isinstance(frame, pl.DataFrame) else frame
+        self._connection.register(name, given)
+
+    def _of_run(self, name: str) -> pl.DataFrame:
+        frames = {run: getattr(of, name) for run, of in self._runs.items()}
+        return with_run(_numbered(frames) if name == "commands" else frames)
+
+    def _annotate(self) -> None:
+        """Give commands role, FLOPs and bytes as the analysis knows them, where their producer told
+        none."""
+        filled = {name: annotated_commands(run) for name, run in self._runs.items()}
+        self._register("frame_commands", with_run(_numbered(filled)))
+        self._annotated = True
+
+    @cached_property
+    def _analyses(self) -> dict[str, Analysis]:
+        return {name: analyze(run) for name, run in self._runs.items()}
+
+
+def _listed() -> pl.DataFrame:
+    """What `SHOW TABLES` answers: DuckDB knows neither the tables that are made when they are asked
+    for nor what a row of them is."""
+    known = [{"name": table.name, "row": table.rows} for table in tables_of_sql().values()]
+    return pl.DataFrame(known)
+
+
+def _numbered(frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Commands with their row in their run, which flows refer to."""
+    row = pl.int_range(pl.len(), dtype=pl.Int64).alias("command")
+    return {name: frame.select(row, pl.all()) for name, frame in frames.items()}
+
+
+def _asks_for_derived(sql: str) -> bool:
+    """Whether the answer may hold what takes an analysis to find of commands."""
+    text = _COUNT.sub("", sql.lower())
+    named = any(word in text for word in ("role", "flops", "bytes_", "*"))
+    return "commands" in text and (named or not _SELECTS.search(text))
+
+
+def _place(excerpt: re.Match[str]) -> str:
+    """Where the error lies, from DuckDB's picture of the line; of a long line it shows a part."""
+    line, shown, indent, marks = excerpt.groups()
+    column = len(indent) - len(f"LINE {line}: ") + 1
+    if shown.startswith("...") or column < 1:
+        return f" (line {line}, at {shown[column - 1 : column - 1 + len(marks)]})"
+    return f" (line {line}, column {column})"
+
+
+def _memory_limit() -> int:
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return _MEMORY
+    return min(_MEMORY, machine // 2)
+
+
+def _duckdb() -> ModuleType:
+    try:
+        import duckdb
+    except ImportError as error:
+        command = install_command("query")
+        raise MissingPackageError(f"queries need DuckDB: `{command}`") from error
+    module: ModuleType = duckdb
+    return module

@@ -1,0 +1,574 @@
+"""Tables of the HTML page as JSON: sortable tables, partial results, device overview.
+
+`templates/tables.js` and `templates/partials.js` read them. Many short calls in a row become
+one rectangle, so the first screen has the same size for a million commands as for a thousand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec import to_builtins
+
+from profiler.analysis.document import TableView
+from profiler.analysis.module_tree import MODULE_TREE, nodes_of
+from profiler.analysis.operators import OPERATORS
+from profiler.analysis.operators_section import LAYERS
+from profiler.analysis.provenance import Table
+from profiler.analysis.question import Partials
+from profiler.analysis.result import Analysis
+from profiler.analysis.table_text import WEIGHT, columns_of, folding, renamed, worded_column
+from profiler.compare.report import Difference
+from profiler.compare.text import difference_text
+from profiler.report.html.timeline import LANES, SpanLane, Strings, Timeline
+from profiler.report.language import spoken
+from profiler.run.columns import CALLS, COMMANDS, MINOR, Column, Key, Names, Rule, Share, Sum
+from profiler.text import Said, duration, said
+from profiler.trace.events import CATEGORIES
+
+# --- Partial results of tables as the page's scripts take them (`templates/partials.js`).
+
+
+_NULL = -1  # of attributes that are numbers: they are none below 0
+
+
+def packed_partials(
+    parts: Mapping[str, Iterable[Partials]], strings: Strings
+) -> tuple[dict[str, Any], dict[str, Table]]:
+    """The partials of tables, by name: their description, and columns to pack.
+
+    The description has the names of each table's partials, and of each of these the attributes of
+    its dictionaries with their kind: `text` (codes of `strings`), `any` (such a text, of whose
+    several values one is enough), `flag`, `number`, `real`. Columns of partials stand in the table
+    of their name, those of a dictionary in `PARTIALS.DICTIONARY`.
+    """
+    known = {one.name: one for some in parts.values() for one in some}
+    packed: dict[str, Table] = {}
+    for name, one in known.items():
+        packed[name] = {column: _numbers(one.rows[column], strings) for column in one.rows.columns}
+        for book, entries in one.dictionaries.items():
+            packed[f"{name}.{book}"] = {
+                column: _numbers(entries[column], strings) for column in entries.columns
+            }
+    described = {
+        name: {
+            book: {
+                column: "any" if column in one.any_of else _kind(dtype)
+                for column, dtype in entries.schema.items()
+            }
+            for book, entries in one.dictionaries.items()
+        }
+        for name, one in known.items()
+    }
+    tables = {table: [one.name for one in some] for table, some in parts.items()}
+    return {"tables": tables, "known": described}, packed
+
+
+def rule_json(rule: Rule | None) -> dict[str, Any] | None:
+    """A rule as the scripts take it."""
+    return None if rule is None else {"rule": type(rule).__name__.lower(), **to_builtins(rule)}
+
+
+def _kind(dtype: pl.DataType) -> str:
+    if dtype == pl.String:
+        return "text"
+    if dtype == pl.Boolean:
+        return "flag"
+    return "real" if dtype.is_float() else "number"
+
+
+def _numbers(
+    values: pl.Series, strings: Strings
+) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+    """The values as numbers."""
+    if values.dtype == pl.String:
+        return strings.codes(values)
+    if values.dtype.is_float():
+        return (values.fill_null(float("nan")) if values.null_count() else values).to_numpy()
+    numbers = values.cast(pl.Int64)
+    return (numbers.fill_null(_NULL) if numbers.null_count() else numbers).to_numpy()
+
+
+# --- Tables of a report as JSON, as `templates/tables.js` takes them.
+
+
+# Columns by which the page's choice filters rows, shown or not (`templates/selection.js`), of
+# tables that do not declare which columns are keys.
+_DIMENSIONS = {
+    "stage": "stage",
+    "submodule": "submodule",
+    "branch": "branch",
+    "step": "step",
+    "device": "device",
+    "role": "role",
+    "layer": "operator",
+    "call": "call",
+}
+
+
+def table_json(view: TableView) -> dict[str, Any]:
+    """Columns with their meanings, values by column, and what the page does with them."""
+    frame, names = view.rows, {column.name for column in view.columns}
+    declared = any(isinstance(column.combine, Key) for column in view.columns)
+    keys = {
+        dimension: frame[name].to_list()
+        for name, dimension in _DIMENSIONS.items()
+        if name in frame.columns and name not in names and not declared
+    }
+    document: dict[str, Any] = {
+        "name": said(view.name),
+        "columns": described(view.columns),
+        "values": _values(view, frame),
+        "shown": view.shown,
+        "search": view.search,
+        "keys": keys,
+    }
+    words = _words(view, frame)
+    if view.sort:
+        document["sort"] = view.sort
+    if len(frame) < len(view.frame):
+        document["total"] = len(view.frame)
+    if view.totals is not None:
+        document["totals"] = _values(view, view.totals)
+        words += map(said, view.totals[view.columns[0].name])
+    if words:
+        document["words"] = words
+    if view.selected is not None:
+        document["selected"] = to_builtins(view.selected)
+    if view.opens:
+        document["opens"] = view.opens.value
+    if view.folded:
+        document["folding"] = folding_json(view.columns)
+    if view.nested:
+        document["nested"] = True
+        document["values"] |= {name: frame[name].to_list() for name in ("depth", "name")}
+    if view.variants:
+        document["variants"] = [
+            {"label": said(label), "values": _values(view, rows)}
+            for label, rows in ((view.label, frame), *view.variants)
+        ]
+    return document
+
+
+def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """The columns as the page's scripts take them."""
+    return [
+        {
+            "name": column.name,
+            "label": said(column.label),
+            "kind": column.kind,
+            "meaning": said(column.meaning),
+            "minor": column.importance >= MINOR,
+            "rank": column.importance,
+            "nullable": column.nullable,
+            "combine": rule_json(column.combine),
+        }
+        for column in columns
+    ]
+
+
+def folding_json(columns: Sequence[Column]) -> dict[str, Any]:
+    """How the scripts fold rows of repeated blocks."""
+    return {"columns": folding(column.name for column in columns), "weight": WEIGHT}
+
+
+def _values(view: TableView, frame: pl.DataFrame) -> dict[str, list[Any]]:
+    return {column.name: plain_values(column, frame[column.name]) for column in view.columns}
+
+
+def _words(view: TableView, frame: pl.DataFrame) -> list[str]:
+    """What columns of words say, each once: the page gets their languages with these."""
+    columns = [column for column in view.columns if column.kind == "word"]
+    said_once = {
+        text for column in columns for text in worded_column(column, frame[column.name].unique())
+    }
+    return sorted(text for text in said_once if text)
+
+
+def plain_values(column: Column, values: pl.Series) -> list[Any]:
+    """Values as JSON has them: what is no number is null; reals with five digits."""
+    if values.dtype.is_nested():
+        return [_listed(value) for value in values.to_list()]
+    if not values.dtype.is_float():
+        return worded_column(column, values)
+    return [
+        None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
+        for value in values.to_list()
+    ]
+
+
+def _listed(values: Any) -> str | None:
+    """What a list holds, in one text."""
+    return None if values is None else ", ".join(map(str, values))
+
+
+# --- Columns of the tables that the page itself fills: those of one call's operators, and what a row
+# of the table of operators unfolds to.
+
+
+_IN_CALL = (
+    "layer",
+    "op_types",
+    Column(
+        "role",
+        pl.String(),
+        "",
+        "what the operator is for in a diffusion model",
+        label="role",
+        kind="text",
+        combine=Names("role", by="total_ns"),
+    ),
+    LAYERS,
+    "devices",
+    "commands",
+    "wall_ns",
+    "total_ns",
+    renamed(OPERATORS, "share", label="share of the call", combine=Share("total_ns")),
+)
+_RANKED = "total_ns"
+_TALLY = (
+    Column("commands", pl.Int64(), "", "commands", combine=Sum(("commands",))),
+    Column(
+        "time",
+        pl.Int64(),
+        "ns",
+        "their time on devices",
+        combine=Sum(("total_ns",), where=("host", False)),
+    ),
+)
+_LANES = (
+    Column("device", pl.String(), "", said("device whose lane it is"), True, kind="text"),
+    Column("track", pl.String(), "", said("track, or what the lane shows"), kind="text"),
+    Column("events", pl.Int64(), "", said("events that lie in the window"), True),
+    Column("time", pl.Int64(), "ns", said("time in the window in which any of them ran")),
+    Column(
+        "share", pl.Float64(), "", said("part of the window in which any of them ran"), kind="share"
+    ),
+)
+_LAYERS_OF = (
+    "layer",
+    "commands",
+    "calls",
+    "total_ns",
+)
+_COMMANDS = (
+    renamed(COMMANDS, "start_ns", kind="instant"),
+    "duration_ns",
+    renamed(COMMANDS, "call", kind="step"),
+    renamed(COMMANDS, "step", kind="step"),
+    renamed(COMMANDS, "command_index", label="index"),
+    "device",
+    "track",
+    "op_type",
+    renamed(COMMANDS, "bytes_read", label="read"),
+    renamed(COMMANDS, "bytes_written", label="written"),
+)
+
+
+def call_columns() -> dict[str, Any]:
+    """Columns of the table of one call's operators, the one that ranks them, how they fold."""
+    columns = columns_of(_IN_CALL, OPERATORS)
+    return {"columns": described(columns), "ranked": _RANKED, "folding": folding_json(columns)}
+
+
+def command_columns() -> dict[str, Any]:
+    """Columns of the layers that a row of the table of operators stands for, with the one that
+    ranks them, and of the commands of one of them."""
+    return {
+        "layers": described(columns_of(_LAYERS_OF, OPERATORS)),
+        "ranked": _RANKED,
+        "commands": described(columns_of(_COMMANDS, COMMANDS)),
+    }
+
+
+def tally_columns() -> list[dict[str, Any]]:
+    """Columns of what is said of all that matches a choice: commands, and their time on devices."""
+    return described(_TALLY)
+
+
+def lane_columns() -> list[dict[str, Any]]:
+    """Columns of what each lane of the timeline shows of its window."""
+    return described(_LANES)
+
+
+# --- The devices on the page's first screen: what ran where and when, by submodule and step.
+#
+# Made of the timeline's lanes: the calls of each device, and what it executed before, between and
+# after them; of devices without calls the stretches of calls whose commands they executed. Many
+# short
+# calls in a row are one rectangle, so that the first screen is as small for a million commands as
+# for
+# a thousand.
+
+
+_MAX_RECTANGLES = 1500  # rectangles of a device that are drawn one by one
+_APART = 1000  # of more, those closer than this part of the run are one
+_HOST = CATEGORIES.index("host")
+_Ints = npt.NDArray[np.int64]
+_CALL_COLUMNS = (
+    "device",
+    "submodule",
+    "stage",
+    renamed(CALLS, "step", kind="step"),
+    renamed(CALLS, "start_ns", kind="instant"),
+    "duration_ns",
+)
+
+
+def strip_json(timeline: Timeline) -> dict[str, Any]:
+    """The rectangles of each device, the steps above them, the `span` in which all of them lie, and
+    the columns of their table; times are ns from the run's begin, `submodule` and `stage` are
+    indices of the timeline's strings."""
+    devices, steps = [*_devices(timeline)], _steps(timeline)
+    drawn: list[Mapping[str, Any]] = [*(found for _, found in devices), steps]
+    ends = (np.add(one["start"], one["duration"]).max() for one in drawn if len(one["start"]))
+    return {
+        "span": int(max(ends, default=1)),
+        "devices": [
+            {"device": device} | {name: values.tolist() for name, values in found.items()}
+            for device, found in devices
+        ],
+        "steps": steps,
+        "columns": described(columns_of(_CALL_COLUMNS, CALLS)),
+    }
+
+
+def _devices(timeline: Timeline) -> Iterator[tuple[str, dict[str, _Ints]]]:
+    span = max(int(timeline.document["span"]), 1)
+    lanes: dict[str, list[dict[str, Any]]] = {}
+    for lane in timeline.document["lanes"]:
+        if lane["device"] and lane["kind"] in ("calls", "commands"):
+            lanes.setdefault(lane["device"], []).append(lane)
+    for device, found in lanes.items():
+        calls = next((lane for lane in found if lane["kind"] == "calls"), None)
+        work = _work(timeline, [lane for lane in found if lane["kind"] == "commands"])
+        if calls:
+            place = slice(calls["first"], calls["first"] + calls["count"])
+            rows = _calls(timeline.tables["calls"], place)
+            rows = _with_rest(rows, *_outside(timeline, work, rows, span // _APART))
+        else:
+            rows = _stretches(timeline, work)
+        if len(rows["start"]):
+            yield device, _merged(rows, span // _APART)
+
+
+def _calls(calls: Table, rows: slice) -> dict[str, _Ints]:
+    names = ("start", "duration", "submodule", "stage", "step")
+    return {name: calls[name][rows].astype(np.int64) for name in names}
+
+
+def _work(timeline: Timeline, lanes: list[dict[str, Any]]) -> _Ints:
+    """Rows of the commands on these lanes, without the host's."""
+    rows = [np.arange(one["first"], one["first"] + one["count"]) for one in lanes]
+    found = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
+    host = {place for lane in lanes for place in lane["host"]} | {_HOST}
+    kept: _Ints = found[~np.isin(timeline.tables["commands"]["category"][found], [*host])]
+    return kept
+
+
+def _outside(
+    timeline: Timeline, work: _Ints, calls: Mapping[str, _Ints], apart: int
+) -> tuple[_Ints, _Ints]:
+    """Begins and lengths of stretches before, between and after a device's calls in which it worked
+    for none of them, such as on what had been launched before the recording. Work less than `apart`
+    after other is of one stretch with it, and what is shorter than that is left out."""
+    commands = timeline.tables["commands"]
+    rows = work[commands["call"][work] < 0]
+    rows = rows[np.argsort(commands["start"][rows], kind="stable")]
+    start = commands["start"][rows].astype(np.int64)
+    end = start + np.maximum(commands["duration"][rows], 0).astype(np.int64)
+    order = np.argsort(calls["start"], kind="stable")
+    begins = np.concatenate((calls["start"][order], [np.iinfo(np.int64).max]))
+    ends = np.maximum.accumulate((calls["start"] + np.maximum(calls["duration"], 0))[order])
+    after = np.searchsorted(begins[:-1], start, side="right")  # the first call behind it
+    start = np.maximum(start, np.concatenate(([0], ends))[after])
+    end = np.minimum(end, begins[after])
+    free = end > start
+    start, end, after = start[free], end[free], after[free]
+    if not len(start):
+        return start, start
+    apart_from = np.diff(after, prepend=-1) != 0
+    apart_from[1:] |= start[1:] - np.maximum.accumulate(end)[:-1] > apart
+    heads = np.flatnonzero(apart_from)
+    length = np.maximum.reduceat(end, heads) - start[heads]
+    long = length > apart
+    return start[heads][long], length[long]
+
+
+def _with_rest(rows: Mapping[str, _Ints], start: _Ints, length: _Ints) -> dict[str, _Ints]:
+    """The calls of a device, and among them by time what belongs to none."""
+    none = np.full(len(start), -1, dtype=np.int64)
+    rest = {"start": start, "duration": length}
+    found = {name: np.concatenate((of, rest.get(name, none))) for name, of in rows.items()}
+    if not len(start):
+        return found
+    order = np.argsort(found["start"], kind="stable")
+    return {name: values[order] for name, values in found.items()}
+
+
+def _stretches(timeline: Timeline, rows: _Ints) -> dict[str, _Ints]:
+    """From the first to the last command of each call on a device."""
+    commands, calls = timeline.tables["commands"], timeline.tables["calls"]
+    call = commands["call"][rows].astype(np.int64)
+    order = np.lexsort((commands["start"][rows], call))
+    rows, call = rows[order], call[order]
+    if not len(rows):
+        return dict.fromkeys(("start", "duration", "submodule", "stage", "step"), rows)
+    heads = np.flatnonzero(np.diff(call, prepend=call[0] - 1))
+    start = commands["start"][rows].astype(np.int64)
+    end = start + np.maximum(commands["duration"][rows], 0).astype(np.int64)
+    begin, known = start[heads], call[heads] >= 0
+    found: dict[str, _Ints] = {"start": begin, "duration": np.maximum.reduceat(end, heads) - begin}
+    for name in ("submodule", "stage", "step"):
+        values = np.full(len(heads), -1, dtype=np.int64)
+        values[known] = calls[name][call[heads][known]]
+        found[name] = values
+    by_time = np.argsort(found["start"], kind="stable")
+    return {name: values[by_time] for name, values in found.items()}
+
+
+def _merged(rows: Mapping[str, _Ints], apart: int) -> dict[str, _Ints]:
+    """Rectangles of one submodule and stage that follow each other closely as one, where there are
+    many; of several steps -1."""
+    if len(rows["start"]) <= _MAX_RECTANGLES:
+        return dict(rows)
+    start, end = rows["start"], rows["start"] + np.maximum(rows["duration"], 0)
+    reached = np.maximum.accumulate(end)
+    same = (rows["submodule"][1:] == rows["submodule"][:-1]) & (
+        rows["stage"][1:] == rows["stage"][:-1]
+    )
+    same &= start[1:] - reached[:-1] <= apart
+    heads = np.flatnonzero(np.concatenate(([True], ~same)))
+    low, high = (of.reduceat(rows["step"], heads) for of in (np.minimum, np.maximum))
+    return {
+        "start": start[heads],
+        "duration": np.maximum.reduceat(end, heads) - start[heads],
+        "submodule": rows["submodule"][heads],
+        "stage": rows["stage"][heads],
+        "step": np.where(low == high, low, -1),
+    }
+
+
+def _steps(timeline: Timeline) -> dict[str, list[int]]:
+    """Begin, length and number of each step, as the timeline's lane of steps has them."""
+    spans = timeline.tables["spans"]
+    lane = next(
+        (
+            lane
+            for lane in timeline.document["lanes"]
+            if lane["kind"] == "spans" and lane["track"] == LANES[SpanLane.STEPS]
+        ),
+        None,
+    )
+    rows = slice(lane["first"], lane["first"] + lane["count"]) if lane else slice(0)
+    return {name: spans[name][rows].tolist() for name in ("start", "duration", "step")}
+
+
+# --- The icicle on the page's first screen: the module tree as rectangles as wide as their time.
+
+
+_MAX_NODES = 600  # nodes that the page holds: the first screen stays small, whatever the model
+_NODE_COLUMNS = (
+    renamed(MODULE_TREE, "name", label="node"),
+    "kind",
+    "elapsed_ns",
+    "self_ns",
+    "share",
+    "executions",
+    "role",
+    "flops_of_peak",
+    "bound",
+)
+
+
+def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
+    """The nodes of the module tree with the most time, by column: `parent` is the place of the node
+    that each is in, -1 of the run, and `codes` are those of columns of words. None where nothing
+    took any time."""
+    tree = nodes_of(analysis, _MAX_NODES).filter(pl.col("elapsed_ns") > 0)
+    if tree.is_empty():
+        return None
+    kept = tree.with_columns(own="name", name="label")
+    place = {node: number for number, node in enumerate(kept["node"])}
+    above_each = [place.get(node, -1) for node in kept["parent"]]
+    columns = columns_of(_NODE_COLUMNS, MODULE_TREE)
+    coded = [column for column in columns if column.codes is not None]
+    words = {word for column in coded for word in worded_column(column, kept[column.name].unique())}
+    return {
+        "columns": described(columns),
+        "values": {column.name: plain_values(column, kept[column.name]) for column in columns},
+        "codes": {column.name: kept[column.name].to_list() for column in coded},
+        "own": kept.select(own=pl.when(pl.col("own") != pl.col("name")).then("own"))[
+            "own"
+        ].to_list(),
+        "depth": kept["depth"].to_list(),
+        "parent": [above if above < at else -1 for at, above in enumerate(above_each)],
+        "words": [said(word) for word in sorted(word for word in words if word)],
+    }
+
+
+# --- From one end-to-end time to the other as a table whose rows are bars: each begins where the one
+# above it ends. It needs no script, follows the theme, and reads aloud as the table that it is.
+
+
+_CUT = 0.5  # of the longest: an axis begins above 0 where no total comes below this
+_ROOM = 0.15  # of what differs, left of the lowest total
+
+
+def waterfall_html(base_ns: int, new_ns: int, steps: Sequence[Difference]) -> str:
+    """The table: the time of the baseline, `steps` that add up to the difference, the time of the
+    new runs."""
+    totals = [base_ns]
+    for *_, difference in steps:
+        totals.append(totals[-1] + difference)
+    low = _axis(totals)
+    span = max(max(totals) - low, 1)
+
+    def bar(begin: int, end: int, style: str) -> str:
+        left, right = (100 * (max(at, low) - low) / span for at in sorted((begin, end)))
+        places = f"--from:{left:.2f}%;--wide:{max(right - left, 0.3):.2f}%"
+        return f'<td class="track" aria-hidden="true"><i class="{style}" style="{places}"></i></td>'
+
+    rows = [_row(said("base"), base_ns, None, "", bar(low, base_ns, "whole"))]
+    for (name, base, new, difference), begin in zip(steps, totals, strict=False):
+        style = "slower" if difference > 0 else "faster"
+        rows.append(
+            _row(
+                name, base, new, difference_text(difference), bar(begin, begin + difference, style)
+            )
+        )
+    whole = difference_text(new_ns - base_ns)
+    rows.append(_row(said("new"), None, new_ns, whole, bar(low, new_ns, "whole")))
+    heads = (said("part"), said("baseline"), said("new"), said("difference"))
+    head = "".join(f'<th scope="col">{spoken(text)}</th>' for text in heads)
+    axis = said("Bars begin at {time}.", time=duration(low)) if low else ""
+    note = f'<p class="help">{spoken(axis)}</p>' if axis else ""
+    return (
+        f'<table class="waterfall"><thead><tr>{head}<td aria-hidden="true"></td></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>{note}"
+    )
+
+
+def _readable(name: str) -> str:
+    """A role may break where its words do."""
+    return name if isinstance(name, Said) else name.replace("_", " ")
+
+
+def _axis(totals: Sequence[int]) -> int:
+    """Where the axis begins: at 0, or a little below the lowest total where all of them are close
+    to each other."""
+    least, most = min(totals), max(totals)
+    if least < _CUT * most:
+        return 0
+    return max(round(least - _ROOM * max(most - least, 1)), 0)
+
+
+def _row(name: str, base: int | None, new: int | None, difference: str, bar: str) -> str:
+    times = ("" if ns is None else duration(ns) for ns in (base, new))
+    cells = "".join(f"<td>{text}</td>" for text in (*times, difference))
+    return f'<tr><th scope="row">{spoken(name)}</th>{cells}{bar}</tr>'

@@ -1,0 +1,531 @@
+"""Print reports in the terminal: the 40-line overview, sections, or everything.
+
+    print_opening(Console(highlight=False), report.opening, Path("traces/tiny"))
+    print_report(Console(highlight=False), build_report(given))  # everything
+    print_sections(Console(highlight=False), build_report(given), ["idle"])
+
+Tables drop their least important columns to fit the console's width, and shorten layer names in
+the middle. Control characters in names are removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import StringIO
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from profiler.analysis.document import (
+    Advice,
+    Bars,
+    Fact,
+    Group,
+    Opening,
+    Part,
+    Report,
+    Section,
+    Summary,
+    TableView,
+)
+from profiler.analysis.finding_text import evidence_pairs, gained, words
+from profiler.analysis.result import Finding, Severity
+from profiler.compare.side_by_side import ROOMS, Room
+from profiler.report.terminal_layout import (
+    Grid,
+    clean,
+    drawn,
+    shorten,
+    sparkline,
+    table,
+    table_texts,
+    wrapped,
+)
+from profiler.text import Noun
+
+# --- Findings in the terminal: what stands out, by which numbers, what to do.
+
+
+_WHOLE = 5  # findings with evidence and recommendation; of the others the title
+_NUMBERS = 5  # of the evidence
+_TEXT = 48  # characters of a text in it
+_INDENT = 8
+STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
+"""Of what stands before a finding's title."""
+
+
+def finding_texts(
+    findings: Sequence[Finding], width: int, noun: Noun = Noun.COMMANDS
+) -> Iterator[Text]:
+    """The findings; those after the first few with their title only. `noun` is what commands are
+    called."""
+    text_width = max(width - _INDENT, 20)
+    for number, finding in enumerate(findings):
+        lines = [*_title(finding, text_width)]
+        if number < _WHOLE:
+            lines += _reasons(finding, text_width, noun)
+        yield Text("\n").join(lines)
+
+
+def evidence_text(finding: Finding, numbers: int | None = None, noun: Noun = Noun.COMMANDS) -> str:
+    """`"host wait 424 ms, host wait share 36 %"`: the first `numbers` of the evidence, or all."""
+    pairs = [pair for pair in evidence_pairs(finding, noun) if not pair[0].startswith("gain")]
+    pairs = pairs[:numbers]
+    return ", ".join(f"{name} {shorten(text, _TEXT)}" for name, text in pairs)
+
+
+def _title(finding: Finding, width: int) -> Iterator[Text]:
+    """Severity and title."""
+    for number, part in enumerate(wrapped(words(finding).title, width)):
+        label = Text(f"{'' if number else finding.severity:<{_INDENT}}", STYLES[finding.severity])
+        yield label.append(part, style="not dim not bold default")
+
+
+def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
+    """Evidence, what a replay says of it, and recommendation."""
+    for part in wrapped(evidence_text(finding, _NUMBERS, noun), width):
+        yield Text(" " * _INDENT + part, style="dim")
+    gain = gained(finding)
+    for part in wrapped(gain, width) if gain is not None else ():
+        yield Text(" " * _INDENT + part)
+    for part in wrapped(f"→ {words(finding).recommendation}", width):
+        yield Text(" " * _INDENT + part)
+
+
+# --- The opening of a report in the terminal: at most 40 lines of any run.
+#
+#     print_opening(Console(highlight=False), report.opening, Path("traces/tiny"))
+#
+# What a run has much of gives way in steps until the lines fit: blank lines, second lines of
+# texts,
+# rows of shapes, the last finding. The tables have the columns that fit, and no others are named.
+
+
+LINES = 40
+_ALERT = "bold red"
+_OPENING_LABEL = 16  # characters at most
+_GAP = 2
+_NAME = 30  # characters that the name of a row keeps
+_GAIN = 16
+_NARROWEST = 20  # characters of a text beside its label
+_LONGEST_NOTE = 240  # characters of what is said of how the run was chosen
+
+
+class _Room(Struct, frozen=True):
+    """How much of what there is room for: lines of a text, `notes`, rows of shapes, findings;
+    `blank` lines between blocks."""
+
+    blank: bool
+    lines: int
+    notes: int = 3
+    shapes: int = 6
+    findings: int = 3
+
+
+_ROOMS = (
+    _Room(blank=True, lines=3),
+    _Room(blank=True, lines=2),
+    _Room(blank=False, lines=2),
+    _Room(blank=True, lines=1),
+    _Room(blank=False, lines=1),
+    _Room(blank=False, lines=1, shapes=3),
+    _Room(blank=False, lines=1, notes=2, shapes=3, findings=2),
+    _Room(blank=False, lines=1, notes=1, shapes=1, findings=1),
+)
+
+
+def print_opening(
+    console: Console,
+    opening: Opening,
+    place: Path,
+    *,
+    notes: Sequence[str] = (),
+    below: int = 0,
+) -> None:
+    """Print what a reader with thirty seconds needs of the run at `place`; `notes` are lines about
+    how it was chosen, `below` how many lines the caller prints after it."""
+    for text in opening_texts(opening, place, console.width, notes=notes, lines=LINES - below):
+        console.print(text, soft_wrap=isinstance(text, Text))  # paths of notes stay whole
+
+
+def opening_texts(
+    opening: Opening,
+    place: Path,
+    width: int,
+    *,
+    notes: Sequence[str] = (),
+    lines: int = LINES,
+) -> list[RenderableType]:
+    """What `print_opening` prints, in at most that many `lines`."""
+    found: list[RenderableType] = []
+    for room in _ROOMS:
+        found = [*_texts(opening, place, width, notes, room)]
+        if sum(_height(text, width) for text in found) <= lines:
+            break
+    return found
+
+
+def _height(text: RenderableType, width: int) -> int:
+    """How many lines of a terminal it takes."""
+    if isinstance(text, Grid):
+        return text.row_count + 1
+    assert isinstance(text, Text)
+    return max(-(-text.cell_len // max(width, 1)), 1)
+
+
+def _texts(
+    opening: Opening, place: Path, width: int, notes: Sequence[str], room: _Room
+) -> Iterator[RenderableType]:
+    """A line or a table after the other; blocks with a blank line between them, where there is
+    room."""
+    blocks = (
+        _subject(opening, width, notes, room),
+        _opening_facts(opening, width, room),
+        _table(opening.submodules, width, _NAME),
+        _findings(opening, width, room),
+        _table(opening.shapes, width, width, room.shapes),
+        _further(opening, place, width),
+    )
+    for number, block in enumerate(blocks):
+        content = [*block]
+        if number and content and room.blank:
+            yield Text()
+        yield from content
+
+
+def _subject(
+    opening: Opening, width: int, notes: Sequence[str], room: _Room
+) -> Iterator[RenderableType]:
+    yield from _text_lines(opening.headline, width, max(room.lines, 2), "bold")
+    shown = notes if len(notes) <= room.notes else notes[: room.notes - 1]
+    for note in shown:
+        yield Text(shorten(clean(note), _LONGEST_NOTE), style="dim")
+    if len(shown) < len(notes):
+        yield Text(f"{len(notes) - len(shown)} more such lines: --full", style="dim")
+    yield from _text_lines(" · ".join(opening.subject), width, room.lines)
+    yield from _text_lines(opening.selection, width, room.lines, "yellow")
+    yield from _text_lines(opening.against, width, room.lines)
+
+
+def _opening_facts(opening: Opening, width: int, room: _Room) -> Iterator[RenderableType]:
+    """The figures, each beside its name; bars of the steps below the last; what is wrong with the
+    recording, a line each, and what is right in one."""
+    wrong = [check for check in opening.checks if check.alert]
+    right = [f"{_small(one.label)} {one.value}" for one in opening.checks if not one.alert]
+    recording = [Fact("Recording", ", ".join(right))] if right else []
+    shown = (*opening.facts, *wrong, *recording)
+    label = (
+        min(max((cell_len(clean(fact.label)) for fact in shown), default=0), _OPENING_LABEL) + _GAP
+    )
+    for fact in opening.facts:
+        yield from _labelled_fact(fact, width, label, room)
+    for bars in opening.bars:
+        beside = max(width - label, 1)
+        yield Text(" " * label).append(sparkline(bars.values, beside))
+        if len(bars.values) > beside:
+            each = -(-len(bars.values) // beside)
+            note = shorten(f"each bar the highest of up to {each}", beside)
+            yield Text(" " * label).append(note, style="dim")
+    for fact in (*wrong, *recording):
+        yield from _labelled_fact(fact, width, label, room)
+
+
+def _small(label: str) -> str:
+    return label[:1].lower() + label[1:]
+
+
+def _labelled_fact(fact: Fact, width: int, label: int, room: _Room) -> Iterator[Text]:
+    text = f"{fact.value}, {fact.note}" if fact.note else fact.value
+    style = _ALERT if fact.alert else ""
+    for number, part in enumerate(_parts(text, max(width - label, _NARROWEST), room.lines)):
+        head = "" if number else shorten(clean(fact.label), label - _GAP)
+        line = Text(head + " " * (label - cell_len(head)), style=style or "dim")
+        yield line.append(part, style=style or "not dim")
+
+
+def _table(
+    view: TableView | None, width: int, name: int, rows: int | None = None
+) -> Iterator[RenderableType]:
+    """The rows below what they are; the first column keeps `name` characters before others go."""
+    if view is None:
+        return
+    shown = view if rows is None else replace(view, shown=min(view.shown, rows))
+    yield from _text_lines(view.name, width, 1, "bold")
+    first, *others = drawn(shown, view.frame, significant=True)
+    keeps = min(name, max(width // 2, 1))
+    yield replace(table([replace(first, shrink=keeps), *others], width), gone=())
+
+
+def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
+    """The gain of each finding, its title, and below it the change that gets it."""
+    yield from _text_lines(opening.advice_title, width, 1, "bold")
+    advised = opening.advice[: room.findings]
+    gain = min(max((cell_len(clean(one.gain)) for one in advised), default=0), _GAIN) + _GAP
+    for one in advised:
+        yield from _advice(one, width, gain, room)
+
+
+def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
+    beside = max(width - gain, _NARROWEST)
+    for number, part in enumerate(_parts(one.title, beside, room.lines)):
+        head = "" if number else shorten(_plain(clean(one.gain)), gain - _GAP)
+        blanks = " " * (gain - _GAP - cell_len(head))
+        line = Text(blanks + head + " " * _GAP, STYLES[one.finding.severity])
+        yield line.append(part, style="not dim not bold default")
+    arrow = f"→ {clean(one.change)}"
+    indent = max(min(gain, width - cell_len(arrow)), 0)  # whole, where the width allows it
+    for part in _parts(arrow, max(width - indent, _NARROWEST), 1):
+        yield Text(" " * indent + part)
+
+
+def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
+    """How to go on: the command for all of it, whole where it fits, so that it can be copied, and
+    the sections that the findings lead to."""
+    command = f"profile-sd3 analyze {shlex.quote(_shortest(place))} --full"
+    start = "More: "
+    room = width - cell_len(clean(command))
+    if room < 0:
+        command = "profile-sd3 analyze … --full"
+    yield from _text_lines((start if room < 0 or room >= len(start) else "") + command, width, 1)
+    sections = ",".join(opening.sections)
+    further = f"--section {sections}: these alone; --list-sections: their names"
+    yield from _text_lines(" " * len(start) + further, width, 1)
+
+
+def _shortest(place: Path) -> str:
+    """The path as it is, or from the folder that the user is in."""
+    return min(str(place), os.path.relpath(place), key=len)
+
+
+def _text_lines(text: str, width: int, most: int, style: str = "") -> Iterator[Text]:
+    return (Text(part, style=style) for part in _parts(text, width, most))
+
+
+def _parts(text: str, width: int, most: int) -> Iterable[str]:
+    """The text in at most that many lines; what does not fit is cut at the end, and … says so."""
+    lines = [*wrapped(text, width)]
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1]
+    if cell_len(last) >= width:
+        last = last.rpartition(" ")[0] or set_cell_size(last, width - 1)
+    return [*lines[: most - 1], f"{last}…"]
+
+
+def _plain(text: str) -> str:
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+# --- The report in the terminal.
+#
+#     print_report(Console(highlight=False), build_report(given))  # everything
+#     print_sections(Console(highlight=False), build_report(given), ["idle"])
+#
+# Fits the console's width: tables drop what matters least and shorten layer names in the middle.
+# Every string that came from a trace is stripped of control characters on its way.
+
+
+_MAX_LABEL = 22  # characters at most
+_BARS = 16  # characters of the label of a line of bars
+
+
+def print_report(console: Console, report: Report, *, notes: Sequence[str] = ()) -> None:
+    """Print the summary and all sections; `notes` are lines about how the run was chosen."""
+    width = console.width
+    for line in _headline(report.summary, width):
+        console.print(line)
+    for note in notes:
+        console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
+    for text in _below_headline(report, width):
+        console.print(text)
+    for text in _verdicts(report.verdicts, width):
+        console.print(text)
+
+
+def print_sections(console: Console, report: Report, keys: Sequence[str]) -> None:
+    """Print the sections with these keys and nothing else, in the report's order; `summary` is what
+    stands above them. A section in which the run has nothing to show says so."""
+    width = console.width
+    texts: list[RenderableType] = []
+    if "summary" in keys:
+        above = replace(report, sections=())
+        texts += [*_headline(report.summary, width), *_below_headline(above, width)]
+    found = {section.key: section for section in report.sections}
+    texts += _sections([found[key] for key in found if key in keys], width)
+    for key in keys:
+        if key not in found and key != "summary":
+            texts.append(_paragraph(f"{key}: this run has nothing to show there", width))
+    texts += _verdicts(report.verdicts, width)
+    for number, text in enumerate(texts):
+        if number or not isinstance(text, Text) or text.plain:  # no blank line above all
+            console.print(text)
+
+
+def report_texts(report: Report, width: int) -> Iterator[RenderableType]:
+    """What `print_report` prints, a line or table after the other."""
+    yield from _headline(report.summary, width)
+    yield from _below_headline(report, width)
+    yield from _verdicts(report.verdicts, width)
+
+
+def _headline(summary: Summary, width: int) -> Iterator[Text]:
+    for line in wrapped(summary.headline, width):
+        yield Text(line, style="bold")
+
+
+def _below_headline(report: Report, width: int) -> Iterator[RenderableType]:
+    summary = [*_summary(report.summary, width)]
+    if summary:
+        yield Text()
+    yield from summary
+    yield from _sections(report.sections, width)
+
+
+def _sections(sections: Sequence[Section], width: int) -> Iterator[RenderableType]:
+    """Each section that prints something, behind a blank line."""
+    for section in sections:
+        parts = [(part, [*_content(part, width)]) for part in section.parts]
+        shown = [(part, content) for part, content in parts if content]
+        if shown:
+            yield Text()
+            yield from _section(section, shown, width)
+
+
+def _verdicts(verdicts: Sequence[Fact], width: int) -> Iterator[Text]:
+    """What passed and what failed, at the end."""
+    if verdicts:
+        yield Text()
+    for verdict in verdicts:
+        style = _ALERT if verdict.alert else ""
+        yield _paragraph(f"{verdict.label}: {verdict.value}", width, style)
+
+
+def _section(
+    section: Section, parts: Sequence[tuple[Part, list[RenderableType]]], width: int
+) -> Iterator[RenderableType]:
+    """A heading with a rule, and the parts with a blank line between each other."""
+    title = clean(section.title)
+    if title:
+        rule = "─" * max(width - len(title) - 1, 0)
+        yield Text(title, style="bold").append(f" {rule}", style="dim not bold")
+    for number, (part, content) in enumerate(parts):
+        if number:
+            yield Text()
+        for line in wrapped(part.title, width):
+            yield Text(line, style="bold")
+        yield from content
+
+
+def _summary(summary: Summary, width: int) -> Iterator[Text]:
+    if summary.subject:
+        yield _paragraph(" · ".join(summary.subject), width)
+    if summary.selection:
+        yield _paragraph(summary.selection, width, "yellow")
+    if summary.missing:
+        for line in summary.missing:
+            yield _paragraph(line, width, _ALERT)
+    if summary.against:
+        yield _paragraph(summary.against, width)
+    if summary.facts:
+        yield _facts_text(summary.facts, width)
+    if summary.accounting:
+        yield _paragraph(summary.accounting, width)
+
+
+def _facts_text(facts: Sequence[Fact], width: int) -> Text:
+    rows = [
+        (fact.label, f"{fact.value}, {fact.note}" if fact.note else fact.value, fact.alert)
+        for fact in facts
+    ]
+    return _labelled_rows(rows, width)
+
+
+def _groups(groups: Sequence[Group], width: int) -> Text:
+    """A title, and its names and values behind each other."""
+    return _labelled_rows([(group.title, _pairs(group), False) for group in groups], width)
+
+
+def _pairs(group: Group) -> str:
+    separator = "; " if any(", " in value for _, value in group.rows) else ", "
+    return separator.join(" ".join(filter(None, pair)) for pair in group.rows)
+
+
+def _labelled_rows(rows: Sequence[tuple[str, str, bool]], width: int) -> Text:
+    """Labels in one column, their texts beside, wrapped between number and number, not unit."""
+    label = min(max((len(clean(name)) for name, _, _ in rows), default=0), _MAX_LABEL) + _GAP
+    laid = []
+    for name, text, alert in rows:
+        style = _ALERT if alert else ""
+        for number, part in enumerate(wrapped(text, max(width - label, _NARROWEST))):
+            head = "" if number else shorten(clean(name), _MAX_LABEL)
+            line = Text(f"{head:<{label}}", style=style or "dim")
+            laid.append(line.append(part, style=style or "not dim"))
+    return Text("\n").join(laid)
+
+
+def _content(part: Part, width: int) -> Iterator[RenderableType]:
+    """What is printed of a part below its title; nothing where all of it is a figure."""
+    if part.lead and (part.always or part.table or part.findings or part.groups or _bars(part)):
+        yield _paragraph(part.lead, width)
+    yield from finding_texts(part.findings, width, part.noun)
+    if part.groups:
+        yield _groups(part.groups, width)
+    if part.table is not None:
+        yield from table_texts(part.table, width)
+    yield from _lines_of_bars(_bars(part), width)
+    if part.table is not None or part.always or _bars(part):
+        for note in part.notes:
+            yield _paragraph(note, width, "dim")
+
+
+def _bars(part: Part) -> tuple[Bars, ...]:
+    return part.figure.bars if part.figure is not None else ()
+
+
+def _lines_of_bars(lines: Sequence[Bars], width: int) -> Iterator[Text]:
+    """Bars below each other; what is longer than a line says how many values a bar stands for."""
+    names = [shorten(clean(line.label), _BARS) for line in lines]
+    label = max(map(len, names), default=0) + _GAP if len(names) > 1 else 0
+    room = max(width - label, 1)
+    for name, line in zip(names, lines, strict=True):
+        head = f"{name:<{label}}" if label else ""
+        yield Text(head, style="dim").append(sparkline(line.values, room), style="not dim")
+    longest = max((len(line.values) for line in lines), default=0)
+    if longest > room:
+        yield Text(f"each bar the highest of up to {-(-longest // room)}", style="dim")
+
+
+def _paragraph(text: str, width: int, style: str = "") -> Text:
+    return Text("\n".join(wrapped(text, width)), style=style)
+
+
+# --- A report of which a terminal shows at most 40 lines.
+#
+# print_brief(Console(highlight=False), partial(brief_report, comparison, gates))
+
+
+def print_brief(
+    console: Console, made: Callable[[Room], Report], rooms: Sequence[Room] = ROOMS
+) -> None:
+    """Print what is `made` for the first of the `rooms` that gives few enough lines, else the
+    last."""
+    reports = map(made, rooms)
+    found = next(reports)
+    while _count_lines(found, console.width) > LINES:
+        smaller = next(reports, None)
+        if smaller is None:
+            break
+        found = smaller
+    print_report(console, found)
+
+
+def _count_lines(report: Report, width: int) -> int:
+    text = StringIO()
+    print_report(Console(file=text, width=width, highlight=False), report)
+    return text.getvalue().count("\n")

@@ -1,0 +1,420 @@
+"""`load` and `analyze`: read a run from any path and return its analysis.
+
+    run = load("traces/")                    # newest bundle below the folder
+    run = load("traces/20261121-093000-sd3") # one bundle
+    run = load("any.pb")                     # any Perfetto trace: its slices are commands
+    run = load("parquet_folder")             # written by `write_parquet`
+    run = load("sd35.json.gz")               # written by another profiler
+    run = load("rbln_traces", import_options={"pipeline": "sd3", "steps": 28})
+
+Folders are searched two levels deep. Foreign traces are imported into a temporary folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+
+from msgspec import Struct, field
+
+from profiler.analysis.analyze import analyze as analyze_run
+from profiler.analysis.context import Selection
+from profiler.analysis.device_profiles import find_profiles, read_profiles
+from profiler.analysis.memory import sizes_by_device
+from profiler.analysis.result import Analysis
+from profiler.errors import InputError, OutputError
+from profiler.importers.importer import Importer, head_of
+from profiler.importers.registry import likeness, producer, recognised, unread
+from profiler.options import name_list
+from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
+from profiler.run.run import Run
+from profiler.trace.bundle import Unfinished, search
+
+# --- What a path that a user gives stands for, decided once.
+#
+#     (found,) = resolve([[Path("traces")]])
+#     found.newest        # Source: a path and what it is
+#     found.others        # older runs of the folder
+#     found.unfinished    # runs that are not whole
+#
+# Bundle, folder of bundles (searched two levels deep), `.pb`, Parquet folder, or the files of
+# another
+# profiler that an importer recognises.
+
+
+_PACKET = b"\n"  # what every Perfetto trace begins with
+
+
+class Kind(Enum):
+    """How a run is stored."""
+
+    BUNDLE = "bundle"
+    TRACE = "trace"
+    PARQUET = "parquet"
+    FOREIGN = "foreign"
+
+
+class Foreign(Struct, frozen=True):
+    """The files of one run of another profiler, what reads them, and its options."""
+
+    importer: Importer
+    paths: tuple[Path, ...]
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class Source(Struct, frozen=True):
+    """One run: where it lies and in which form. `foreign` says what a foreign one is read with;
+    `origin` is, of a bundle that was imported for this once, what it was imported from."""
+
+    path: Path
+    kind: Kind
+    foreign: Foreign | None = None
+    origin: Path | None = None
+
+    @property
+    def place(self) -> Path:
+        """Where it lies as the user knows it."""
+        return self.origin or self.path
+
+
+class Found(Struct, frozen=True):
+    """The runs that `given` stands for, newest first, at least one; and those left out."""
+
+    given: Path
+    sources: tuple[Source, ...]
+    unfinished: tuple[Unfinished, ...] = ()
+
+    @property
+    def newest(self) -> Source:
+        """The run that a command takes which takes one."""
+        return self.sources[0]
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The others' names, as they are called below `given`."""
+        return tuple(str(source.path.relative_to(self.given)) for source in self.sources[1:])
+
+
+def resolve(
+    names: Sequence[Sequence[Path]], options: Mapping[str, object] = MappingProxyType({})
+) -> list[Found]:
+    """What each of `names` stands for: one path, or the several files of one foreign run.
+
+    `options` go to the importers of those that are foreign. Raises InputError, in one sentence,
+    for what cannot be read, holds no run, or is recognised by no importer, and for options that no
+    importer has which is used here, or whose value is wrong.
+    """
+    found = [_found(tuple(paths)) for paths in names]
+    return _with_options(found, options)
+
+
+def _found(paths: tuple[Path, ...]) -> Found:
+    if len(paths) > 1:
+        return _several(paths)
+    path = paths[0]
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return _folder(path)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: give a bundle or a folder of bundles") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path} is neither a file nor a folder: give a bundle or a trace")
+    return _file(path)
+
+
+def _several(paths: tuple[Path, ...]) -> Found:
+    importer = recognised(paths)
+    if importer is None:
+        named = ", ".join(map(str, paths[:3]))
+        raise InputError(
+            f"{named} are no files of one run that an importer reads: give one run, and compare "
+            "several with `profile-sd3 diff`"
+        )
+    return Found(paths[0], (_foreign(importer, paths),))
+
+
+def _file(path: Path) -> Found:
+    importer = recognised([path])
+    if importer is not None:
+        return Found(path, (_foreign(importer, (path,)),))
+    head = head_of(path)
+    if head[:1] not in (b"", _PACKET) or producer(head) is not None:
+        raise unread(path)
+    return Found(path, (Source(path, Kind.TRACE),))
+
+
+def _folder(path: Path) -> Found:
+    if is_parquet_run(path):
+        return Found(path, (Source(path, Kind.PARQUET),))
+    bundles = search(path)
+    if not bundles.whole and not bundles.is_one_run:
+        importer = recognised([path])
+        if importer is not None:
+            return Found(path, (_foreign(importer, (path,)),))
+    if not bundles.whole and not bundles.unfinished:
+        raise InputError(
+            f"no bundle in {path}, {likeness(path, b'')}: record one with `profile-sd3 run --out "
+            f"{path}`, or name a file that can be imported (`profile-sd3 import --list`)"
+        )
+    bundles.check()
+    sources = tuple(Source(bundle, Kind.BUNDLE) for bundle in bundles.whole)
+    return Found(path, sources, bundles.unfinished)
+
+
+def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Source:
+    return Source(paths[0], Kind.FOREIGN, Foreign(importer, paths))
+
+
+def _with_options(found: list[Found], options: Mapping[str, object]) -> list[Found]:
+    """`found` with the options for each importer, read by it."""
+    if not options:
+        return found
+    used = [each.newest.foreign.importer for each in found if each.newest.foreign is not None]
+    if not used:
+        named = ", ".join(options)
+        raise InputError(
+            f"{found[0].given} is no trace of another profiler: leave out the importer's options "
+            f"({named})"
+        )
+    known = {option.name for importer in used for option in importer.options}
+    used[0].values({name: value for name, value in options.items() if name not in known})
+    return [_given(each, options) for each in found]
+
+
+def _given(found: Found, options: Mapping[str, object]) -> Found:
+    source = found.newest
+    if source.foreign is None:
+        return found
+    importer = source.foreign.importer
+    names = {option.name for option in importer.options} & options.keys()
+    values = importer.values({name: options[name] for name in options if name in names})
+    foreign = Foreign(importer, source.foreign.paths, values)
+    return Found(found.given, (Source(source.path, source.kind, foreign),))
+
+
+def check_kept(found: Sequence[Found], out: str | os.PathLike[str] | None) -> None:
+    """Raises InputError where a folder is named in which to keep what is imported, and nothing
+    is."""
+    if out is not None and all(each.newest.foreign is None for each in found):
+        raise InputError(f"--out keeps what is imported, and {found[0].given} is not: leave it out")
+
+
+def as_paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
+    """The paths that a caller gives as one or as several."""
+    if isinstance(given, str | os.PathLike):
+        return (Path(given),)
+    return tuple(map(Path, given))
+
+
+# --- Imports for as long as they are needed: foreign traces as bundles in a folder that goes again.
+#
+# with Imports() as imports:
+#     run = load_source(imports.ready(found.newest))
+
+
+class Imports:
+    """Imports foreign sources: into the folder `keep`, else into a temporary one that goes with
+    `close`, when nothing refers to this any longer, or at the interpreter's exit."""
+
+    def __init__(
+        self, keep: Path | None = None, leave: Callable[[object], None] | None = None
+    ) -> None:
+        """`leave` is given what importers read, before it is freed."""
+        self._keep = keep
+        self._leave = leave
+        self._folder: Path | None = None
+        self._remove: weakref.finalize[[Path, int], Imports] | None = None
+
+    def __enter__(self) -> Imports:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[Imports], tuple[Path | None]]:
+        """A copy in another process holds nothing: the folder is this one's."""
+        return Imports, (self._keep,)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing lies in a temporary folder."""
+        return self._folder is None
+
+    def ready(self, source: Source) -> Source:
+        """`source` itself, or the bundle that was made of it where it is foreign. Raises
+        InputError where it cannot be imported, OutputError where nothing can be written."""
+        if source.kind is not Kind.FOREIGN or source.foreign is None:
+            return source
+        from profiler.importers.importing import import_all_with, import_with
+
+        foreign = source.foreign
+        out = self._keep or self._temporary()
+        given = (foreign.importer, foreign.paths, foreign.options, out)
+        if self._keep is None:
+            bundle = import_with(*given, leave=self._leave)
+        else:
+            bundle, *_ = import_all_with(*given, leave=self._leave)
+        return Source(bundle, Kind.BUNDLE, origin=None if self._keep else source.path)
+
+    def close(self) -> None:
+        """Remove what is temporary; again without effect."""
+        if self._remove is not None:
+            self._remove()
+
+    def _temporary(self) -> Path:
+        if self._folder is None:
+            try:
+                self._folder = Path(tempfile.mkdtemp(prefix="profile-sd3-import-"))
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise OutputError(
+                    f"no temporary folder can be made ({reason}): set TMPDIR to one with room"
+                ) from error
+            self._remove = weakref.finalize(self, _removed, self._folder, os.getpid())
+        return self._folder
+
+
+def _removed(folder: Path, process: int) -> None:
+    """Remove a folder in the process that made it; a forked child leaves it to its parent."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- Whatever names a run → `Run`.
+#
+# run = load("traces/")                    # newest bundle below the folder
+# run = load("traces/20261121-093000-sd3") # one bundle
+# run = load("any.pb")                     # any Perfetto trace: its slices are commands
+# run = load("parquet_folder")             # what `write_parquet` wrote
+# run = load("sd35.json.gz")               # what another profiler wrote
+# run = load("rbln_traces", import_options={"pipeline": "sd3", "steps": 28})
+
+
+def load(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    import_options: Mapping[str, object] = MappingProxyType({}),
+    out: str | os.PathLike[str] | None = None,
+) -> Run:
+    """Load one run: a bundle, the newest of a folder of bundles (`run.others` names the others), a
+    `.pb`, a Parquet folder, or what an importer recognises: a file, a folder, or the several files
+    of one run. `import_options` are the importer's, such as `{"pipeline": "sd3", "steps": 28}`.
+
+    What is imported lies in a temporary folder until `run.close()`, or until the run is no longer
+    used; the folder `out` keeps it. Raises InputError, in one sentence with what to do, where that
+    cannot be.
+    """
+    (found,) = resolve([as_paths(path)], import_options)
+    return load_found(found, out)
+
+
+def load_found(found: Found, out: str | os.PathLike[str] | None = None) -> Run:
+    """The newest run of `found`; it knows the others, and holds what was imported for it, where no
+    folder `out` keeps that. Raises InputError for an `out` without anything to keep."""
+    check_kept([found], out)
+    imports = Imports(None if out is None else Path(out))
+    try:
+        run = load_source(imports.ready(found.newest))
+    except BaseException:
+        imports.close()
+        raise
+    if imports.is_empty and not found.others:
+        return run
+    return replace(run, others=found.others, held=None if imports.is_empty else imports)
+
+
+def load_source(source: Source) -> Run:
+    """The run of a source that is no foreign one. Raises InputError where it cannot be read."""
+    if source.kind is Kind.TRACE:
+        return load_trace(source.path)
+    if source.kind is Kind.PARQUET:
+        return read_parquet(source.path)
+    return load_bundle(source.path)
+
+
+# --- `profiler.analyze`: from a path or a run to an `Analysis`, for scripts and notebooks.
+
+
+_Names = str | Iterable[str]
+
+
+def analyze(
+    source: Run | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    stage: _Names = (),
+    submodule: _Names = (),
+    device: _Names = (),
+    step: int | str | Iterable[int | str] = (),
+    device_profile: str | os.PathLike[str] | None = None,
+    device_memory: int | str | Mapping[str, int | str] = MappingProxyType({}),
+    import_options: Mapping[str, object] = MappingProxyType({}),
+) -> Analysis:
+    """Analyze a run: one that is loaded, or the one that `load(source)` would load.
+
+    `stage`, `submodule`, `device` and `step` (7, "0-3,7", "last") limit the tables to what they
+    name, as the options of `profile-sd3 analyze` do: several in a list, or with commas.
+    `device_profile` is a file that `benchmark-device` wrote; without it the one in or beside the
+    bundle counts, if there is one. `device_memory` is the memory of all devices or by device, for
+    the head-room: bytes or a text ("16GiB"). `import_options` are for the importer, where `source`
+    is another profiler's. Raises InputError, in one sentence, where the run cannot be read or does
+    not have what is named.
+    """
+    profiles = read_profiles(Path(device_profile)) if device_profile is not None else ()
+    if isinstance(source, Run):
+        run = source
+    else:
+        (found,) = resolve([as_paths(source)], import_options)
+        run = load_found(found)
+        profiles = profiles or find_profiles(found.newest.path)
+    selection = Selection(*map(name_list, (stage, submodule, device, step)))
+    return analyze_run(run, selection, profiles, sizes_by_device(device_memory))
+
+
+# --- Where the page of a run goes when nobody says.
+
+
+_HEAD = 4096  # bytes in which a page of ours names us
+
+
+def page_path(source: Source, *, filtered: bool) -> Path:
+    """`report.html` in a bundle, `report.selection.html` of a part of it; beside a single trace
+    its name, beside what was imported its name with that behind it.
+
+    Raises OutputError where a file of that name is no page of ours.
+    """
+    name = "report.selection.html" if filtered else "report.html"
+    if source.origin is not None:
+        path = _beside(source.origin, name)
+    elif source.kind is Kind.TRACE:
+        path = source.path.with_suffix(".html")
+    else:
+        return source.path / name
+    if path.is_file() and b"profile-sd3" not in path.read_bytes()[:_HEAD]:
+        raise OutputError(f"{path} is there already and is no page of ours: give --html FILE")
+    return path
+
+
+def _beside(origin: Path, name: str) -> Path:
+    """`NAME.report.html` beside `origin`, in the current folder where that cannot be written."""
+    whole = origin if origin.name not in ("", "..") else origin.resolve()
+    stem = whole.name.removesuffix(".gz")
+    named = f"{Path(stem).stem if origin.is_file() else stem}.{name}"
+    beside = whole.parent / named
+    writable = os.access(beside if beside.exists() else whole.parent, os.W_OK)
+    return beside if writable else Path(named)

@@ -1,1 +1,0 @@
-"""From what a user names to runs: bundles, folders of them, traces, and what importers read."""

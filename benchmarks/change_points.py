@@ -26,7 +26,7 @@ import checkout  # noqa: F401  (finds the project)
 import numpy as np
 
 from profiler.fleet.change_points import change_points
-from profiler.fleet.newest import newest
+from profiler.fleet.history import newest
 
 HISTORY, APPENDED, LATER = 30, 30, 12
 MODES = np.log1p(0.08)

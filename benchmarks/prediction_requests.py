@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from profiler.pipelines.loading import load_components
-from profiler.pipelines.onnx_submodule import Array, OnnxPart
-from profiler.pipelines.prompts import (
+from profiler.pipelines.pipeline import (
+    Array,
+    FlowMatchEulerDiscreteScheduler,
+    OnnxPart,
     PromptEmbeddings,
     as_prompts,
     clip_embeddings,
     join_embeddings,
+    load_components,
     t5_embeddings,
 )
-from profiler.pipelines.scheduler import FlowMatchEulerDiscreteScheduler
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 

@@ -37,7 +37,7 @@ PARTS = ("onnxruntime", "torch")
 _EXPORT = """
 import sys
 from pathlib import Path
-from profiler.pipelines.tiny import architecture, build
+from profiler.pipelines.tiny import build as architecture, build
 
 hidden, layers = map(int, sys.argv[2:])
 architecture.HEAD_WIDTH = hidden // architecture.TRANSFORMER_HEADS or architecture.HEAD_WIDTH

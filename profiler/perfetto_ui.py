@@ -29,7 +29,13 @@ from urllib.parse import quote, unquote, urlencode
 
 from profiler.errors import InputError
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
-from profiler.trace.compression import file_bytes, holds_zstd, is_gzip, not_a_trace, without_zstd
+from profiler.trace.compression import (
+    file_bytes,
+    holds_zstd,
+    is_gzip,
+    not_a_trace,
+    without_zstd,
+)
 from profiler.trace.manifest import MANIFEST_NAME
 
 # --- Ready SQL for the Perfetto UI: what is asked of a run first, in PerfettoSQL.
@@ -368,7 +374,7 @@ def _filled(template: str, values: dict[str, str]) -> str:
 
 @cache
 def _template(name: str) -> str:
-    return (Path(__file__).parent / "pages" / name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / "perfetto_pages" / name).read_text(encoding="utf-8")
 
 
 # --- Serves the Perfetto UI and one trace, to this machine only.

@@ -1,10 +1,12 @@
-"""Plug-ins: objects that other packages register under an entry point group of ours.
+"""Load plug-ins from entry points, and guard the user's program against our failures.
 
     for importer in plugins("profile_sd3.importers", "name", "recognises", "read"):
         ...
 
-A plug-in that cannot be loaded is left out, and one line on stderr names it and its package. Entry
-points are looked up where plug-ins are used, never by `import profiler` or `--help`.
+A plug-in that cannot be loaded is skipped with one line on stderr. Entry points are read on
+use, never by `import profiler` or `--help`. `let_pass` re-raises interrupts of the user's
+program. `plain_text` is the one place that removes control characters from names of traces and
+models.
 """
 
 from __future__ import annotations

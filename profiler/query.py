@@ -36,7 +36,12 @@ from profiler.analysis.result import Analysis
 from profiler.errors import InputError, MissingPackageError, install_command
 from profiler.files import appearing, json_text
 from profiler.plugins import plain_text
-from profiler.report.files import for_spreadsheets, for_terminals, worded_columns, worded_tables
+from profiler.report.files import (
+    for_spreadsheets,
+    for_terminals,
+    worded_columns,
+    worded_tables,
+)
 from profiler.run.columns import ARGS, TABLES, TEXT, Column
 from profiler.run.run import Run
 from profiler.text import count, counted

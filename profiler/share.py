@@ -31,7 +31,12 @@ import polars as pl
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import FILE_NAME, DeviceProfile, profiles_text, read_profiles
+from profiler.analysis.device_profiles import (
+    FILE_NAME,
+    DeviceProfile,
+    profiles_text,
+    read_profiles,
+)
 from profiler.errors import InputError
 from profiler.files import appearing
 from profiler.redaction import own_homes

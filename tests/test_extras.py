@@ -21,10 +21,9 @@ from profiler.errors import (
     install_command,
     require,
 )
-from profiler.graph.executed import optimized_graph
-from profiler.graph.verification import run_model
-from profiler.pipelines.device_rates import measure_cpu
-from profiler.pipelines.devices import Placement, check_providers
+from profiler.graph.verify import optimized_graph, run_model
+from profiler.pipelines.benchmark import measure_cpu
+from profiler.pipelines.model_folder import Placement, check_providers
 
 _PACKAGE = Path(profiler.__file__).parent
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "tiny_two_devices"
@@ -164,7 +163,7 @@ def test_modules_say_what_they_need():
     told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     named = r"profiler\.[a-z.]+ needs [a-zA-Z_]+( and [a-zA-Z_]+)*: `pip install '[^`]+'`"
     assert [line for line in told.values() if not re.fullmatch(named, line)] == []
-    without = ("profiler.pipelines.devices", "profiler.pipelines.tiny", "profiler.sources")
+    without = ("profiler.pipelines.model_folder", "profiler.pipelines.tiny", "profiler.sources")
     assert {"profiler.graph.check", "profiler.pipelines.sd3"} <= {*told}
     assert not {*without} & {*told}
 

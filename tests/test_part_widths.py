@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profiler.errors import InputError
-from profiler.graph.export.known import CONFIGURATIONS
-from profiler.graph.export.pipeline_parts import PIPELINES
+from profiler.graph.export import PIPELINES
+from profiler.graph.export_models import CONFIGURATIONS
 from profiler.model_layouts import check_widths
 
 SD3 = {

@@ -23,7 +23,13 @@ from msgspec import Struct
 
 from profiler.analysis.commands import HOST, CommandArrays, rows_by_call
 from profiler.analysis.idle import if_times_recorded, timeline_of
-from profiler.analysis.idle_causes import NOT_LAUNCHED, Cover, Queues, RunTimeline, Stretch
+from profiler.analysis.idle_causes import (
+    NOT_LAUNCHED,
+    Cover,
+    Queues,
+    RunTimeline,
+    Stretch,
+)
 from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis

@@ -39,9 +39,27 @@ from profiler.analysis.roles import cell_partials
 from profiler.analysis.submodules import call_parts
 from profiler.analysis.table_text import renamed, table
 from profiler.analysis.timeline import Axis, extent
-from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, Kept, Key, Sum, schema
+from profiler.run.columns import (
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    Kept,
+    Key,
+    Sum,
+    schema,
+)
 from profiler.run.device_timeline import Busy, RunTiles, device_work, work_axes
-from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
+from profiler.run.intervals import (
+    Codes,
+    Stretches,
+    Times,
+    counts,
+    positions,
+    text_codes,
+    union_by,
+)
 from profiler.run.run import Run
 from profiler.text import Said, counted, joined, percent, said
 from profiler.trace.events import CATEGORIES, NO_RANK, rank_of_device

@@ -22,7 +22,12 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
+from profiler.analysis.commands import (
+    are_apart,
+    has_accelerators,
+    is_accelerator,
+    times_recorded,
+)
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import captures_and_replays
 from profiler.analysis.question import Table
@@ -47,7 +52,14 @@ from profiler.run.columns import (
     empty,
     schema,
 )
-from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
+from profiler.run.intervals import (
+    Codes,
+    Stretches,
+    Times,
+    ends,
+    text_codes,
+    union_length,
+)
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, count, counted, duration, joined, percent, said
 from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason

@@ -28,7 +28,12 @@ from profiler.analysis.fusion import (
     norm_chains,
     unfused_attention,
 )
-from profiler.analysis.idle_section import host_bound, idle_device, idle_gaps, transfers_exposed
+from profiler.analysis.idle_section import (
+    host_bound,
+    idle_device,
+    idle_gaps,
+    transfers_exposed,
+)
 from profiler.analysis.launch_bound import host_between_steps, scheduler_sync
 from profiler.analysis.memory import decode_peak, little_headroom
 from profiler.analysis.profiling_overhead import (
@@ -52,10 +57,23 @@ from profiler.analysis.result import (
     ReportInput,
     Severity,
 )
-from profiler.analysis.roofline_section import launch_bound, single_precision, slow_products
-from profiler.analysis.stages import encoder_dominates, negative_prompt, separate_guidance
+from profiler.analysis.roofline_section import (
+    launch_bound,
+    single_precision,
+    slow_products,
+)
+from profiler.analysis.stages import (
+    encoder_dominates,
+    negative_prompt,
+    separate_guidance,
+)
 from profiler.analysis.step_caches import step_cache
-from profiler.analysis.step_outliers import first_call, outlier_steps, slow_start, step_drift
+from profiler.analysis.step_outliers import (
+    first_call,
+    outlier_steps,
+    slow_start,
+    step_drift,
+)
 from profiler.analysis.table_text import Sentences, WordedTable
 from profiler.analysis.transfers import cpu_fallback, outside_nodes, provider_switches
 from profiler.files import plain

@@ -26,7 +26,16 @@ from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch
 from profiler.analysis.table_text import Sentences, table
 from profiler.run.columns import BOOL, FLOAT64, INT64, STRING, Column, schema
 from profiler.run.device_timeline import Flags
-from profiler.text import Note, NoteCode, duration, joined, notes_text, percent, said, sentence
+from profiler.text import (
+    Note,
+    NoteCode,
+    duration,
+    joined,
+    notes_text,
+    percent,
+    said,
+    sentence,
+)
 
 # --- Words of the tables about denoising steps: closed sets.
 

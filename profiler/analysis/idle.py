@@ -42,7 +42,16 @@ from profiler.analysis.idle_causes import (
 from profiler.analysis.question import FigureSpec, Table
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis
-from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, empty, schema
+from profiler.run.columns import (
+    DATA_ONLY,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    Column,
+    empty,
+    schema,
+)
 from profiler.run.device_timeline import Busy
 from profiler.run.intervals import Stretches, Times
 from profiler.run.run import Run

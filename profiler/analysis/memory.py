@@ -18,13 +18,30 @@ from msgspec import Struct
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Bars, Figure, Part, SectionKind
-from profiler.analysis.finding_text import RuleWords, Words, calls_of, number, share, texts
+from profiler.analysis.finding_text import (
+    RuleWords,
+    Words,
+    calls_of,
+    number,
+    share,
+    texts,
+)
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import Sentences, table, worded_note
 from profiler.errors import InputError
 from profiler.options import parse_size
-from profiler.run.columns import BOOL, DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, Key, schema
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT32,
+    INT64,
+    STRING,
+    Column,
+    Key,
+    schema,
+)
 from profiler.run.intervals import Times, ends
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, Value, percent, said, sentence

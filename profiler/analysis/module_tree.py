@@ -29,7 +29,14 @@ from profiler.analysis.question import FigureSpec, Table, table_named
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import Bound, kind_bounds
-from profiler.analysis.table_text import Node, Sentences, declared_figure, inwards, labelled, table
+from profiler.analysis.table_text import (
+    Node,
+    Sentences,
+    declared_figure,
+    inwards,
+    labelled,
+    table,
+)
 from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, schema
 from profiler.run.intervals import Codes, Times, group_heads
 from profiler.text import count, duration, percent, said

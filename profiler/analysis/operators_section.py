@@ -13,7 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.commands import LAYER, SUBMODULE, CommandArrays, queue_codes, ratio
+from profiler.analysis.commands import (
+    LAYER,
+    SUBMODULE,
+    CommandArrays,
+    queue_codes,
+    ratio,
+)
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Figure, Opens, Part, Selected, TableView
 from profiler.analysis.finding_text import on_gpus
@@ -30,7 +36,13 @@ from profiler.analysis.operators import (
 )
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
-from profiler.analysis.table_text import Sentences, by_pattern, renamed, split_operators, table
+from profiler.analysis.table_text import (
+    Sentences,
+    by_pattern,
+    renamed,
+    split_operators,
+    table,
+)
 from profiler.grammars.names import telling_apart
 from profiler.run.columns import FLOAT64, INT64, STRING, Column, Distinct, Share, schema
 from profiler.run.intervals import Codes, batches

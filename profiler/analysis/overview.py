@@ -16,7 +16,14 @@ from msgspec.structs import replace
 
 from profiler.analysis.commands import are_apart, timelines_of
 from profiler.analysis.devices import device_facts
-from profiler.analysis.document import Advice, Fact, Opening, SectionKind, Summary, TableView
+from profiler.analysis.document import (
+    Advice,
+    Fact,
+    Opening,
+    SectionKind,
+    Summary,
+    TableView,
+)
 from profiler.analysis.end_to_end import (
     Accounting,
     asynchronous,
@@ -25,7 +32,13 @@ from profiler.analysis.end_to_end import (
     headline,
     measured_apart,
 )
-from profiler.analysis.finding_text import all_events, has_queues, noun_of, words, works_behind
+from profiler.analysis.finding_text import (
+    all_events,
+    has_queues,
+    noun_of,
+    words,
+    works_behind,
+)
 from profiler.analysis.flop_shapes import Family
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.launch_bound import (
@@ -79,7 +92,13 @@ from profiler.text import (
     sentence,
 )
 from profiler.trace.events import Drop
-from profiler.trace.manifest_fields import Attribution, CallsFrom, Coverage, Device, Overhead
+from profiler.trace.manifest_fields import (
+    Attribution,
+    CallsFrom,
+    Coverage,
+    Device,
+    Overhead,
+)
 
 # --- From when to when a run lasted.
 

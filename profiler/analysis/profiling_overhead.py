@@ -32,7 +32,17 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.result import Analysis, Finding, ReportInput
 from profiler.analysis.table_text import Sentences, worded_note
-from profiler.text import Noun, Said, Value, count, counted, duration, joined, percent, said
+from profiler.text import (
+    Noun,
+    Said,
+    Value,
+    count,
+    counted,
+    duration,
+    joined,
+    percent,
+    said,
+)
 from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (

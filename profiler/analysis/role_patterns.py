@@ -18,7 +18,13 @@ from math import prod
 from msgspec import Struct
 
 from profiler.analysis.flop_shapes import Shapes
-from profiler.analysis.role_kernel_names import FusedKernel, Operation, Place, Purpose, Sort
+from profiler.analysis.role_kernel_names import (
+    FusedKernel,
+    Operation,
+    Place,
+    Purpose,
+    Sort,
+)
 
 # --- Chains of op types in a representative call: norms, activations and attention written by hand.
 #

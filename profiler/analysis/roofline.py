@@ -36,7 +36,16 @@ from profiler.analysis.flop_shapes import Family, Shapes, Tensor, Work, parse_sh
 from profiler.analysis.flops import UNRATED, KindWork, kind_work, work_of
 from profiler.analysis.question import Table
 from profiler.analysis.roles import cell_partials, kind_roles
-from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, Key, Sum, schema
+from profiler.run.columns import (
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    Key,
+    Sum,
+    schema,
+)
 
 # --- What a run's own products reached, where that is more than was measured.
 #

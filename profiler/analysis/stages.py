@@ -8,7 +8,14 @@ import polars as pl
 
 from profiler.analysis.document import Figure, Part, SectionKind, Selected, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES
-from profiler.analysis.finding_text import RuleWords, Words, calls_of, end_to_end_ns, share, texts
+from profiler.analysis.finding_text import (
+    RuleWords,
+    Words,
+    calls_of,
+    end_to_end_ns,
+    share,
+    texts,
+)
 from profiler.analysis.guidance import GuidanceKind
 from profiler.analysis.launch_bound import stalls_of
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput

@@ -31,7 +31,16 @@ from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import CallCosts, KindCost, Ratio, Scaled, call_costs
 from profiler.analysis.table_text import Sentences, pattern
 from profiler.analysis.timeline import ON_AXIS, PipelineCalls, step_keys
-from profiler.run.columns import BOOL, DATA_ONLY, FLOAT64, INT64, STRING, Column, column_of, schema
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    FLOAT64,
+    INT64,
+    STRING,
+    Column,
+    column_of,
+    schema,
+)
 from profiler.run.intervals import Codes, Times, positions
 from profiler.text import Said, count, counted, joined, said
 

@@ -26,7 +26,15 @@ from profiler.analysis.table_text import (
     worded_note,
 )
 from profiler.analysis.timeline import ON_AXIS, Axis, GroupAxis, PipelineCalls, step_keys
-from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, column_of, schema
+from profiler.run.columns import (
+    BOOL,
+    DATA_ONLY,
+    INT64,
+    STRING,
+    Column,
+    column_of,
+    schema,
+)
 from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
 from profiler.run.run import Run

@@ -39,7 +39,14 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
-from profiler.run.intervals import Codes, Stretches, Times, batches, physical_codes, text_codes
+from profiler.run.intervals import (
+    Codes,
+    Stretches,
+    Times,
+    batches,
+    physical_codes,
+    text_codes,
+)
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, Value, said
 from profiler.trace.events import CATEGORIES, device_kind

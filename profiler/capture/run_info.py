@@ -34,12 +34,7 @@ from profiler.capture.operator_source import SourceSummary
 from profiler.capture.overhead import CallCost, measured_costs
 from profiler.capture.pipelines.discovery import Together
 from profiler.capture.pipelines.steps import part_settings, submodule_settings
-from profiler.capture.pipelines.submodules import (
-    device_of,
-    entries,
-    options_for,
-    part_of,
-)
+from profiler.capture.pipelines.submodules import device_of, entries, options_for, part_of
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named, backend_of, backends, device_facts
 from profiler.capture.settings import Options

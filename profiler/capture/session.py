@@ -5,8 +5,8 @@
     ...
     path = session.close()
 
-Calls are written while the run lasts, and the manifest at its end. A first manifest is written
-at the start, so a killed run is a readable bundle too.
+Calls are written while the run lasts, and the manifest at its end. `RunFiles.describe` writes a
+manifest before that, so a killed run is a readable bundle too.
 """
 
 from __future__ import annotations
@@ -26,20 +26,9 @@ from typing import Any
 
 from msgspec import structs
 
-from profiler.capture.calls import (
-    Clock,
-    Invocation,
-    RunClock,
-    abandon_in_children,
-    named,
-)
+from profiler.capture.calls import Clock, Invocation, RunClock, abandon_in_children, named
 from profiler.capture.host_work import take_host_commands
-from profiler.capture.operator_source import (
-    OperatorSource,
-    OperatorTrace,
-    SizeLimit,
-    SourceSummary,
-)
+from profiler.capture.operator_source import OperatorSource, OperatorTrace, SizeLimit, SourceSummary
 from profiler.capture.patching import is_wrapped
 from profiler.capture.pipelines.discovery import Together, is_executed, title
 from profiler.capture.pipelines.pipeline_hooks import Attachment, check_devices

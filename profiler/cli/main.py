@@ -1,13 +1,21 @@
-"""The command line: `profiler.cli.commands` holds its subcommands; errors become exit codes here.
+"""The `profile-sd3` command line: entry point, exit codes and shell completion.
 
-Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
-said in one sentence on stderr; 130 interrupted; 141 who read stdout closed it.
+Exit codes: 0 done; 1 the answer is no (a gate failed); 2 an input or option cannot be used,
+with one sentence on stderr; 130 interrupted; 141 the reader of stdout closed it. Completion
+runs at each key press, so it imports nothing heavy and never raises.
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import os
+import re
+import shlex
 import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,14 +23,170 @@ from typer.core import TyperGroup
 
 from profiler._version import __version__
 from profiler.cli import commands
-from profiler.cli.completion import join_options, typed_command
-from profiler.cli.plain_values import take_plain_values
-from profiler.cli.stderr import write_what_fits
-from profiler.cli.subcommands import add_subcommands
-from profiler.cli.terminal import plain_characters, printable
+from profiler.cli.subcommands import add_subcommands, take_plain_values
+from profiler.cli.terminal import plain_characters, printable, write_what_fits
 from profiler.errors import ProfilerError
 
-__all__ = ["command_line", "main"]
+# --- What a shell offers behind a half-typed word: runs, and their submodules, and sections.
+#
+# Asked at each press of a key, so that nothing heavy is imported, and what cannot be read offers
+# nothing: a broken bundle is no reason for a traceback in somebody's prompt.
+
+
+_MANIFEST = "manifest.json"
+_MOST = 200  # entries of a folder that are looked at
+_LARGEST = 4 << 20  # bytes of a manifest
+_PACKAGE = Path(__file__).parents[1]
+_SECTION = re.compile(r"^SECTION = SectionKind\(\s*\"(\w+)\",\s*(\d+),", re.MULTILINE)
+_SPECIAL = re.compile(r"[^\w@%+:,./~-]")  # of a path: to a shell something else than itself
+_JOINED = re.compile(r"(?<=\n)(--[\w-]+)\n=\n")  # an option and its value, as bash parts them
+
+
+def join_options() -> None:
+    """Let `--section=idle` be completed: bash hands over the option, the sign and the value as
+    three words, and what completes knows only two."""
+    line, at = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "")
+    if _JOINED.search(line) and at.isdigit():
+        os.environ["COMP_WORDS"], parts = _JOINED.subn(r"\1\n", line)
+        os.environ["COMP_CWORD"] = str(int(at) - parts)
+
+
+def typed_command() -> str:
+    """The subcommand of the line that a shell wants completed, "" where none is typed yet."""
+    return next(iter(_typed()[1:2]), "")
+
+
+def _typed() -> list[str]:
+    """The words of that line."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quotation that has only begun
+        return line.split()
+
+
+def complete_sections(incomplete: str) -> list[str]:
+    """Sections of a report, behind those that stand before the last comma."""
+    return [*_of_list(incomplete, _section_keys())]
+
+
+def complete_comparison_sections(incomplete: str) -> list[str]:
+    """Sections of a comparison, likewise."""
+    return [*_of_list(incomplete, _comparison_keys())]
+
+
+def complete_submodules(incomplete: str) -> list[str]:
+    """Submodules of the run that the line names, else of the newest in `traces`, behind those that
+    stand before the last comma."""
+    return [*_of_list(incomplete, _of_named_run())]
+
+
+def complete_submodule(incomplete: str) -> list[str]:
+    """A single submodule of that run."""
+    return [name for name in _of_named_run() if name.startswith(incomplete)]
+
+
+def complete_placements(incomplete: str) -> list[str]:
+    """Submodules of that run, each with the devices of the run behind the sign."""
+    pairs = (f"{name}={on}" for name in _of_named_run() for on in _of_named_run("devices"))
+    return [pair for pair in pairs if pair.startswith(incomplete)]
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    """Runs, folders and files that begin so; where nothing is typed, runs in `traces` first. Of a
+    single folder what is in it: behind a single answer shells put a space, which ends the word."""
+    try:
+        usual = [*_entries("traces" + os.sep)] if not incomplete else []
+        found = [*usual, *_entries(incomplete)]
+        while len(found) == 1 and found[0].endswith(os.sep) and (inside := [*_entries(found[0])]):
+            found = inside
+    except (OSError, ValueError):
+        return []
+    return [_as_typed(path) for path in found]
+
+
+def _as_typed(path: str) -> str:
+    """A path as one types it: bash puts what it is given into the line as it is."""
+    asking = os.environ.get("_PROFILE_SD3_COMPLETE", "")
+    return _SPECIAL.sub(r"\\\g<0>", path) if asking == "complete_bash" else path
+
+
+def _of_list(incomplete: str, names: Iterable[str]) -> Iterator[str]:
+    before, comma, typed = incomplete.rpartition(",")
+    taken = before.split(",")
+    for name in names:
+        if name.startswith(typed) and name not in taken:
+            yield f"{before}{comma}{name}"
+
+
+def _section_keys() -> list[str]:
+    """The keys of sections, in their order, as the source of their modules has them: to import
+    these takes what reports take."""
+    paths = [*_PACKAGE.glob("analysis/*.py"), _PACKAGE / "report" / "build.py"]
+    texts = (path.read_text(encoding="utf-8") for path in paths)
+    found = [(int(m[2]), m[1]) for text in texts for m in _SECTION.finditer(text)]
+    return [key for _, key in sorted(found)]
+
+
+def _comparison_keys() -> list[str]:
+    """The keys of `compare.report.TITLES`, from its source."""
+    for node in ast.parse((_PACKAGE / "compare" / "report.py").read_text(encoding="utf-8")).body:
+        target = getattr(node.target, "id", "") if isinstance(node, ast.AnnAssign) else ""
+        if isinstance(node, ast.AnnAssign) and target == "TITLES":
+            keys = node.value.keys if isinstance(node.value, ast.Dict) else []
+            return [str(getattr(key, "value", "")) for key in keys]
+    return []
+
+
+def _of_named_run(part: str = "submodules") -> list[str]:
+    """The submodules, or the devices, of the run that the line names, else of the newest in
+    `traces`."""
+    try:
+        named = (Path(word) for word in _typed()[2:] if not word.startswith("-"))
+        return _names(next((path for path in named if path.is_dir()), Path("traces")), part)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []
+
+
+def _names(path: Path, part: str) -> list[str]:
+    manifest = max(_manifests(path), key=lambda found: found.stat().st_mtime_ns, default=None)
+    if manifest is None or manifest.stat().st_size > _LARGEST:
+        return []
+    return [str(name) for name in json.loads(manifest.read_bytes())[part]]
+
+
+def _manifests(path: Path) -> Iterator[Path]:
+    """That of a bundle, or those of a folder of bundles."""
+    for folder in (path, *_folders(path)):
+        if (folder / _MANIFEST).is_file():
+            yield folder / _MANIFEST
+
+
+def _folders(path: Path) -> list[Path]:
+    return [entry for entry in _listed(path) if entry.is_dir()] if path.is_dir() else []
+
+
+def _listed(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as found:
+        yield from (Path(entry.path) for entry in islice(found, _MOST))
+
+
+def _entries(typed: str) -> Iterator[str]:
+    """Paths that begin with what is typed: runs without a separator behind them, other folders with
+    one, so that they can be gone into."""
+    folder, separator, name = typed.rpartition(os.sep)
+    for entry in sorted(_listed(Path(folder + separator or "."))):
+        if not entry.name.startswith(name) or (entry.name.startswith(".") and not name):
+            continue
+        whole = entry.is_file() or (entry / _MANIFEST).is_file()
+        yield f"{folder}{separator}{entry.name}{'' if whole else os.sep}"
+
+
+# --- The command line: `profiler.cli.commands` holds its subcommands; errors become exit codes here.
+#
+# Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
+# said in one sentence on stderr; 130 interrupted; 141 who read stdout closed it.
+
 
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 

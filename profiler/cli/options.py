@@ -1,42 +1,58 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands share, such as memory sizes and gates.
+
+Memory sizes are `16GiB`, `17179869184` or `cuda:0=80GB`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from profiler.cli.completion import complete_submodules
+from profiler.cli.main import complete_submodules
+from profiler.errors import InputError
+from profiler.options import parse_size
 
-__all__ = [
-    "AnswerCsv",
-    "AnswerJson",
-    "AnswerParquet",
-    "AnswerRows",
-    "AnswerTimeout",
-    "BundleFolder",
-    "CallDevices",
-    "CallStages",
-    "CallSteps",
-    "CallSubmodules",
-    "Compress",
-    "DeviceProfileFile",
-    "ImportOptions",
-    "KeptImport",
-    "Language",
-    "MaxSize",
-    "MeasureOverhead",
-    "Memory",
-    "ModelPath",
-    "OutPath",
-    "PageLanguage",
-    "ResultFile",
-    "RunName",
-    "Sizes",
-    "TracedRun",
-]
+# --- Sizes of memory as they are given on the command line: `16GiB`, `17179869184`, `cuda:0=80GB`.
+
+
+def device_sizes(texts: Iterable[str]) -> dict[str, int]:
+    """Bytes by device, "" for devices that are not named; raises InputError for what is no size,
+    or names a device twice."""
+    found: dict[str, int] = {}
+    for text in texts:
+        device, named, number = text.rpartition("=")
+        device = device.strip()
+        size = parse_size(number)
+        if size is None or (named and not device):
+            raise InputError(
+                f"--device-memory {text!r} is no size: "
+                "write 16GiB, 80GB, a number of bytes, or cuda:0=80GB for one device"
+            )
+        if device in found:
+            whose = f"of {device} " if device else ""
+            raise InputError(f"--device-memory {whose}is given twice: give it once")
+        found[device] = size
+    return found
+
+
+# --- The gate of a comparison: what `--fail-over` and `--metric` ask for.
+
+
+def gate_limit(fail_over: str | None, metrics: Sequence[str] | None) -> float | None:
+    """What `--fail-over` allows, as a share; None without a gate. Raises InputError for what is no
+    limit, and for `--metric` without one."""
+    from profiler.compare.compare import parse_limit
+
+    if metrics and fail_over is None:
+        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
+    return None if fail_over is None else parse_limit(fail_over)
+
+
+# --- Arguments and options that several commands have.
 
 
 class Language(StrEnum):

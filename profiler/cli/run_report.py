@@ -1,38 +1,255 @@
-"""The report of a run as `analyze` makes it: found, read, compared, analyzed, written, printed."""
+"""Make the report of a run for `analyze`: find, import, analyze, write and print it.
+
+with opened([path], importing, out) as (sources, imports):
+    run = load_as_recorded(sources[0].newest, imports, notes)
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from profiler.cli.printed import Printed
-from profiler.cli.progress import progress
-from profiler.cli.runs import (
-    check_whole,
-    load_as_recorded,
-    load_calls,
-    opened,
-    other_runs,
-    unexpected_damage,
-)
+from profiler.cli.terminal import STDOUT, Printed, check_documents, leave, progress, write_json
 from profiler.errors import InputError, OutputError
+from profiler.options import key_values
+from profiler.trace.events import DropKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
     from profiler.analysis.context import Selection
     from profiler.analysis.document import Report
     from profiler.analysis.result import Analysis
-    from profiler.cli.report_files import ReportFiles
     from profiler.compare.compare import Comparison
+    from profiler.report.html.page import Packing
     from profiler.run.run import Run
     from profiler.sources import Found, Imports, Source
+    from profiler.trace.events import Drop
 
-__all__ = ["Request", "report_run"]
+
+# --- The files and folders that `analyze` writes beside what it prints.
+
+
+class ReportFiles(Struct, frozen=True):
+    """What was asked for, None: not; "-" as JSON file is stdout. `html` is None where the page goes
+    beside the trace, `no_html` where there is none; `language` is that in which it opens."""
+
+    json: Path | None
+    csv: Path | None
+    parquet: Path | None
+    html: Path | None
+    no_html: bool = False
+    language: str = "auto"
+
+    @property
+    def only_json(self) -> bool:
+        """Whether the JSON document is all that goes to stdout."""
+        return self.json == STDOUT
+
+    def check(self) -> None:
+        """Refuse, before any work, to write over what is a trace and no report, or no page where
+        one is asked for."""
+        if self.html == STDOUT:
+            raise OutputError("--html - is not there: the page goes to a file")
+        check_documents({"--json": self.json, "--html": self.html})
+        if self.html is not None and self.no_html:
+            raise InputError("--html and --no-html contradict each other: give one of them")
+
+    def packing(self, source: Source) -> Packing | None:
+        """What packs the trace into the page, begun before the run is read; None without a page."""
+        from profiler.report.html.page import Packing
+
+        return None if self.no_html else Packing(source.path)
+
+    def write_tables(self, run: Run, analysis: Analysis) -> list[Path]:
+        """Write JSON, CSV and Parquet as asked for; returns what was written to disk."""
+        from profiler.analysis.roles import with_roles
+        from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
+
+        written: list[Path] = []
+        if self.json is not None:
+            write_json(self.json, to_json(analysis))
+            written += [] if self.only_json else [self.json]
+        if self.csv is not None:
+            write_csv_tables(analysis, self.csv)
+            written.append(self.csv)
+        if self.parquet is not None:
+            filled = with_roles(run, analysis.kinds, analysis.kind_roles)
+            write_parquet_tables(filled, analysis, self.parquet)
+            written.append(self.parquet)
+        return written
+
+    def write_page(
+        self, run: Run, source: Source, analysis: Analysis, report: Report, packing: Packing
+    ) -> Path:
+        """Write the HTML page where it was asked for, or beside the trace; returns its path."""
+        from profiler.analysis.roles import with_roles
+        from profiler.report.html.page import write_html
+        from profiler.sources import page_path
+
+        path = self.html or page_path(source, filtered=bool(analysis.run.selection))
+        try:
+            run = with_roles(run, analysis.kinds, analysis.kind_roles)
+            write_html(run, analysis, path, self.language, report=report, packing=packing)
+        except (OSError, OutputError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            advice = "give another place with --html FILE, or --no-html to leave it out"
+            raise OutputError(f"the page {path} was not written ({reason}): {advice}") from error
+        return path
+
+
+# --- Runs as the commands take them: found at paths, imported where they are foreign, whole where
+# times count.
+#
+#     with opened([path], importing, out) as (found, imports):
+#         run = load_as_recorded(found[0].newest, imports, notes)
+
+
+_DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
+_NAMED = 4  # other runs that are named
+
+
+@contextmanager
+def opened(
+    paths: Iterable[Path], importing: Iterable[str] | None, out: Path | None
+) -> Iterator[tuple[list[Found], Imports]]:
+    """What each of `paths` stands for, and what imports those that are foreign: with the options
+    `importing`, into the folder `out`, which keeps them, else for as long as the block lasts.
+
+    Raises InputError for what cannot be read, and for an `out` without anything to keep.
+    """
+    from profiler.sources import Imports, check_kept, resolve
+
+    found = resolve([[path] for path in paths], key_values(importing, "--import", "pipeline=sd3"))
+    check_kept(found, out)
+    with Imports(out, leave) as imports:
+        yield found, imports
+
+
+def other_runs(found: Found) -> Iterator[str]:
+    """A line that names the older runs of a folder, and one for each that is left out."""
+    others = found.others
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        names = ", ".join(others[:_NAMED])
+        yield f"the newest of {len(others) + 1} runs in {found.given}; others: {names}{more}"
+    yield from left_out(found)
+
+
+def left_out(found: Found) -> Iterator[str]:
+    """A line for each run that was killed, still goes on or has no call: the newest run may be one
+    of them."""
+    from profiler.trace.bundle import State
+
+    for entry in found.unfinished:
+        advice = f"`profile-sd3 merge {entry.path}`"
+        if entry.state is State.RUNNING:
+            yield f"the run in {entry.path} is still going on and was left out"
+        elif entry.state is State.EMPTY:
+            yield f"{entry.path} holds no call and was left out: its run ended before its first"
+        elif entry.state is State.CUT:
+            yield f"{entry.path} has not ended and was left out: {advice}"
+        else:
+            yield f"{entry.path} has no manifest and was left out: {advice}"
+
+
+def load_as_recorded(
+    source: Source, imports: Imports, notes: list[str], *, whole: bool = False
+) -> Run:
+    """Load a run, of which `notes` gets what its manifest says to be missing, as of one that was
+    killed and merged. Raises InputError where it has no call, or files have been damaged since;
+    where it is to be `whole`, also for files that were missing then."""
+    from profiler.analysis.dropped_data import what_happened
+    from profiler.sources import load_source
+
+    run = load_source(imports.ready(source))
+    damaged = damaged_files(run) if whole else unexpected_damage(run)
+    if damaged:
+        raise InputError(
+            f"{source.place} is not whole ({damaged[0].where}: {what_happened(damaged[0])}): copy "
+            "it again or record the run again"
+        )
+    if run.calls.is_empty():
+        raise InputError(
+            f"{source.place} holds no call of a submodule: give a bundle, or what another profiler "
+            "recorded of a pipeline"
+        )
+    notes.extend(missing(run, source))
+    return run
+
+
+def missing(run: Run, source: Source) -> Iterator[str]:
+    """A line for each thing that the run's manifest says to be missing of it."""
+    from profiler.analysis.table_text import worded_note as worded
+
+    for drop in run.info.drops:
+        if drop.kind in _DAMAGE or drop.kind == DropKind.ABORTED_RUN:
+            yield f"not whole: {source.place}: {drop.where}: {worded(drop.detail)}"
+
+
+def load_calls(source: Source) -> Run:
+    """Load a run, which may be damaged. Raises InputError where it has no call."""
+    from profiler.sources import load_source
+
+    run = load_source(source)
+    if run.calls.is_empty():
+        check_whole(run, source)
+        raise InputError(_without_calls(source))
+    return run
+
+
+def damaged_files(run: Run) -> list[Drop]:
+    """The files of `run` that are cut, missing or changed."""
+    return [drop for drop in run.drops if drop.kind in _DAMAGE]
+
+
+def unexpected_damage(run: Run) -> list[Drop]:
+    """The files of `run` that are cut, missing or changed, and of which its manifest knows nothing:
+    that of a run that was killed and merged tells what it lacks."""
+    return [drop for drop in damaged_files(run) if drop not in run.info.drops]
+
+
+def check_whole(run: Run, source: Source) -> None:
+    """Raises InputError, in one sentence, where files of the run are cut, missing or changed since
+    its manifest was written."""
+    damaged = unexpected_damage(run)
+    if damaged:
+        more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        raise InputError(_damage(source, damaged[0]) + more)
+
+
+def _damage(source: Source, drop: Drop) -> str:
+    from profiler.analysis.dropped_data import what_happened
+    from profiler.sources import Kind
+
+    path = source.place if source.kind is Kind.TRACE else source.place / drop.where
+    if drop.kind == DropKind.MISSING_FILE:
+        return f"{path} is missing, so the report lacks it: copy it back or record the run again"
+    return f"{path} is not whole ({what_happened(drop)}): copy it again or record the run again"
+
+
+def _without_calls(source: Source) -> str:
+    from profiler.sources import Kind
+    from profiler.trace.manifest import MANIFEST_NAME
+
+    place = source.place
+    if source.kind is not Kind.TRACE:
+        return f"{place} holds no call: the run ended before its first, record it again"
+    if (place.parent / MANIFEST_NAME).is_file():
+        return f"{place} holds no call of its run: give the whole bundle {place.parent}"
+    return (
+        f"{place} is a Perfetto trace but holds no profile-sd3 call: look at its slices with "
+        f"profiler.load, or run `profile-sd3 import {place}` if RBLN's profiler wrote it"
+    )
+
+
+# --- The report of a run as `analyze` makes it: found, read, compared, analyzed, written, printed.
 
 
 class Request(Struct, frozen=True):

@@ -1,18 +1,313 @@
-"""The console that reports are printed to, and what an encoding lacks in characters of its own."""
+"""Terminal output of commands: reports, documents, progress and stderr messages.
+
+    with progress("reading traces/") as say:
+        run = load(path)
+        say("analyzing")
+
+Progress is drawn only on a terminal, after one second, and is erased. Output files are checked
+before any work and appear only when complete. A failed write to stderr changes no exit code.
+"""
 
 from __future__ import annotations
 
+import atexit
 import codecs
+import contextlib
+import gc
 import io
+import os
 import shutil
-from typing import TYPE_CHECKING, TextIO
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
+from msgspec import Struct
+
+from profiler.errors import InputError, OutputError
+from profiler.options import name_list
 from profiler.plugins import plain_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["is_drawn_on", "plain_characters", "printable", "tell", "terminal"]
+    from profiler.analysis.document import Report
+
+
+# --- Documents that commands write: JSON, Markdown; to a file that appears whole, or to stdout for
+# `-`. What cannot be written is refused before any work.
+
+
+STDOUT = Path("-")
+_ESCAPED = "profile_sd3_escaped"
+
+
+def check_documents(
+    documents: Mapping[str, Path | None],
+    *,
+    inputs: Iterable[Path] = (),
+    outputs: Mapping[str, Path | None] | None = None,
+) -> None:
+    """Refuse what would be lost or cannot be written; `documents` by option, and by argument or
+    option the other `outputs` of the command.
+
+    Raises OutputError where two of them are one file, or a document is part of a trace, one of
+    `inputs`, a folder, or in a folder that is not there or may not be written to.
+    """
+    from profiler.files import same_file
+
+    sources = list(inputs)
+    options = {path: option for option, path in (outputs or {}).items() if path is not None}
+    for option, path in documents.items():
+        if path is None:
+            continue
+        if path in options:
+            raise OutputError(f"{options[path]} and {option} both name {path}: give two files")
+        options[path] = option
+        if path != STDOUT:
+            check_output(path)
+            _check_place(option, path)
+            if any(same_file(path, source) for source in sources):
+                raise OutputError(
+                    f"{option} {path} is an input, which is never written over: give another name"
+                )
+
+
+def check_output(path: Path | None) -> None:
+    """Raises OutputError where `path` names what is a trace and no report: a `.pb`, a manifest, or
+    a file of a run that was written as Parquet."""
+    if path is None:
+        return
+    if path.suffix == ".pb" or path.name == "manifest.json" or _of_parquet_run(path):
+        raise OutputError(f"{path} is part of a trace: give another file to write to")
+
+
+def write_json(path: Path, text: str) -> None:
+    r"""Write JSON text; on stdout what its encoding lacks, and what a terminal would act on, as
+    `\uXXXX`, which is the same JSON. Raises OutputError where it cannot be written."""
+    if path == STDOUT:
+        encoding = sys.stdout.encoding
+        codecs.register_error(_ESCAPED, _escape)
+        text = "\n".join(plain_text(line, _as_escape) for line in text.split("\n"))
+        text = text.encode(encoding, _ESCAPED).decode(encoding)
+    write_text(path, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text, to a file in UTF-8. Raises OutputError where it cannot be written."""
+    from profiler.files import write_atomically
+
+    if path == STDOUT:
+        sys.stdout.write(text)
+    else:
+        write_atomically(path, text.encode(), sync=True)
+
+
+def _check_place(option: str, path: Path) -> None:
+    if path.is_dir():
+        raise OutputError(f"{option} {path} is a folder: give the name of a file to write")
+    if not path.parent.is_dir():
+        raise OutputError(f"{option} {path}: {path.parent} is no folder: make it, or give another")
+    if not os.access(path.parent if not path.exists() else path, os.W_OK):
+        raise OutputError(f"{option} {path} may not be written: give a place where you may write")
+
+
+def _of_parquet_run(path: Path) -> bool:
+    """Whether `write_parquet` wrote the file of that name."""
+    if path.suffix not in (".json", ".parquet"):
+        return False
+    from profiler.run.load import FILES, is_parquet_run
+
+    return path.name in FILES and is_parquet_run(path.parent)
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return _as_escape(error.object[error.start : error.end]), error.end
+
+
+def _as_escape(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    pairs = zip(units[::2], units[1::2], strict=True)
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
+
+
+# --- Python's search for garbage, in commands that make their tables once and then end.
+
+
+_RARELY = 1_000_000  # objects between searches
+_left: list[bool] = []  # whether something was left; empty where everything is freed
+
+
+def keep_to_the_end() -> None:
+    """Nearly all that the command makes lives until the process ends: search rarely, and not at the
+    end, where the system takes everything back at once.
+
+    Not for commands that execute somebody's script, whose objects may have something to do when
+    they are found.
+    """
+    gc.set_threshold(_RARELY)
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
+    _left[:] = [False]
+
+
+def leave(thing: object) -> None:
+    """Where `keep_to_the_end` holds, do not free `thing`, of very many objects, before the process
+    ends: one by one that takes as long as making some tables. Only the first is left."""
+    if _left == [False]:
+        _left[:] = [True]
+        circle = [thing]
+        circle.append(circle)  # only a search would free it
+
+
+# --- What a command prints of a report: what matters most in 40 lines, everything, or some sections.
+#
+#     printed = Printed.of(section, run_sections, full=full)
+#     printed.print(lambda: report, brief)
+#
+# The same options do the same for the report of a run and for that of a comparison.
+
+
+Titles = Callable[[], Mapping[str, str]]
+"""The sections of a kind of report: heading by key, in their order."""
+
+
+def run_sections() -> Mapping[str, str]:
+    """Those of the report of a run."""
+    from profiler.report.build import section_kinds
+
+    return {kind.key: kind.title for kind in section_kinds()}
+
+
+def comparison_sections() -> Mapping[str, str]:
+    """Those of a comparison."""
+    from profiler.compare.report import TITLES
+
+    return TITLES
+
+
+class Printed(Struct, frozen=True):
+    """At most 40 lines; with `full` everything, with `sections` these, by key."""
+
+    full: bool = False
+    sections: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, sections: Sequence[str], titles: Titles, *, full: bool) -> Printed:
+        """What the options say. Raises InputError where a section is none, or both are given."""
+        named = name_list(sections)
+        if named and full:
+            raise InputError("--full and --section contradict each other: give one of them")
+        known = titles() if named else {}
+        for key in named:
+            if key not in known:
+                raise InputError(f"there is no section {key!r}: there is {', '.join(known)}")
+        return cls(full, named)
+
+    def print(
+        self,
+        whole: Callable[[], Report],
+        brief: Callable[[Console], None] | None,
+        *,
+        notes: Sequence[str] = (),
+        written: Sequence[Path] = (),
+        above: bool = False,
+    ) -> None:
+        """Print it: the `whole` report or sections of it, else what `brief` prints, where there is
+        such. `notes` say how the run was chosen, `written` are files that are named at the end;
+        sections stand below the report's first lines where these are wanted `above`."""
+        from profiler.report.terminal import print_report, print_sections
+
+        console = terminal()
+        apart = True
+        if self.sections:
+            for note in notes:
+                tell(note)
+            keys = ("summary", *self.sections) if above else self.sections
+            print_sections(console, whole(), keys)
+        elif self.full or brief is None:
+            print_report(console, whole(), notes=notes)
+            apart = self.full
+        else:
+            brief(console)
+            apart = False
+        if written and apart:
+            tell()
+        for path in written:
+            tell(f"wrote {path}")
+
+
+def listing(titles: Titles) -> Callable[[bool], None]:
+    """The callback of `--list-sections`: prints the key and the heading of each, and ends."""
+
+    def list_sections(wanted: bool) -> None:
+        if not wanted:
+            return
+        import typer
+
+        known = titles()
+        width = max(map(len, known))
+        for key, title in known.items():
+            tell(f"{key:<{width}}  {title}")
+        raise typer.Exit
+
+    return list_sections
+
+
+# --- Standard error of a command: what it cannot take is lost, and changes no exit code.
+#
+# A sentence that does not reach a full disk or a reader that is gone must neither end the command
+# nor stay in a buffer, which Python would fail to write as it exits: with 120, whatever the
+# answer.
+
+
+class _Forgiving(io.RawIOBase):
+    """Writes to `descriptor` what it takes."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data)
+        with contextlib.suppress(OSError):
+            done = 0
+            while done < view.nbytes:
+                done += os.write(self._descriptor, view[done:])
+        return view.nbytes
+
+
+def write_what_fits() -> None:
+    """Have `sys.stderr` fail no more, where it is the process's own. One that is closed goes to
+    /dev/null, whose descriptor no other file then gets."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+        return
+    own = sys.__stderr__
+    if own is None or sys.stderr is not own:  # somebody reads it in this process
+        return
+    raw = io.BufferedWriter(_Forgiving(own.fileno()))
+    sys.stderr = io.TextIOWrapper(
+        raw, encoding=own.encoding, errors=own.errors, line_buffering=True
+    )
+
+
+# --- The console that reports are printed to, and what an encoding lacks in characters of its own.
+
 
 _LONGEST = 4_000  # characters of a line
 _PLAIN = "profile_sd3_plain"
@@ -89,3 +384,119 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
         raise error
     text = error.object[error.start : error.end]
     return "".join(_STAND_INS.get(character, "?") for character in text), error.end
+
+
+# --- What a command is at, on stderr, where it takes longer than a second.
+#
+#     with progress("reading traces/") as say:
+#         run = load(path)
+#         say("analyzing")
+#
+# Nothing is drawn where stderr is no terminal, and nothing stays of it.
+
+
+_PATIENCE_S = 1.0
+
+
+@contextmanager
+def progress(text: str, *, after_s: float = _PATIENCE_S) -> Iterator[Callable[[str], None]]:
+    """Show `text` with the time since the begin, once `after_s` seconds have passed, until the
+    block ends; what is given takes another text. Names in texts are shown as they are."""
+    if not is_drawn_on(sys.stderr):
+        yield _nothing
+        return
+    line = _Line(text)
+    thread = threading.Thread(target=line.draw, args=(after_s,), daemon=True)
+    thread.start()
+    try:
+        yield line.say
+    finally:
+        line.ended.set()
+        thread.join()  # before anything else is printed
+
+
+@contextmanager
+def note(text: str) -> Iterator[None]:
+    """Show `text` until the block ends, drawn once: no thread takes time from what is measured."""
+    if not is_drawn_on(sys.stderr):
+        yield
+        return
+    sys.stderr.write(printable(text))
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+@contextmanager
+def bar(text: str, total: int) -> Iterator[Callable[..., None]]:
+    """Show how many of `total` steps are done; each call of what is given, with whatever arguments,
+    is one. It is drawn by these calls: no thread takes time from what is measured."""
+    if not is_drawn_on(sys.stderr):
+        yield _nothing
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn(text), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as drawn:
+        task = drawn.add_task("", total=total)
+
+        def advance(*_: Any) -> None:
+            drawn.advance(task)
+            drawn.refresh()
+
+        yield advance
+
+
+def _nothing(*_: Any) -> None:
+    """Nobody sees it."""
+
+
+class _Line:
+    """One line, drawn by a thread of its own while the command works in others."""
+
+    def __init__(self, text: str) -> None:
+        self.ended = threading.Event()
+        self._text = text
+        self._begin = time.monotonic()  # the clock of rich's Progress
+        self._lock = threading.Lock()
+        self._shown: tuple[Any, Any] | None = None
+
+    def say(self, text: str) -> None:
+        """Show this text from now on."""
+        with self._lock:
+            self._text = text
+            if self._shown is not None:
+                bar, task = self._shown
+                bar.update(task, description=printable(text))
+
+    def draw(self, after_s: float) -> None:
+        """Wait, then draw until the block has ended."""
+        if self.ended.wait(after_s):
+            return
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        plain_characters(sys.stderr)
+        console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        spinner = "dots" if console.encoding.startswith("utf") else "line"
+        columns = (
+            SpinnerColumn(spinner),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
+        with Progress(
+            *columns,
+            console=console,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # what is printed stands above, in a pipe alone
+            redirect_stderr=False,
+        ) as bar:
+            with self._lock:
+                self._shown = bar, bar.add_task(printable(self._text), total=None)
+                bar.tasks[0].start_time = self._begin
+            self.ended.wait()

@@ -16,7 +16,13 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from profiler.analysis.commands import CommandArrays, Kinds, dense_codes, kinds_of, unsteady_calls
+from profiler.analysis.commands import (
+    CommandArrays,
+    Kinds,
+    dense_codes,
+    kinds_of,
+    unsteady_calls,
+)
 from profiler.analysis.end_to_end import stage_times
 from profiler.analysis.flop_shapes import parse_shapes, whole_text
 from profiler.analysis.flops import work_of

@@ -14,7 +14,15 @@ from typing import Any
 import polars as pl
 from msgspec.structs import replace
 
-from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
+from profiler.analysis.document import (
+    TOP,
+    Fact,
+    Part,
+    Report,
+    Section,
+    Summary,
+    TableView,
+)
 from profiler.analysis.table_text import inwards, label, renamed, table, worded_note
 from profiler.bootstrap import CONFIDENCE, Resampled
 from profiler.compare.align import aligned_calls

@@ -15,7 +15,15 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
+from profiler.analysis.document import (
+    TOP,
+    Fact,
+    Part,
+    Report,
+    Section,
+    Summary,
+    TableView,
+)
 from profiler.analysis.table_text import label, worded_note
 from profiler.compare.compare import Compared, Comparison, Gate
 from profiler.compare.report import (

@@ -12,7 +12,13 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.table_text import Sentences, add_sentences, label, pattern, worded_note
+from profiler.analysis.table_text import (
+    Sentences,
+    add_sentences,
+    label,
+    pattern,
+    worded_note,
+)
 from profiler.bootstrap import CONFIDENCE, RESAMPLES, SEED, Resampled
 from profiler.compare.compare import Compared, Comparison, Gate
 from profiler.compare.tables import (

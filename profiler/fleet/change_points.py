@@ -1,40 +1,295 @@
-"""Where a history changed: E-divisive on medians with a permutation test, looking back.
+"""Detect changes, drift and bimodality in the history of a metric.
 
-    found = change_points(values)
-    found.changes          # steps, in the order of time
-    found.drifts           # stretches that move a little with each run: no change
-    found.modes            # of the runs since the last change, where they take one of two times
+    history = change_points(values)
+    history.changes        # steps, in the order of time
+    history.drifts         # intervals that move a little with each run: no change
+    history.modes          # of the runs since the last change, if they take one of two times
 
-1. Screen: at each position the medians of up to 30 runs on both sides, in units of the noise from
-   run to run. Local maxima beyond 3 standard errors are candidates, so long histories take linear
-   time.
-2. Divide: a candidate is placed where the energy distance with medians (James, Kejariwal, Matteson
-   2016, "Leveraging cloud data to mitigate user experience from breaking bad", EDM) of its window
-   is largest: `l r / (l + r) (2 med|x - y| - med|x - x'| - med|y - y'|)`.
-3. Test: the largest standardised difference of means of clipped values over all positions of the
-   window, against the same of permuted windows (2,000, seeded, fewer where it is clear). Under
-   exchangeable runs, also of two modes, that is exact. The weakest is dropped, and those beside it
-   are tested again, until all have p below 0.001.
-4. Drift: steps of one direction that a line through the same runs explains as well (BIC) are one
-   drift. Steps that are better than a line by less than 6 are neither, until more runs tell.
-
-`newest` asks about the last few runs, and sees a change before it can be placed here.
+The method is E-divisive on medians with a permutation test: screen, divide, test (p < 0.001),
+then separate drift by BIC. Deviations are logarithms of ratios. NumPy suffices; SciPy is not
+needed. `newest` tests the last few runs and sees a change earlier.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from profiler.fleet.lines import Line, line_of
-from profiler.fleet.modes import Modes, two_modes
-from profiler.fleet.scatter import LEAST_SPREAD, Reals, clipped, relative, step_spread
+from profiler.metrics import median_interval
 
-__all__ = ["Change", "Drift", "Found", "change_points"]
+# --- How noisy runs are, and how many are needed to tell a difference.
+
+
+FEWEST_RUNS = 6
+"""Runs below which a median has no 95 % interval."""
+TOLD_APART = 0.05
+"""The relative difference of two medians that enough runs tell from noise."""
+
+_SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
+_MEDIAN = 1.2533  # standard error of a median of normal data against that of the mean
+_Z = 1.96 + 0.84  # 5 % two-sided, power of 80 %
+_MOST = 1000
+
+
+def relative_noise(values: Sequence[float]) -> float | None:
+    """Standard deviation over the median, by the median absolute deviation; by the range where
+    there are fewer than four; None for fewer than two, or a median of 0."""
+    if len(values) < 2:
+        return None
+    middle = median_interval(values)[0]
+    if middle <= 0:
+        return None
+    if len(values) < 4:  # range over d2 of two and three (Shewhart)
+        return (max(values) - min(values)) / (1.128 if len(values) == 2 else 1.693) / middle
+    return _SCALE * median_interval([abs(value - middle) for value in values])[0] / middle
+
+
+def runs_needed(values: Sequence[float], told_apart: float = TOLD_APART) -> int:
+    """How many runs more it takes until a difference of `told_apart` between this median and
+    another one of as many runs is told in four cases of five; at least until a median has an
+    interval, and 1,000 at most."""
+    noise = relative_noise(values)
+    needed = FEWEST_RUNS
+    if noise is not None:
+        told = 2 * (_Z * _MEDIAN * noise / told_apart) ** 2
+        needed = max(math.ceil(min(told, _MOST)), FEWEST_RUNS)
+    return max(needed - len(values), 0)
+
+
+def ratio_interval(
+    values: Sequence[float], base: Sequence[float]
+) -> tuple[float | None, float | None, float | None]:
+    """The ratio of the medians, and its 95 % interval: relative half-widths of both medians'
+    intervals, added in quadrature. The interval is None where either has too few values."""
+    mine, theirs = median_interval(values), median_interval(base)
+    if theirs[0] <= 0 or mine[0] <= 0:
+        return None, None, None
+    ratio = mine[0] / theirs[0]
+    if None in (*mine, *theirs):
+        return ratio, None, None
+    down = math.hypot(1 - _of(mine, 1), _of(theirs, 2) - 1)
+    up = math.hypot(_of(mine, 2) - 1, 1 - _of(theirs, 1))
+    return ratio, ratio * max(1 - down, 0.0), ratio * (1 + up)
+
+
+def _of(interval: tuple[float, float | None, float | None], end: int) -> float:
+    bound = interval[end]
+    assert bound is not None
+    return bound / interval[0]
+
+
+# --- How runs of one metric scatter: relative deviations, a robust spread, Student's test.
+#
+# Times scatter by shares of themselves, so deviations are logarithms of ratios (as in
+# `resampling`).
+# NumPy alone: SciPy is no dependency, and the quantiles that are needed have closed
+# approximations.
+
+
+Reals = npt.NDArray[np.float64]
+
+LEAST_SPREAD = 0.0005
+"""The least standard deviation that is believed: 0.05 % of a value. Values that agree more closely
+tell the grain of a clock."""
+
+_NORMAL = 1.4826  # standard deviations in a median absolute deviation of a normal distribution
+_FAR = 5.0  # robust standard deviations beyond which a value is clipped
+_DIFFERENCES = 2 / math.sqrt(math.pi)  # mean |a - b| of normal a, b, in standard deviations
+
+
+def relative(values: Reals) -> Reals:
+    """Values on a scale on which a difference is a ratio: logarithms where all are above 0, else
+    shares of the median magnitude. float64 [n], in and out."""
+    if not len(values):
+        return values
+    if values.min() > 0:
+        logs: Reals = np.log(values)
+        return logs
+    unit = float(np.median(np.abs(values))) or float(np.abs(values).max()) or 1.0
+    shares: Reals = values / unit
+    return shares
+
+
+def clipped(values: Reals) -> Reals:
+    """`values` with those far out (5 robust standard deviations) moved to that distance."""
+    middle = float(np.median(values))
+    reach = _FAR * _NORMAL * float(np.median(np.abs(values - middle)))
+    if reach == 0:
+        return values
+    return np.clip(values, middle - reach, middle + reach)
+
+
+def spread_of(residuals: Reals, freedom: int) -> float:
+    """The standard deviation of residuals about 0 with so many degrees of freedom, those far out
+    clipped; at least `LEAST_SPREAD`."""
+    if freedom < 1:
+        return LEAST_SPREAD
+    kept = clipped(residuals)
+    return max(math.sqrt(float(kept @ kept) / freedom), LEAST_SPREAD)
+
+
+def step_spread(values: Reals) -> float:
+    """The standard deviation of noise from one value to the next, which steps and slopes of the
+    values hardly touch (von Neumann 1941, Ann. Math. Stat. 12(4), with absolute differences)."""
+    if len(values) < 2:
+        return LEAST_SPREAD
+    apart = np.abs(np.diff(values))
+    return max(float(clipped(apart).mean()) / _DIFFERENCES, LEAST_SPREAD)
+
+
+def student(t: float, freedom: int) -> float:
+    """The two-sided p value of Student's `t`, by Wallace's approximation (1959, Ann. Math. Stat.
+    30(4), 1124-1130, formula 3.2): within 3 % from 5 degrees of freedom on, down to 1e-5."""
+    if freedom < 1:
+        return 1.0
+    scale = (8 * freedom + 1) / (8 * freedom + 3)
+    return two_sided(scale * math.sqrt(freedom * math.log1p(t * t / freedom)))
+
+
+def two_sided(z: float) -> float:
+    """The probability that a standard normal variable lies further from 0 than `z`."""
+    return math.erfc(abs(z) / math.sqrt(2))
+
+
+# --- Drift: values that move a little with each run, by least squares.
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`level` at the middle of the runs it was fitted to, `slope` a run, the spread about it, how
+    likely such a slope is without drift, and what a prediction needs of the fit."""
+
+    level: float
+    slope: float
+    spread: float
+    p: float
+    middle: float
+    squares: float
+    runs: int
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the spread."""
+        return self.runs - 2
+
+    def at(self, positions: Reals) -> Reals:
+        """The values of the line at positions, from 0 at the first run."""
+        return self.level + self.slope * (positions - self.middle)
+
+    def error(self, position: float) -> float:
+        """The standard error of the line at a position, in units of the spread."""
+        return math.sqrt(1 / self.runs + (position - self.middle) ** 2 / self.squares)
+
+
+def line_of(values: Reals) -> Line:
+    """The line through values in the order of time, at least three, those far out clipped."""
+    n = len(values)
+    positions = np.arange(n, dtype=np.float64)
+    middle = (n - 1) / 2
+    squares = n * (n * n - 1) / 12
+    rough = float((positions - middle) @ values) / squares
+    kept = clipped(values - rough * (positions - middle)) + rough * (positions - middle)
+    level = float(kept.mean())
+    slope = float((positions - middle) @ kept) / squares
+    spread = spread_of(values - level - slope * (positions - middle), n - 2)
+    t = slope / (spread / math.sqrt(squares))
+    return Line(level, slope, max(spread, LEAST_SPREAD), student(t, n - 2), middle, squares, n)
+
+
+# --- Two modes: runs that take one of two times, in no order, as with a cache that is warm or not.
+#
+# found = two_modes(relative(values))      # None where one mode explains them
+
+
+_APART = 4.5  # standard deviations within a mode between two modes
+_LEAST_RUNS = 3  # of a mode
+_LEAST_SHARE = 0.1
+_LEAST_SWITCHES = 4  # from run to run between modes: a step has one
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Centres of the lower and the upper mode, on the scale of what was given; how many runs are in
+    the upper one, and which (bool [n])."""
+
+    low: float
+    high: float
+    border: float
+    share: float
+    is_high: np.typing.NDArray[np.bool_]
+
+    def residuals(self, values: Reals) -> Reals:
+        """Each value less the centre of the mode that it is nearest to."""
+        return np.where(values > self.border, values - self.high, values - self.low)
+
+
+def two_modes(values: Reals) -> Modes | None:
+    """The modes of values in the order of time, at least six of them; None for one mode.
+
+    The split with the least squares within both parts (Otsu 1979; exact in one dimension) is
+    believed where its centres are 4.5 standard deviations within a part from each other (halves
+    of a normal distribution: 2.7), each part has a tenth of the runs and three, and runs go to
+    and fro: a step has two parts as well.
+    """
+    n = len(values)
+    least = max(_LEAST_RUNS, math.ceil(_LEAST_SHARE * n))
+    if n < 2 * least:
+        return None
+    ordered = np.sort(values)
+    centred = ordered - ordered.mean()
+    sums, squares = np.cumsum(centred), np.cumsum(centred**2)
+    sizes = np.arange(least, n - least + 1)
+    low, high = sums[sizes - 1] / sizes, (sums[-1] - sums[sizes - 1]) / (n - sizes)
+    within = squares[-1] - sizes * low**2 - (n - sizes) * high**2
+    best = int(np.argmin(within))
+    spread = max(math.sqrt(max(float(within[best]), 0.0) / (n - 2)), LEAST_SPREAD)
+    if high[best] - low[best] < _APART * spread:
+        return None
+    size = int(sizes[best])
+    border = float(ordered[size - 1] + ordered[size]) / 2
+    is_high = values > border
+    if int(np.count_nonzero(np.diff(is_high))) < _LEAST_SWITCHES:
+        return None
+    middle = float(ordered.mean())
+    return Modes(
+        float(low[best]) + middle, float(high[best]) + middle, border, 1 - size / n, is_high
+    )
+
+
+# --- Where a history changed: E-divisive on medians with a permutation test, looking back.
+#
+#     found = change_points(values)
+#     found.changes          # steps, in the order of time
+#     found.drifts           # stretches that move a little with each run: no change
+#     found.modes            # of the runs since the last change, where they take one of two times
+#
+# 1. Screen: at each position the medians of up to 30 runs on both sides, in units of the noise
+# from
+#    run to run. Local maxima beyond 3 standard errors are candidates, so long histories take
+# linear
+#    time.
+# 2. Divide: a candidate is placed where the energy distance with medians (James, Kejariwal,
+# Matteson
+#    2016, "Leveraging cloud data to mitigate user experience from breaking bad", EDM) of its
+# window
+#    is largest: `l r / (l + r) (2 med|x - y| - med|x - x'| - med|y - y'|)`.
+# 3. Test: the largest standardised difference of means of clipped values over all positions of
+# the
+#    window, against the same of permuted windows (2,000, seeded, fewer where it is clear). Under
+#    exchangeable runs, also of two modes, that is exact. The weakest is dropped, and those beside
+# it
+#    are tested again, until all have p below 0.001.
+# 4. Drift: steps of one direction that a line through the same runs explains as well (BIC) are
+# one
+#    drift. Steps that are better than a line by less than 6 are neither, until more runs tell.
+#
+# `newest` asks about the last few runs, and sees a change before it can be placed here.
+
 
 _SIDE = 30  # runs of a side of a window
 _LEAST = 4  # runs of a side: fewer are not placed

@@ -1,10 +1,11 @@
-"""Where a data set lies: a local folder, or an object store through fsspec.
+"""Storage of a data set: local folder or object store, its file names, run filters.
 
     storage = open_storage("s3://bucket/fleet")
-    storage.create("generations/00000002.json", data)     # False: somebody else has made it
+    storage.create("generations/00000002.json", data)     # False: the file exists already
+    conditions(["hardware~MI300X", "steps>=20", "label.branch=main"])
 
-Files never change. `create` makes one whole and only where there is none: a temporary file that is
-linked to its name in local folders, one PUT on the condition that nothing is there elsewhere.
+Files never change. `create` writes a complete file, and only if none exists. The rules are in
+`docs/decisions/0084-fleet-data-set.md`.
 """
 
 from __future__ import annotations
@@ -12,16 +13,139 @@ from __future__ import annotations
 import inspect
 import io
 import os
-from collections.abc import Iterable, Sequence
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+import polars as pl
+from msgspec import Meta, field
 
 from profiler.errors import InputError, OutputError, needing
-from profiler.files import create_atomically, folder_mode, not_writable
+from profiler.files import create_atomically, decoded, folder_mode, not_writable
+from profiler.metrics import RUNS, SCHEMA_VERSION
 
-__all__ = ["LocalStorage", "RemoteStorage", "Storage", "is_url", "open_storage"]
+# --- `--where KEY=VALUE`: which runs of a data set are meant.
+#
+# conditions(["hardware~MI300X", "steps>=20", "label.branch=main"])
+
+
+_FORM = re.compile(r"(?P<key>[\w.-]+?)\s*(?P<sign>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL)
+_SIGNS: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
+    "=": lambda column, value: column == value,
+    "!=": lambda column, value: column != value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+}
+_UNKNOWN_CONDITION = "unknown"
+_HIDDEN = ("batch", "schema_version")
+_COLUMNS = {column.name: column for column in RUNS if column.name not in _HIDDEN}
+_PERIOD = re.compile(r"(?P<number>\d{1,6})(?P<unit>[hdwy])")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+class Condition:
+    """One condition. `key`, `sign`, `value` are its parts, `matches` is true of the runs meant."""
+
+    def __init__(self, key: str, sign: str, value: str, matches: pl.Expr) -> None:
+        self.key, self.sign, self.value, self.matches = key, sign, value, matches
+
+
+def conditions(texts: Sequence[str] | str) -> list[Condition]:
+    """What each of `texts` says; a single text is one. Raises InputError for one that says nothing
+    of runs."""
+    return [condition(text) for text in ([texts] if isinstance(texts, str) else texts)]
+
+
+def condition(text: str) -> Condition:
+    """What `text` says. Raises InputError where it is no condition."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise InputError(
+            f"--where {text!r:.120} is no condition: write KEY=VALUE, such as hardware~MI300X "
+            "(=, !=, <, <=, >, >=, ~ for contains)"
+        )
+    key, sign, value = found["key"], found["sign"], found["value"].strip()
+    column, typed = _typed(text, key, value)
+    if value == _UNKNOWN_CONDITION and sign in ("=", "!="):
+        matches = column.is_null() if sign == "=" else column.is_not_null()
+    elif sign == "~":
+        matches = column.cast(pl.String).str.contains(value, literal=True)
+    else:
+        matches = _SIGNS[sign](column, typed)
+    return Condition(key, sign, value, matches.fill_null(value=False))
+
+
+def label_of(name: str) -> pl.Expr:
+    """The label of that name, null where a run has none."""
+    path = '$["' + name.replace('"', "") + '"]'
+    return pl.col("labels").str.json_path_match(path)
+
+
+def period(text: str) -> timedelta:
+    """How long `90d`, `12h`, `6w` or `1y` is. Raises InputError for other texts."""
+    found = _PERIOD.fullmatch(text)
+    if found is None:
+        raise InputError(f"{text!r:.40} is no age: write 12h, 90d, 6w or 1y")
+    unit = _UNITS.get(found["unit"], timedelta(days=365))
+    try:
+        return int(found["number"]) * unit
+    except OverflowError:
+        raise InputError(f"{text!r:.40} is longer than any run is old: give less") from None
+
+
+def _typed(text: str, key: str, value: str) -> tuple[pl.Expr, Any]:
+    """The column of a key, and the value as it has it."""
+    if key.startswith("label."):
+        return label_of(key.removeprefix("label.")), value
+    if key == "time":
+        return pl.col("time_ns"), _moment(text, value)
+    if key not in _COLUMNS:
+        names = ", ".join(_COLUMNS)
+        raise InputError(
+            f"--where {text!r:.120}: runs have no {key!r:.40}: there is {names}, "
+            "time and label.NAME"
+        )
+    dtype = _COLUMNS[key].dtype
+    if value == _UNKNOWN_CONDITION or dtype == pl.String:
+        return pl.col(key), value
+    try:
+        return pl.col(key), float(value) if dtype == pl.Float64 else int(value)
+    except ValueError:
+        raise InputError(
+            f"--where {text!r:.120}: {key} is a number, {value!r:.40} is none"
+        ) from None
+
+
+def _moment(text: str, value: str) -> int:
+    """ns since 1970 of an ISO 8601 date or time, in UTC where no zone is named."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise InputError(
+            f"--where {text!r:.120}: write a time as 2026-11-24 or 2026-11-24T09:30"
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1e9)
+
+
+# --- Where a data set lies: a local folder, or an object store through fsspec.
+#
+#     storage = open_storage("s3://bucket/fleet")
+#     storage.create("generations/00000002.json", data)     # False: somebody else has made it
+#
+# Files never change. `create` makes one whole and only where there is none: a temporary file that
+# is
+# linked to its name in local folders, one PUT on the condition that nothing is there elsewhere.
+
 
 _ATTEMPTS = 5  # of a PUT that meets another one of the same name
 
@@ -270,3 +394,219 @@ def _not_readable(place: str, name: str, error: Exception) -> InputError:
 def _reason(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(text).split())[:200]
+
+
+# --- Names of a data set's files, and which of them count.
+#
+#     found = snapshot(storage)
+#     found.runs, found.metrics        # names of files that readers read
+#     found.removed                    # pairs of run and batch that do not count any more
+#
+# The rules are those of `docs/decisions/0084-fleet-data-set.md`.
+
+
+DATASET = "dataset.json"
+GENERATIONS = "generations"
+REMOVED = "removed"
+TABLES = ("runs", "metrics")
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_LONGEST = 120  # bytes of a value in a folder's name
+_BATCH = re.compile(r"b[0-9a-f]{32}")
+_MERGED = re.compile(r"g(\d{8})-[0-9a-f]{16}")
+_GENERATION = re.compile(r"(\d{8})\.json")
+
+_Name = Annotated[str, Meta(max_length=1000)]
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction merged: the `files` that hold it, when (s since 1970) each batch file that
+    they stand for was `replaced`, and the removals that were `applied` to them."""
+
+    number: int
+    files: tuple[_Name, ...] = ()
+    replaced: dict[_Name, int] = field(default_factory=dict)
+    applied: dict[_Name, int] = field(default_factory=dict)
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs of run and batch that do not count any more."""
+
+    removed: tuple[tuple[str, str], ...]
+
+
+class _Dataset(msgspec.Struct, frozen=True, kw_only=True):
+    schema_version: int
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a data set that count, in the moment in which they were listed. `loose` are
+    those that no compaction has merged."""
+
+    generation: Generation
+    runs: tuple[str, ...]
+    metrics: tuple[str, ...]
+    removed: frozenset[tuple[str, str]]
+    removals: tuple[str, ...]
+    orphans: tuple[str, ...]
+
+    @property
+    def loose(self) -> int:
+        """How many files of runs no compaction has merged."""
+        merged = set(self.generation.files)
+        return sum(name not in merged for name in self.runs)
+
+
+def batch_name(clock: Callable[[], int] = time.time_ns) -> str:
+    """A name for a batch that no other has; earlier ones sort first."""
+    return f"b{clock():016x}{os.urandom(8).hex()}"
+
+
+def partition(pipeline: str | None, hardware: str | None, time_ns: int) -> str:
+    """The folder of a run's files below `runs` and `metrics`."""
+    month = datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m")
+    return f"pipeline={_value(pipeline)}/hardware={_value(hardware)}/month={month}"
+
+
+def file_name(table: str, folder: str, stem: str) -> str:
+    """The name of a Parquet file."""
+    return f"{table}/{folder}/{stem}.parquet"
+
+
+def generation_name(number: int) -> str:
+    """The name of the file that says what generation `number` is."""
+    return f"{GENERATIONS}/{number:08d}.json"
+
+
+def make_dataset(storage: Storage) -> None:
+    """Make an empty data set where there is none. Raises InputError where one of another version
+    is there."""
+    if not _has(storage, DATASET):
+        if not storage.is_empty():
+            raise InputError(
+                f"{storage.place} holds other things and is no data set of runs: name a folder "
+                "that is empty or not there, before the runs"
+            )
+        storage.create(
+            DATASET, msgspec.json.encode(_Dataset(schema_version=SCHEMA_VERSION)) + b"\n"
+        )
+    check_dataset(storage)
+
+
+def check_dataset(storage: Storage) -> None:
+    """Raises InputError where no data set is there, or one that this version does not read."""
+    try:
+        found = decoded(storage.read(DATASET), _Dataset)
+    except FileNotFoundError:
+        raise InputError(
+            f"{storage.place} is no data set of runs: make one with `profile-sd3 fleet add "
+            f"{storage.place} BUNDLE`"
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise InputError(
+            f'{storage.place}/{DATASET} is damaged ({error}): write {{"schema_version": '
+            f"{SCHEMA_VERSION}}} into it, or add the runs to a new data set"
+        ) from error
+    if found.schema_version != SCHEMA_VERSION:
+        raise InputError(
+            f"{storage.place} has version {found.schema_version} of the data set, this "
+            f"profile-sd3 reads {SCHEMA_VERSION}: "
+            + (
+                "update it"
+                if found.schema_version > SCHEMA_VERSION
+                else "add its runs to a new one"
+            )
+        )
+
+
+def snapshot(storage: Storage) -> Snapshot:
+    """What counts now. Loose files are listed before the generation is read: what a compaction
+    merges meanwhile is in the generation, and no file is in neither. Raises FileNotFoundError as
+    `newest_generation` does: ask again."""
+    listed = {table: storage.names(table) for table in TABLES}
+    removals = [name for name in storage.names(REMOVED) if name.endswith(".json")]
+    generation = newest_generation(storage)
+    merged, replaced = set(generation.files), generation.replaced
+    loose = {
+        table: [name for name in names if _is(_BATCH, name) and name not in replaced]
+        for table, names in listed.items()
+    }
+    counted = {
+        table: (*(name for name in generation.files if name.startswith(f"{table}/")), *loose[table])
+        for table in TABLES
+    }
+    orphans = [
+        name
+        for names in listed.values()
+        for name in names
+        if _is(_MERGED, name) and name not in merged and name not in replaced
+    ]
+    return Snapshot(
+        generation=generation,
+        runs=counted["runs"],
+        metrics=counted["metrics"],
+        removed=frozenset(_removed(storage, removals)),
+        removals=tuple(removals),
+        orphans=tuple(orphans),
+    )
+
+
+def newest_generation(storage: Storage) -> Generation:
+    """The generation that counts; number 0, without a file, before the first compaction. Raises
+    InputError where it is damaged, FileNotFoundError where several newer ones came meanwhile."""
+    names = [name for name in storage.names(GENERATIONS) if _GENERATION.fullmatch(last_part(name))]
+    if not names:
+        return Generation(number=0)
+    try:
+        return decoded(storage.read(names[-1]), Generation)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{storage.place}/{names[-1]} is damaged ({error}): restore it") from error
+
+
+def merged_number(name: str) -> int | None:
+    """The generation for which a merged file was written."""
+    found = _MERGED.fullmatch(PurePosixPath(name).stem)
+    return int(found[1]) if found else None
+
+
+def _removed(storage: Storage, names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for name in names:
+        try:
+            yield from decoded(storage.read(name), Removal).removed
+        except FileNotFoundError:  # a compaction has applied and removed it
+            continue
+        except msgspec.MsgspecError as error:
+            raise InputError(f"{storage.place}/{name} is damaged ({error}): remove it") from error
+
+
+def _has(storage: Storage, name: str) -> bool:
+    try:
+        storage.size(name)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is(pattern: re.Pattern[str], name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.suffix == ".parquet" and pattern.fullmatch(path.stem) is not None
+
+
+def last_part(name: str) -> str:
+    """A name without the folders that it is in."""
+    return name.rpartition("/")[2]
+
+
+def _value(text: str | None) -> str:
+    """A value as part of a folder's name: percent-encoded, as Hive, DuckDB and Polars read it."""
+    if not text:
+        return _HIVE_NULL
+    encoded = quote(text, safe="")
+    return encoded if len(encoded) <= _LONGEST else quote(text[: _LONGEST // 9], safe="")
+
+
+def grouped(names: Iterable[str]) -> Mapping[str, list[str]]:
+    """Files by their partition."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.partition("/")[2].rpartition("/")[0], []).append(name)
+    return found

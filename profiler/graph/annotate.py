@@ -1,27 +1,58 @@
-"""`graph annotate`: a model and what a run measured → the model with time on its nodes.
+"""`graph annotate`: write measured times onto the nodes of an ONNX model.
 
-    annotation = annotate_model(model, measured, layer_of, executed, values)
+    annotated = annotate(Path("sd3-onnx"), Path("traces"), Path("sd3-hot"))
+    annotated.files[0].annotation.nodes[0]
 
-Measured commands have a layer and an op type. Where it is known which nodes were executed, the n-th
-command of a layer and op type is the n-th such node, and its time goes to the node that it stands
-for. Where it is not, or their numbers differ, a command is placed at the only node of its layer and
-op type, else at its layer alone.
+The n-th command of a layer and op type is the n-th executed node of these, if the numbers
+agree. Otherwise a command is placed at the only node of its layer and op type, or at the layer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 
-from profiler.graph.executed import ExecutedNode, Origins, origins_of
-from profiler.graph.metadata import LAYER, MEASURED, PREFIX
-from profiler.graph.values import nodes as all_nodes
+from profiler.analysis.operators import command_positions
+from profiler.analysis.roles import with_roles
+from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
+from profiler.errors import InputError
+from profiler.graph.model import (
+    DATA_ERRORS,
+    LAYER,
+    MEASURED,
+    PREFIX,
+    external_files,
+    model_files,
+    output_folder,
+    read_graph,
+    read_model,
+    write_model,
+)
+from profiler.graph.model import nodes as all_nodes
+from profiler.graph.verify import ExecutedNode, Origins, executed_nodes, optimized_graph, origins_of
 from profiler.plugins import plain_text
+from profiler.run.run import Run
+from profiler.sources import load
+from profiler.trace.manifest_fields import Submodule
 
-__all__ = ["Annotation", "HotNode", "MeasuredCommand", "annotate_model"]
+# --- `graph annotate`: a model and what a run measured → the model with time on its nodes.
+#
+#     annotation = annotate_model(model, measured, layer_of, executed, values)
+#
+# Measured commands have a layer and an op type. Where it is known which nodes were executed, the
+# n-th
+# command of a layer and op type is the n-th such node, and its time goes to the node that it
+# stands
+# for. Where it is not, or their numbers differ, a command is placed at the only node of its layer
+# and
+# op type, else at its layer alone.
+
 
 _Key = tuple[str, str]
 _NAMED = 6  # fused nodes that a node names
@@ -272,3 +303,323 @@ def _microseconds(found: _Sum) -> str:
 def _per_call(total: int | None, calls: int, done: str) -> str:
     """Bytes with what was done with them: Netron cuts long names."""
     return "" if total is None else f"{round(total / max(calls, 1))} bytes {done} a call"
+
+
+# --- `graph annotate`: a model's file, or those of a folder → files with what a run measured.
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a run measured of the submodule that a model is, and how its nodes were executed.
+
+    `layer_of` gives a node's layer by name and op type. `optimized` is the graph that was
+    executed, as ONNX Runtime writes it, None where that is not known. `about` are texts that the
+    model's own metadata gets: run, submodule, devices.
+    """
+
+    commands: Sequence[MeasuredCommand]
+    layer_of: Callable[[str, str], str]
+    optimized: Path | None = None
+    about: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedFile:
+    """What became of the model in `source`: `out` has the time that `annotation` tells of."""
+
+    source: Path
+    out: Path
+    annotation: Annotation
+
+    def to_json(self) -> dict[str, Any]:
+        """The annotation as a JSON object."""
+        found = self.annotation
+        return {
+            "model": str(self.source),
+            "out": str(self.out),
+            "total_ns": found.total_ns,
+            "at_nodes_ns": found.at_nodes_ns,
+            "at_layers_ns": found.at_layers_ns,
+            "nowhere_ns": found.nowhere_ns,
+            "fused_nodes": found.fused,
+            "nodes": [
+                {
+                    "node": node.node,
+                    "op_type": node.op_type,
+                    "layer": node.layer,
+                    "role": node.role,
+                    "duration_ns": node.duration_ns,
+                    "share": node.share,
+                }
+                for node in found.nodes
+            ],
+            "unplaced": [
+                {"layer": layer, "op_type": op_type, "duration_ns": duration}
+                for layer, op_type, duration in found.unplaced
+            ],
+        }
+
+
+def annotate_file(source: Path, out: Path, measurement: Measurement) -> AnnotatedFile:
+    """Write the model in `source` with what was measured to `out`.
+
+    External data stays where it is when `out` lies in the folder of `source`, else `out`.data gets
+    a copy of it. Raises InputError where the model cannot be read or none of its layers was
+    measured, OutputError where `out` is an input or cannot be written.
+    """
+    beside = out.parent.resolve() == source.parent.resolve()
+    return _annotate(source, out, measurement, references=beside)
+
+
+def annotate_folder(
+    source: Path, out: Path, measured: Mapping[Path, Measurement]
+) -> list[AnnotatedFile]:
+    """Copy the folder `source` to `out`, with the models in `measured` annotated. Raises as
+    `annotate_file`, and where `out` is there already."""
+    results = []
+    with output_folder(source, out, list(measured)) as copy:
+        for path, measurement in measured.items():
+            relative = path.relative_to(source)
+            found = _annotate(path, copy / relative, measurement, references=True)
+            results.append(replace(found, out=out / relative))
+    return results
+
+
+def _annotate(
+    source: Path, out: Path, measurement: Measurement, *, references: bool
+) -> AnnotatedFile:
+    """As `annotate_file`; with `references` the data lies beside `out` as it does for `source`."""
+    model = read_graph(source) if references else read_model(source)
+    executed, values = None, frozenset[str]()
+    if measurement.optimized is not None:
+        executed, values = executed_nodes(measurement.optimized, measurement.layer_of)
+    annotation = annotate_model(model, measurement.commands, measurement.layer_of, executed, values)
+    if not annotation.at_nodes_ns and not annotation.at_layers_ns:
+        raise InputError(_nothing_placed(source, annotation))
+    for name, text in {**(measurement.about or {}), "placed": annotation.placed}.items():
+        model.metadata_props[PREFIX + name] = plain_text(text)
+    write_model(
+        model,
+        out,
+        sources=[source, *external_files(model)],
+        check=lambda written: _check_same(source, written, out),
+        references=references,
+    )
+    return AnnotatedFile(source, out, annotation)
+
+
+def _nothing_placed(source: Path, annotation: Annotation) -> str:
+    if not annotation.total_ns:
+        return f"{source}: the run has no operator times of it: record it with --ops all"
+    layer = annotation.unplaced[0][0]
+    return (
+        f"{source} has none of the layers that the run measured, such as {layer!r}: give the model "
+        "that was run"
+    )
+
+
+def _check_same(source: Path, written: Path, out: Path) -> None:
+    """Raise InputError where the written model is another than that in `source`, beside what was
+    measured."""
+    before, after = read_graph(source), read_graph(written)
+    same = before.ir_version == after.ir_version and before.opset_imports == after.opset_imports
+    pairs = zip(all_nodes(before), all_nodes(after), strict=False)
+    same = same and _count(before) == _count(after) and all(_same_node(*pair) for pair in pairs)
+    if not same or not _same_weights(before, after):
+        raise InputError(f"{out} would be another model than {source}: report this as a fault")
+
+
+def _count(model: ir.Model) -> int:
+    return sum(1 for _ in all_nodes(model))
+
+
+def _same_node(one: ir.Node, other: ir.Node) -> bool:
+    def told(node: ir.Node) -> tuple[object, ...]:
+        kept = {
+            key: value
+            for key, value in node.metadata_props.items()
+            if key not in MEASURED and key != LAYER
+        }
+        inputs = [value.name if value is not None else None for value in node.inputs]
+        outputs = [value.name for value in node.outputs]
+        attributes = sorted(node.attributes)
+        return node.op_identifier(), node.name, inputs, outputs, attributes, kept
+
+    return told(one) == told(other)
+
+
+def _same_weights(one: ir.Model, other: ir.Model) -> bool:
+    """Whether initializers are of the same names, types and dims; data in the file is compared."""
+    for before, after in zip(one.graphs(), other.graphs(), strict=False):
+        if list(before.initializers) != list(after.initializers):
+            return False
+        for name, value in before.initializers.items():
+            if not _same_tensor(value.const_value, after.initializers[name].const_value):
+                return False
+    return True
+
+
+def _same_tensor(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if isinstance(one, ir.ExternalTensor) or isinstance(other, ir.ExternalTensor):
+        return bool(one.nbytes == other.nbytes)
+    try:
+        return bool(one.tobytes() == other.tobytes())
+    except DATA_ERRORS:
+        return True  # strings have no bytes; a fault of the source stays
+
+
+# --- A model, or a folder of them, and a run → copies with what the run measured on the nodes.
+#
+# annotated = annotate(Path("sd3-onnx"), Path("traces"), Path("sd3-hot"))
+# annotated.files[0].annotation.nodes[0]
+
+
+_FOLDERS = {"vae_decoder": "vae", "vae_encoder": "vae"}  # parts of a submodule with two graphs
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedModel:
+    """A model that `calls` traced calls of `submodule` were written on."""
+
+    submodule: str
+    calls: int
+    file: AnnotatedFile
+
+    def to_json(self) -> dict[str, Any]:
+        """The submodule and where its time went, as a JSON object."""
+        return {"submodule": self.submodule, **self.file.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    """What `annotate` wrote: a file a model; `copied` are models of a folder that the run does not
+    know, `notes` say what could not be told."""
+
+    run_id: str
+    models: Sequence[AnnotatedModel]
+    copied: Sequence[Path]
+    notes: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a JSON object."""
+        return {"run": self.run_id, "models": [model.to_json() for model in self.models]}
+
+
+def annotate(
+    model: Path,
+    traces: Path,
+    out: Path,
+    *,
+    submodule: str = "",
+    runtime: bool = True,
+    say: Callable[[str], None] = lambda _: None,
+) -> Annotated:
+    """Write `model` to `out` with the time, share, calls, bytes and role that a run measured.
+
+    `model` is an ONNX file or a folder of them, `traces` a bundle, a folder of which the newest is
+    taken, or one `.pb`. `submodule` says what of the run a single model is, "" to tell by the run
+    or by names. With `runtime` ONNX Runtime optimizes the model once more, so that time of fused
+    nodes is placed at nodes; it runs nothing. `say` hears what is done. Raises InputError where a
+    model or the run cannot be read or fit each other not, OutputError where `out` cannot be
+    written or is an input.
+    """
+    sources = model_files(model)
+    run = with_roles(load(traces))
+    named = _submodules(model, sources, run, submodule)
+    notes: list[str] = []
+    say(f"annotating {model}")
+    with ExitStack() as stack:
+        measured = {}
+        for path, name in named.items():
+            optimized = _optimized(stack, path, notes) if runtime else None
+            measured[path] = _measurement(path, run, name, optimized)
+        if model.is_dir():
+            files = annotate_folder(model, out, measured)
+        else:
+            files = [annotate_file(model, out, measured[sources[0]])]
+    models = [
+        AnnotatedModel(named[file.source], _calls(run, named[file.source]), file) for file in files
+    ]
+    return Annotated(run.run_id, models, [path for path in sources if path not in named], notes)
+
+
+def _submodules(model: Path, sources: list[Path], run: Run, asked: str) -> dict[Path, str]:
+    """The submodule of the run that each model is; models that are none are left out."""
+    known = [str(name) for name in run.calls["submodule"].unique(maintain_order=True)]
+    names = ", ".join(known)
+    if asked:
+        if asked not in known:
+            raise InputError(f"the run has no submodule {asked}: give one of {names}")
+        if model.is_dir():
+            raise InputError("--submodule names one model: give its file instead of the folder")
+        return {sources[0]: asked}
+    found = _told_by_run(sources, run, known)
+    for path in sources:
+        called = (_FOLDERS.get(name, name) for name in (path.parent.resolve().name, path.stem))
+        name = next((name for name in called if name in known), "")
+        if path not in found and name and name not in found.values():
+            found[path] = name
+    if not found and not model.is_dir() and len(known) == 1:
+        return {sources[0]: known[0]}
+    if not found:
+        raise InputError(f"which submodule {model} is cannot be told: give --submodule {names}")
+    return found
+
+
+def _told_by_run(sources: list[Path], run: Run, known: list[str]) -> dict[Path, str]:
+    """The submodules whose models lie, as the run tells, where the paths end."""
+    found = {}
+    for name in known:
+        told = Path(run.info.submodules.get(name, Submodule()).model).parts
+        for path in sources:
+            if len(told) > 1 and path.resolve().parts[-len(told) :] == told:
+                found[path] = name
+    return found
+
+
+def _optimized(stack: ExitStack, path: Path, notes: list[str]) -> Path | None:
+    """The graph that ONNX Runtime executes, there until `stack` ends; None where it makes none."""
+    try:
+        return stack.enter_context(optimized_graph(path))
+    except InputError as error:
+        notes.append(f"{error}: time of fused nodes stays at their layers")
+        return None
+
+
+def _measurement(path: Path, run: Run, submodule: str, optimized: Path | None) -> Measurement:
+    rows = command_positions(run, submodule)
+    commands = [
+        MeasuredCommand(**{**row, "role": row["role"] or ""}) for row in rows.iter_rows(named=True)
+    ]
+    layers = build_layer_map(ExportedModel(path), optimized)
+    return Measurement(
+        commands,
+        lambda name, op_type: layers.place_of(name, op_type)[0],
+        optimized,
+        _about(run, submodule, commands),
+    )
+
+
+def _about(run: Run, submodule: str, commands: list[MeasuredCommand]) -> dict[str, str]:
+    """What the model's own metadata gets."""
+    calls = _calls(run, submodule)
+    total_ns = sum(command.duration_ns for command in commands)
+    device = run.info.submodules.get(submodule, Submodule()).device
+    about = {
+        "run": run.run_id,
+        "submodule": submodule,
+        "device": device,
+        "calls": str(calls),
+        "time": f"{total_ns / max(calls, 1) / 1000:.1f} µs of operators a call",
+    }
+    return {name: text for name, text in about.items() if text}
+
+
+def _calls(run: Run, submodule: str) -> int:
+    """The calls whose operators were traced."""
+    calls = run.calls["ops_traced"] & (run.calls["submodule"].cast(str) == submodule)
+    return int(calls.sum())

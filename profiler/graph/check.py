@@ -8,31 +8,13 @@ from typing import Any
 
 import onnx_ir as ir
 
-from profiler.graph.checks import (
-    constants,
-    data,
-    element_types,
-    inputs,
-    names,
-    nodes,
-    opsets,
-    order,
-    pairs,
-    patterns,
-    shapes,
-)
-from profiler.graph.checks.finding import RULES, CheckedModel, GraphFinding, opset
-from profiler.graph.infer import infer_types
-from profiler.graph.model_file import read_graph
-from profiler.graph.values import nodes as all_nodes
+from profiler.graph import model_rules, rewrite_rules  # register their rules
+from profiler.graph.model import infer_types, read_graph
+from profiler.graph.model import nodes as all_nodes
+from profiler.graph.model_rules import RULES, CheckedModel, GraphFinding, invalid_node, opset
 from profiler.onnx_targets import find_target
 
-__all__ = ["CheckResult", "check_model", "find_faults"]
-
-_MODULES = (
-    *(constants, data, element_types, inputs, names, nodes, opsets, order, pairs, patterns),
-    shapes,
-)
+_REGISTERED = (model_rules, rewrite_rules)
 _SEVERITIES = ("error", "warning", "note")
 _OF_NAMES = ("missing_data", "duplicate_node_name", "unnamed_node", "unknown_operator")
 
@@ -78,7 +60,7 @@ def check_model(path: Path, *, target: str = "", static: bool = False) -> CheckR
 def find_faults(model: ir.Model, *, target: str = "", static: bool = False) -> list[GraphFinding]:
     """The findings of all rules on a model, the gravest first; its missing types are inferred."""
     checked = CheckedModel(model, target, static)
-    found = list(nodes.invalid_node(checked))
+    found = list(invalid_node(checked))
     if found:  # other rules rely on what operators have
         rules = [RULES[name] for name in _OF_NAMES]
     else:

@@ -1,39 +1,396 @@
-"""`graph check --fix`: a model's file → a repaired one, written once it computes the same."""
+"""`graph check --fix`: repair an ONNX model, and write it if its outputs are unchanged.
+
+ONNX Runtime does not run a LayerNormalization without a scale. Its repair is compared with the
+norm's definition written out in nodes.
+"""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import onnx_ir as ir
 
 from profiler.errors import InputError
 from profiler.graph.check import CheckResult, check_model
-from profiler.graph.checks.finding import CheckedModel, opset, place
-from profiler.graph.checks.inputs import OPTIONAL_INPUTS, meaningful_inputs
-from profiler.graph.checks.nodes import invalid_node
-from profiler.graph.fixes.constants import fold_constants, share_duplicates
-from profiler.graph.fixes.definition import write_out_norms
-from profiler.graph.fixes.inputs import fill_empty_inputs
-from profiler.graph.fixes.names import name_nodes, number_names
-from profiler.graph.fixes.order import sort_nodes
-from profiler.graph.fixes.pairs import merge_pairs
-from profiler.graph.infer import infer_types
-from profiler.graph.model_file import external_files, read_model
-from profiler.graph.output_file import (
+from profiler.graph.model import (
+    external_files,
+    infer_types,
+    nodes,
     output_folder,
+    random_inputs,
+    read_model,
     refuse_over_input,
     save_model,
     write_model,
 )
-from profiler.graph.random_inputs import random_inputs
-from profiler.graph.values import nodes
-from profiler.graph.verification import OutputDifference, verify
+from profiler.graph.model_rules import CheckedModel, invalid_node, opset, place, unsorted_node
+from profiler.graph.rewrite_rules import (
+    OPTIONAL_INPUTS,
+    does_nothing,
+    duplicates,
+    foldable_nodes,
+    folded_fits,
+    meaningful_inputs,
+    neutral_value,
+    permutation,
+    redundant_first,
+)
+from profiler.graph.verify import OutputDifference, run_model, verify
 
-__all__ = ["FIXES", "FixResult", "fix_folder", "fix_model"]
+# --- Normalizations without a scale, written out as ONNX defines them.
+#
+# ONNX Runtime does not run a LayerNormalization whose scale has the empty name, so that its
+# repair
+# cannot be compared with the model itself. It is compared with this: mean, difference, variance,
+# quotient, and no scale.
+
+
+_NORMS = ("LayerNormalization", "RMSNormalization", "InstanceNormalization")
+_AXES_AS_INPUT = 18  # opset since which ReduceMean takes its axes so
+
+
+def write_out_norms(model: ir.Model) -> int:
+    """Replace each normalization whose scale has the empty name by its definition; one of unknown
+    rank stays. Returns how many were replaced."""
+    count = 0
+    for node in list(model.graph.all_nodes()):
+        lacks = len(node.inputs) > 1 and node.inputs[1] is None
+        if node.op_type in _NORMS and not node.domain and lacks:
+            count += _write_out(model, node)
+    return count
+
+
+def _write_out(model: ir.Model, node: ir.Node) -> bool:
+    value = node.inputs[0]
+    if value is not None and value.shape is None:
+        infer_types(model)
+    if value is None or value.shape is None or value.dtype is None or node.graph is None:
+        return False
+    definition = _Definition(model, node)
+    rank = len(value.shape)
+    axis = 2
+    if node.op_type != "InstanceNormalization":
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
+    axes = list(range(axis % rank, rank))
+    wide = definition.add("Cast", value, to=ir.DataType.FLOAT)
+    if node.op_type != "RMSNormalization":
+        wide = definition.add("Sub", wide, definition.mean(wide, axes))
+    variance = definition.mean(definition.add("Mul", wide, wide), axes)
+    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
+    shifted = definition.add("Add", variance, definition.constant(np.float32(epsilon)))
+    quotient = definition.add("Div", wide, definition.add("Sqrt", shifted))
+    result = definition.add("Cast", quotient, to=value.dtype)
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None:
+        if node.op_type == "InstanceNormalization":
+            sizes = definition.constant(np.array([-1, *[1] * (rank - 2)]))
+            bias = definition.add("Reshape", bias, sizes)
+        result = definition.add("Add", result, bias)
+    result.shape, result.dtype = value.shape, value.dtype
+    definition.finish(result)
+    return True
+
+
+class _Definition:
+    """Nodes that are put in the place of one node."""
+
+    def __init__(self, model: ir.Model, node: ir.Node) -> None:
+        self._version = opset(model)
+        self._node = node
+        assert node.graph is not None
+        self._graph = node.graph
+
+    def add(self, op_type: str, *inputs: ir.Value, **attributes: object) -> ir.Value:
+        """A node before the replaced one; returns what it writes."""
+        new = ir.node(op_type, list(inputs), attributes)
+        self._graph.insert_before(self._node, new)
+        return new.outputs[0]
+
+    def constant(self, array: object) -> ir.Value:
+        """A constant."""
+        return self.add("Constant", value=ir.tensor(np.asarray(array)))
+
+    def mean(self, value: ir.Value, axes: list[int]) -> ir.Value:
+        """The mean over `axes`, which are kept with size 1."""
+        if self._version >= _AXES_AS_INPUT:
+            return self.add("ReduceMean", value, self.constant(np.array(axes)), keepdims=1)
+        return self.add("ReduceMean", value, axes=axes, keepdims=1)
+
+    def finish(self, result: ir.Value) -> None:
+        """Let `result` stand where the replaced node's first output stood; remove the node."""
+        old = self._node.outputs[0]
+        if old.is_graph_output():
+            named = self.add("Identity", result)
+            named.shape, named.type = old.shape, old.type
+            outputs = self._graph.outputs
+            outputs[outputs.index(old)] = named
+            name, old.name = old.name, f"{old.name}_without_scale"
+            named.name = name
+            result = named
+        old.replace_all_uses_with(result)
+        self._graph.remove(self._node, safe=True)
+
+
+# --- Empty names of inputs → the scale of ones or bias of zeros that changes nothing.
+
+
+_MOST_ROUNDS = 1000  # shapes after a filled node are known one node later
+
+
+def fill_empty_inputs(model: ir.Model) -> int:
+    """Give normalizations the scale or bias that they lack; leave an optional last one out where
+    that is not of known size, or of another operation. Returns how many inputs were repaired; a
+    scale of unknown size stays."""
+    count = 0
+    shared: dict[tuple[Any, ...], ir.Value] = {}
+    for _ in range(_MOST_ROUNDS):
+        filled = sum(_fill(model, node, index, shared) for node, index in list(_empty(model)))
+        count += filled
+        if not filled:
+            break
+        infer_types(model)
+    return count
+
+
+def _empty(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
+    version = opset(model)
+    for node in model.graph.all_nodes():  # functions cannot read initializers
+        for index, _ in meaningful_inputs(node, version):
+            yield node, index
+
+
+def _fill(
+    model: ir.Model, node: ir.Node, index: int, shared: dict[tuple[Any, ...], ir.Value]
+) -> bool:
+    """Fill one input; `shared` holds the initializers made so far."""
+    array = neutral_value(node, index)
+    if array is not None:
+        key = (index, str(array.dtype), array.shape)
+        if key not in shared:
+            shared[key] = _initializer(model, array, "scale" if index == 1 else "bias")
+        node.replace_input_with(index, shared[key])
+        return True
+    if index == len(node.inputs) - 1 and (node.op_type, index) in OPTIONAL_INPUTS:
+        node.resize_inputs(index)
+        return True
+    return False
+
+
+def _initializer(model: ir.Model, array: Any, meaning: str) -> ir.Value:
+    """A new initializer of the main graph, under a name that is free."""
+    taken = {value.name for graph in model.graphs() for value in _values(graph)}
+    sizes = "x".join(map(str, array.shape))
+    base = f"neutral_{meaning}_{sizes}"
+    name, number = base, 1
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    value = ir.Value(name=name, const_value=ir.tensor(array, name=name))
+    value.shape, value.dtype = ir.Shape(array.shape), ir.tensor(array).dtype
+    model.graph.register_initializer(value)
+    return value
+
+
+def _values(graph: ir.Graph | ir.GraphView) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+# --- Names for nodes that have none, or share one.
+
+
+def number_names(model: ir.Model) -> int:
+    """Give each node that shares its name with an earlier one a name of its own."""
+    names = _Names(model)
+    seen: set[str] = set()
+    count = 0
+    for node in nodes(model):
+        if node.name and node.name in seen:
+            node.name = names.free(node.name)
+            count += 1
+        if node.name:
+            seen.add(node.name)
+    return count
+
+
+def name_nodes(model: ir.Model) -> int:
+    """Name each node without a name after its operation and what it writes."""
+    names = _Names(model)
+    count = 0
+    for node in nodes(model):
+        if not node.name:
+            written = next((output.name for output in node.outputs if output.name), "")
+            node.name = names.free(f"{node.op_type}_{written}".rstrip("_"))
+            count += 1
+    return count
+
+
+class _Names:
+    """The names of the nodes of a model."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._taken = {node.name for node in nodes(model) if node.name}
+        self._numbers: Counter[str] = Counter()  # the last that each name got
+
+    def free(self, name: str) -> str:
+        """`name`, or the first of name_1, name_2, … that is not taken; it is taken from now on."""
+        found = name
+        while found in self._taken:
+            self._numbers[name] += 1
+            found = f"{name}_{self._numbers[name]}"
+        self._taken.add(found)
+        return found
+
+
+# --- Nodes in the order that ONNX asks for.
+
+
+def sort_nodes(model: ir.Model) -> int:
+    """Put each node behind those whose values it reads; a circle stays. Returns how many stood
+    before them."""
+    found = list(unsorted_node(CheckedModel(model)))
+    if not found or not all(finding.fix for finding in found):
+        return 0
+    graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for graph in graphs:
+        graph.sort()
+    return len(found)
+
+
+# --- Nodes and initializers that nothing reads any more.
+
+
+def remove_unread(model: ir.Model, values: Iterable[ir.Value | None]) -> None:
+    """Remove those of `values` that nothing reads, with the nodes that write them, and so on with
+    what those read. Inputs and outputs of graphs stay."""
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if value is None or value.uses() or value.is_graph_output() or value.is_graph_input():
+            continue
+        node = value.producer()
+        if node is None:
+            if value.is_initializer() and value.graph is model.graph:
+                model.graph.initializers.pop(value.name or "", None)
+        elif node.graph is not None and not any(
+            output.uses() or output.is_graph_output() for output in node.outputs
+        ):
+            pending += node.inputs
+            node.graph.remove(node, safe=True)
+
+
+# --- What is computed from initializers alone → initializers; weights stored twice → one.
+
+
+def share_duplicates(model: ir.Model) -> int:
+    """Let the readers of each duplicate read the first of them."""
+    count = 0
+    for value, first, proven in list(duplicates(model)):
+        if proven and not value.is_graph_output():
+            value.replace_all_uses_with(first)
+            remove_unread(model, [value])
+            count += 1
+    return count
+
+
+def fold_constants(model: ir.Model) -> int:
+    """Replace nodes that compute from initializers alone by what ONNX Runtime computes for them;
+    what it cannot compute stays."""
+    count = 0
+    order = {node: number for number, node in enumerate(model.graph)}
+    for node, before in foldable_nodes(model):
+        if not folded_fits(node, before):
+            continue
+        try:
+            arrays = _run(model, node, sorted(before, key=order.__getitem__))
+        except InputError:
+            continue
+        for output, array in zip(list(node.outputs), arrays, strict=True):
+            _replace(model, output, array)
+        remove_unread(model, node.outputs)
+        count += 1
+    return count
+
+
+def _run(model: ir.Model, node: ir.Node, parts: list[ir.Node]) -> list[Any]:
+    """What `node` writes, computed by `parts`, in order, from the initializers that they read."""
+    read = {value: None for part in parts for value in part.inputs if value is not None}
+    tensors = []
+    for value in read:
+        tensor = ir.convenience.get_const_tensor(value)
+        if tensor is not None:
+            tensors.append(onnx.numpy_helper.from_array(tensor.numpy(), value.name))
+    graph = onnx.helper.make_graph(
+        [ir.to_proto(part) for part in parts],
+        "constants",
+        inputs=[],
+        outputs=[ir.to_proto(output) for output in node.outputs],
+        initializer=tensors,
+    )
+    imports = [onnx.helper.make_opsetid(*entry) for entry in model.opset_imports.items()]
+    proto = onnx.helper.make_model(graph, opset_imports=imports, ir_version=model.ir_version)
+    return list(run_model(proto.SerializeToString(), {}).values())
+
+
+def _replace(model: ir.Model, output: ir.Value, array: Any) -> None:
+    """Let the readers of `output` read an initializer of the same content."""
+    name = f"{output.name}_folded"
+    while name in model.graph.initializers:
+        name += "_"
+    tensor = ir.tensor(array, name=name)
+    value = ir.Value(name=name, const_value=tensor)
+    value.shape, value.dtype = ir.Shape(array.shape), tensor.dtype
+    model.graph.register_initializer(value)
+    output.replace_all_uses_with(value)
+
+
+# --- Two nodes in a row → one or none.
+
+
+def merge_pairs(model: ir.Model) -> int:
+    """Let the second node of each redundant pair read what the first reads, and remove nodes that
+    do nothing. Returns how many nodes were changed or removed."""
+    count = 0
+    for node in list(nodes(model)):
+        while node.graph is not None and (first := redundant_first(node)) is not None:
+            count += 1
+            if node.op_type in ("Squeeze", "Unsqueeze"):
+                _bypass(model, node, first.inputs[0])
+            else:
+                _read_before(model, node, first)
+        if node.graph is not None and does_nothing(node) and not node.outputs[0].is_graph_output():
+            count += 1
+            _bypass(model, node, node.inputs[0])
+    return count
+
+
+def _read_before(model: ir.Model, node: ir.Node, first: ir.Node) -> None:
+    """Let `node` do what it and `first` did."""
+    if node.op_type == "Transpose":
+        before, after = permutation(first), permutation(node)
+        node.attributes["perm"] = ir.AttrInt64s("perm", [before[axis] for axis in after])
+    between = node.inputs[0]
+    node.replace_input_with(0, first.inputs[0])
+    remove_unread(model, [between])
+
+
+def _bypass(model: ir.Model, node: ir.Node, value: ir.Value | None) -> None:
+    """Let what reads `node` read `value`, and remove `node`."""
+    assert value is not None
+    node.outputs[0].replace_all_uses_with(value)
+    remove_unread(model, [node.outputs[0]])
+
+
+# --- `graph check --fix`: a model's file → a repaired one, written once it computes the same.
+
 
 # Rule → its repair; order first, for others follow it; names last, for what was removed before
 # needs none.

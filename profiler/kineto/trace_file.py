@@ -1,7 +1,7 @@
 """Read Kineto trace files: plain JSON, gzip, or a member of a zip or tar.
 
 Members are read as streams, and nothing is unpacked to disk. Times are int64 nanoseconds: `ts`
-and `dur` in the file are us with three decimals, and `ts` counts from `baseTimeNanoseconds` or,
+and `dur` in the file are µs with three decimals, and `ts` counts from `baseTimeNanoseconds` or,
 in older files, from the epoch. Format: pytorch/kineto, libkineto/src/output_json.cpp.
 """
 
@@ -25,15 +25,7 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.kineto import KEYS, Packed, PackedError, opened, packed_as
-from profiler.kineto.events import (
-    LATEST_NS,
-    Event,
-    EventColumns,
-    Events,
-    Ranges,
-    Text,
-    in_parts,
-)
+from profiler.kineto.events import LATEST_NS, Event, EventColumns, Events, Ranges, Text, in_parts
 from profiler.kineto.operators import CollectiveArgs, Scalar
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.compression import may_unpack_to, too_small

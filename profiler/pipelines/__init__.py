@@ -1,1 +1,0 @@
-"""Pipelines that run here. `sd3` is Stable Diffusion 3 on ONNX Runtime and NumPy alone."""

@@ -7,21 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError
-from profiler.pipelines.loading import Components
-from profiler.pipelines.onnx_pipeline import (
+from profiler.pipelines.model_folder import PackedSizes, block_scale
+from profiler.pipelines.pipeline import (
+    Array,
+    Components,
+    OnnxPart,
+    PackedPipeline,
     PipelineOutput,
     StepCallback,
+    as_prompts,
     check_request,
+    clip_pooled,
+    image_positions,
     noise_source,
+    packed_noise,
+    pick,
+    t5_embeddings,
+    unpack,
 )
-from profiler.pipelines.onnx_submodule import Array, OnnxPart, pick
-from profiler.pipelines.packed import image_positions, packed_noise, unpack
-from profiler.pipelines.packed_pipeline import PackedPipeline
-from profiler.pipelines.prompts import as_prompts, clip_pooled, t5_embeddings
-from profiler.pipelines.sizes import PackedSizes, block_scale
 from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer
-
-__all__ = ["FluxEmbeddings", "FluxPipeline"]
 
 
 class FluxEmbeddings(NamedTuple):

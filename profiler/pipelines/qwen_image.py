@@ -8,22 +8,22 @@ from numpy.typing import NDArray
 
 from profiler.errors import InputError
 from profiler.model_layouts import position_ids
-from profiler.pipelines.loading import Components
-from profiler.pipelines.model_folder import Settings
-from profiler.pipelines.onnx_pipeline import (
+from profiler.pipelines.model_folder import PackedSizes, Settings
+from profiler.pipelines.pipeline import (
+    Array,
+    Components,
+    OnnxPart,
+    PackedPipeline,
     PipelineOutput,
     StepCallback,
+    as_prompts,
     check_request,
     noise_source,
+    packed_noise,
+    pick,
+    unpack,
 )
-from profiler.pipelines.onnx_submodule import Array, OnnxPart, pick
-from profiler.pipelines.packed import packed_noise, unpack
-from profiler.pipelines.packed_pipeline import PackedPipeline
-from profiler.pipelines.prompts import as_prompts
-from profiler.pipelines.qwen_tokenizer import qwen_tokenizer
-from profiler.pipelines.sizes import PackedSizes
-
-__all__ = ["QwenEmbeddings", "QwenImagePipeline"]
+from profiler.pipelines.tokenizer import qwen_tokenizer
 
 _TEMPLATE = (
     "<|im_start|>system\nDescribe the image by detailing the color, shape, size, texture, "

@@ -6,30 +6,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError, needing
-from profiler.pipelines.loading import Components
-from profiler.pipelines.onnx_pipeline import (
+from profiler.pipelines.model_folder import PatchedSizes
+from profiler.pipelines.pipeline import (
+    Array,
+    Components,
+    OnnxPart,
     OnnxPipeline,
     PipelineOutput,
-    StepCallback,
-    check_request,
-    latents_of,
-    noise_source,
-)
-from profiler.pipelines.onnx_submodule import Array, OnnxPart, pick
-from profiler.pipelines.prompts import (
     PromptEmbeddings,
+    StepCallback,
     as_prompts,
+    check_request,
     clip_embeddings,
     join_embeddings,
+    latents_of,
+    noise_source,
+    pick,
     t5_embeddings,
 )
-from profiler.pipelines.sizes import PatchedSizes
 from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer
 
 with needing("run", "profiler.pipelines"):
     from PIL import Image
-
-__all__ = ["StableDiffusion3Pipeline"]
 
 
 class StableDiffusion3Pipeline(OnnxPipeline):

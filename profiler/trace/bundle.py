@@ -1,11 +1,13 @@
-"""The bundle: one directory per run, with a file per call, `host.pb`, `merged.pb`, a manifest.
+"""The bundle of a run: a folder with call files, `host.pb`, `merged.pb` and a manifest.
 
     with BundleWriter.create(Path("traces"), "20261121-093000-sd3") as bundle:
         bundle.write_call(call, commands)
         bundle.write_host(spans, host_commands, ROOT_DEVICE)
         bundle.finish(RunInfo(producer="capture"))
 
-Every file is written beside its place and renamed, so a name that exists is complete.
+Files are written under another name and renamed, so a file that exists is complete. Until the
+run ends, the journal `.calls` has one line per returned call. A killed process leaves it, and
+`profile-sd3 merge` completes the bundle from it.
 """
 
 from __future__ import annotations
@@ -42,20 +44,8 @@ from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, read_trace
 from profiler.trace.compression import Compression
 from profiler.trace.events import Call, Drop, DropKind, DropReason, Span
-from profiler.trace.manifest import (
-    MANIFEST_NAME,
-    CallEntry,
-    Manifest,
-    RunInfo,
-    read_manifest,
-)
-from profiler.trace.writer import (
-    begin_file,
-    call_chunks,
-    finish_file,
-    host_chunks,
-    text_table,
-)
+from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
+from profiler.trace.writer import begin_file, call_chunks, finish_file, host_chunks, text_table
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"

@@ -1,10 +1,10 @@
-"""Events as columns: what producers hand to the writer, and what the reader returns.
+"""Read a Perfetto trace of any producer into columns.
 
-    builder = CommandBuilder()
-    builder.add(track, "transformer_blocks.0.attn.to_q", "MatMul", start_ns, duration_ns)
-    columns = builder.build()
+    trace = read_trace(Path("traces/run/006_transformer.step000.pb"))
+    trace.calls[0].submodule, len(trace.slices)
 
-Text is interned: a column of text holds positions in one tuple of strings.
+`profiler.trace._core` reads by trace_processor's rules: events in order of time, slices paired
+per track. Memory stays below 64 times the (unpacked) size of the trace plus 1 MiB.
 """
 
 from __future__ import annotations

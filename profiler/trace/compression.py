@@ -1,7 +1,8 @@
-"""Packets inside packets: deflate or Zstandard over many packets at a time.
+"""Compressed traces: `.gz` files, and deflate or Zstandard packets.
 
-Deflate is what every Perfetto reads. Perfetto reads Zstandard from v58 on; older ones skip such
-packets without a word.
+Unpacked size is limited to 256 times the file's size plus 4 MiB. Data ahead of damage is kept.
+Perfetto reads Zstandard from v58 on; older versions skip such packets silently. `WORDS` numbers
+common words: append to it only, because merged files must agree.
 """
 
 from __future__ import annotations

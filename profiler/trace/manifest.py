@@ -1,7 +1,8 @@
-"""`manifest.json`: what a bundle holds and how it came to be.
+"""`manifest.json`: what a bundle contains and how it was recorded, without secrets.
 
-The manifest is untrusted input when read: every value is checked against its type, and file names
-must be plain names inside the bundle. `docs/file-format.md` describes the keys.
+The manifest is untrusted when it is read: every value is checked against its type, and file
+names must be plain names inside the bundle. Secrets are removed when it is written and when it
+is read. `docs/file-format.md` describes the keys.
 """
 
 from __future__ import annotations
@@ -18,12 +19,7 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError
 from profiler.files import converted, decoded
-from profiler.redaction import (
-    own_homes,
-    redacted_arguments,
-    redacted_settings,
-    redacted_text,
-)
+from profiler.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
 from profiler.trace.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
 from profiler.trace.manifest_fields import (
     Attribution,

@@ -1,8 +1,8 @@
-"""What a manifest may say of a run, field by field: frozen structs with bounds in their types.
+"""Fields of the manifest as frozen structs, with bounds in their types.
 
-What nobody told is None or empty and does not stand in the JSON. Sizes, counts and times are below
-2^53: floats and JSON readers hold them exactly, and sums of a thousand fit an int64.
-`docs/file-format.md` describes the keys.
+Missing values are None or empty and are not written. Sizes, counts and times are below 2^53, so
+JSON readers represent them exactly, and sums of a thousand fit an int64. `docs/file-format.md`
+describes the keys.
 """
 
 from __future__ import annotations

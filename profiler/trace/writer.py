@@ -1,19 +1,9 @@
-"""Columns → a complete Perfetto trace.
+"""Write columns as a complete Perfetto trace file.
 
-Layout of a file, in packets of one sequence:
-
-1. clock snapshot (REALTIME, and the sequence's incremental clock 64 set to the same value),
-   state cleared, clock 64 as default;
-2. the descriptor of our extension, then one descriptor per device, lane and counter;
-3. the names and texts that the events refer to;
-4. counter samples, then slices in blocks of time. In a block the events of one lane stand together,
-   behind a packet that makes the lane the default track and sets its clock.
-
-Everything a reader needs is in each file, and nothing is shared between files but the uuids of
-devices and counters, which derive from names: so the bytes of several files, one after another in
-any order, are one trace.
-
-Here is what decides (tracks, ranks, names); the loops are C++ (`core/encode*`).
+A file has one packet sequence: clock snapshot and defaults, descriptors, names and texts, then
+counters and slices in blocks of time. Files share only the uuids of devices and counters, which
+derive from names, so concatenated files in any order are one trace. Decisions are made here,
+and the loops are C++ (`core/encode*`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from profiler.graph.model_file import read_graph
-from profiler.graph.netron_server import NetronServer
+from profiler.graph.model import read_graph
+from profiler.graph.netron import NetronServer
 from profiler.pipelines.tiny import default_model_folder
 from tests.command_line import run_command
 

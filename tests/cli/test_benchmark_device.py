@@ -7,7 +7,7 @@ import pytest
 
 from profiler.analysis.device_profiles import FILE_NAME, DeviceProfile, read_profiles
 from profiler.cli.commands.benchmark_device import doubts
-from profiler.pipelines import device_rates
+from profiler.pipelines import benchmark
 from tests.command_line import refused
 from tests.runs import write_tiny_bundle
 
@@ -15,8 +15,8 @@ from tests.runs import write_tiny_bundle
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
     """Small products and copies: what is measured does not matter here."""
-    effort = device_rates.Effort(seconds=0.01, size=32, copy_bytes=1 << 12)
-    monkeypatch.setattr(device_rates, "DEFAULT_EFFORT", effort)
+    effort = benchmark.Effort(seconds=0.01, size=32, copy_bytes=1 << 12)
+    monkeypatch.setattr(benchmark, "DEFAULT_EFFORT", effort)
 
 
 @pytest.fixture

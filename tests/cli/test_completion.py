@@ -10,7 +10,8 @@ import sys
 import pytest
 import typer
 
-from profiler.cli.completion import (
+from profiler.cli.main import (
+    command_line,
     complete_comparison_sections,
     complete_placements,
     complete_runs,
@@ -18,7 +19,6 @@ from profiler.cli.completion import (
     complete_submodule,
     complete_submodules,
 )
-from profiler.cli.main import command_line
 from profiler.compare.report import TITLES
 from profiler.report.build import section_kinds
 from tests.runs import write_tiny_bundle

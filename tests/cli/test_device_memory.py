@@ -6,7 +6,7 @@ import pytest
 
 import profiler
 from profiler.analysis.memory import sizes_by_device
-from profiler.cli.device_memory import device_sizes
+from profiler.cli.options import device_sizes
 from profiler.errors import InputError
 from tests.command_line import refused
 from tests.runs import tiny_run, write_tiny_bundle

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli import diagnosis
-from profiler.cli.diagnosis import Check, State, diagnose
+from profiler.cli.commands import doctor
+from profiler.cli.commands.doctor import Check, State, diagnose
 
 
 def found(environment: dict[str, str]) -> dict[str, Check]:
@@ -53,7 +53,7 @@ def test_output_folder_is_a_file(tmp_path):
 
 def test_hook_is_not_installed(monkeypatch):
     """Where Python finds no start-up module, programs are not profiled."""
-    monkeypatch.setattr(diagnosis, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     hook = found({})["start-up hook"]
     assert hook.state is State.PROBLEM
     assert sys.executable in hook.found
@@ -67,7 +67,7 @@ def test_hook_lies_where_python_reads_no_start_up_files(monkeypatch, tmp_path):
     class Spec:
         origin = str(tmp_path / "_profile_sd3_startup.py")
 
-    monkeypatch.setattr(diagnosis, "find_spec", lambda name: Spec)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: Spec)
     checks = found({})
     assert checks["start-up hook"].state is State.OK
     assert checks["Python's start-up files"].state is State.PROBLEM
@@ -76,7 +76,7 @@ def test_hook_lies_where_python_reads_no_start_up_files(monkeypatch, tmp_path):
 
 def test_no_runtime_is_installed(monkeypatch):
     """An environment without any library whose calls can be recorded is not the program's."""
-    monkeypatch.setattr(diagnosis, "_version", lambda package: "")
+    monkeypatch.setattr(doctor, "_version", lambda package: "")
     runtimes = found({})["runtimes"]
     assert runtimes.state is State.PROBLEM
     assert "onnxruntime" in runtimes.found
@@ -90,9 +90,9 @@ def test_a_runtime_that_another_package_brings(monkeypatch, tmp_path):
     (folder / "top_level.txt").write_text("onnxruntime_of_gpus\n")
     (tmp_path / "onnxruntime_of_gpus.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    assert diagnosis._version("onnxruntime_of_gpus") == "1.99"
-    assert diagnosis._version("no_such_library") == ""
-    assert diagnosis._version("no-such-package") == ""
+    assert doctor._version("onnxruntime_of_gpus") == "1.99"
+    assert doctor._version("no_such_library") == ""
+    assert doctor._version("no-such-package") == ""
 
 
 def test_backends_and_importers_are_those_that_are_registered():

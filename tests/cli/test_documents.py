@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.documents import check_documents, write_json, write_text
+from profiler.cli.terminal import check_documents, write_json, write_text
 from profiler.errors import OutputError
 from profiler.pipelines.tiny import default_model_folder
 

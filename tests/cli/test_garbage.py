@@ -13,7 +13,7 @@ class Circle:
     def __init__(self): self.own = self
     def __del__(self): print("found")
 if sys.argv[1] == "kept":
-    from profiler.cli.garbage import keep_to_the_end
+    from profiler.cli.terminal import keep_to_the_end
     keep_to_the_end()
 Circle()
 print("end")
@@ -22,7 +22,7 @@ print("end")
 
 _LEFT = """
 import sys
-from profiler.cli.garbage import keep_to_the_end, leave
+from profiler.cli.terminal import keep_to_the_end, leave
 class Told:
     def __init__(self, name): self.name = name
     def __del__(self): print(self.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.questions import Questions
+from profiler.cli.commands.query import Questions
 from profiler.errors import InputError
 from tests.command_line import run_command
 

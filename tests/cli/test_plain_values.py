@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 from typer.testing import CliRunner
 
-from profiler.cli.plain_values import PlainCommand
+from profiler.cli.subcommands import PlainCommand
 
 
 class _Colour(StrEnum):

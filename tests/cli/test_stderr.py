@@ -40,7 +40,7 @@ def test_nothing_gets_the_descriptor_of_stderr() -> None:
     """Where stderr is closed, what is opened next would get its number, and what a library writes
     there."""
     program = (
-        "import sys; from profiler.cli.stderr import write_what_fits; write_what_fits(); "
+        "import sys; from profiler.cli.terminal import write_what_fits; write_what_fits(); "
         "print(open(sys.argv[1]).fileno() > 2); sys.stderr.write('lost')"
     )
     assert ended([sys.executable, "-c", program, __file__], "2>&-") == (0, "True\n")

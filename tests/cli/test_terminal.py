@@ -173,7 +173,7 @@ def test_graph_commands_write_what_the_encoding_has(tmp_path):
 
 
 PROGRESS = """
-from profiler.cli.progress import progress
+from profiler.cli.terminal import progress
 with progress("reading a\\x1b[31m", after_s=0) as say:
     input()
     say("analyzing")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from profiler.cli.watch import watch
+from profiler.cli.commands.record import watch
 from profiler.errors import InputError
 from profiler.trace.bundle import JOURNAL_NAME, BundleWriter, Journal, JournalReader
 from profiler.trace.columns import CommandBuilder

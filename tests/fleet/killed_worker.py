@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profiler.fleet.adding import Outcome, outcome_of
-from profiler.fleet.many import Done, analyzed, imported
+from profiler.fleet.add import Done, Outcome, analyzed, imported, outcome_of
 from profiler.trace.bundle import BundleWriter
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from profiler.fleet.layout import make_dataset
-from profiler.fleet.rows import Addition, commit_batch
-from profiler.fleet.storage import Storage
+from profiler.fleet.dataset import Addition, commit_batch
+from profiler.fleet.storage import Storage, make_dataset
 from profiler.metrics import SCHEMA_VERSION, Measure, Summary
 
 EPOCH = 1_795_000_000_000_000_000

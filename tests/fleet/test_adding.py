@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from profiler.errors import InputError
-from profiler.fleet.adding import State, Wishes, add
+from profiler.fleet.add import State, Wishes, add
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.storage import LocalStorage
 from profiler.metrics import SUMMARY_NAME

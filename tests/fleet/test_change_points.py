@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.fleet.change_points import change_points
-from profiler.fleet.modes import two_modes as modes_of
-from profiler.fleet.newest import LEAST_RUNS, history_needed, newest
-from profiler.fleet.scatter import relative, student
+from profiler.fleet.change_points import change_points, relative, student
+from profiler.fleet.change_points import two_modes as modes_of
+from profiler.fleet.history import LEAST_RUNS, history_needed, newest
 from tests.examples import examples
 from tests.fleet.histories import drift, flat, step, two_modes
 

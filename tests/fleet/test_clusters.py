@@ -137,7 +137,7 @@ def test_a_worker_of_a_cluster_is_killed(traces, tmp_path, monkeypatch):
     the data set is that of one process."""
     mark = tmp_path / "mark"
     assert run_command("fleet", "add", tmp_path / "alone", traces) == 2
-    monkeypatch.setattr("profiler.fleet.adding.outcome_of", _named("killing_once"))
+    monkeypatch.setattr("profiler.fleet.add.outcome_of", _named("killing_once"))
     one = ("--nthreads", "1", "--no-nanny")
     killed = {"KILLED_AT": "run005", "KILLED_MARK": str(mark)}
     with cluster(tmp_path / "dask", one, one, **killed) as address:
@@ -159,8 +159,8 @@ def test_analyze_and_import_with_a_worker_that_is_killed(
             if more:
                 patch.setenv("KILLED_MARK", str(tmp_path / "import"))
                 patch.setenv("KILLED_AT", paths[0].name)
-                patch.setattr("profiler.fleet.many.imported", _named("importing_once"))
-                patch.setattr("profiler.fleet.many.analyzed", _named("analyzing_once"))
+                patch.setattr("profiler.fleet.add.imported", _named("importing_once"))
+                patch.setattr("profiler.fleet.add.analyzed", _named("analyzing_once"))
             out = tmp_path / name
             assert run_command("import", *paths, "--all", "--out", out, *more) == 2
             if more:
@@ -188,7 +188,7 @@ def _named(name):
 
 def test_a_scheduler_without_workers(tmp_path, monkeypatch, capsys):
     """It would keep the work for ever: said in one sentence."""
-    monkeypatch.setattr("profiler.fleet.workers._PATIENCE_S", 1)
+    monkeypatch.setattr("profiler.fleet.add._PATIENCE_S", 1)
     write_bundles(tmp_path / "traces", 1)
     with cluster(tmp_path / "dask") as address:
         arguments = (tmp_path / "data", tmp_path / "traces", "--scheduler", address)

@@ -8,10 +8,8 @@ import polars as pl
 import pytest
 
 from profiler.fleet.compare import Verdict, compare
-from profiler.fleet.dataset import Dataset
-from profiler.fleet.layout import file_name
-from profiler.fleet.rows import metrics_frame, parquet_bytes
-from profiler.fleet.storage import LocalStorage
+from profiler.fleet.dataset import Dataset, metrics_frame, parquet_bytes
+from profiler.fleet.storage import LocalStorage, file_name
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundle
 from tests.fleet.simulated import addition, filled, noisy

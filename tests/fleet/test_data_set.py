@@ -7,12 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.fleet.compaction import compact
-from profiler.fleet.dataset import Dataset
-from profiler.fleet.layout import file_name, make_dataset, snapshot
-from profiler.fleet.removal import remove, selected
-from profiler.fleet.rows import commit_batch, metrics_frame, parquet_bytes, runs_frame
-from profiler.fleet.storage import LocalStorage
+from profiler.fleet.dataset import (
+    Dataset,
+    commit_batch,
+    compact,
+    metrics_frame,
+    parquet_bytes,
+    remove,
+    runs_frame,
+    selected,
+)
+from profiler.fleet.storage import LocalStorage, file_name, make_dataset, snapshot
 from tests.fleet.simulated import addition, filled, key
 
 
@@ -74,9 +79,7 @@ def test_a_killed_compaction_leaves_nothing_that_counts(storage, monkeypatch):
     does the work and deletes them."""
     filled(storage, [addition(number) for number in range(4)], batch=2)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "profiler.fleet.compaction._commit", lambda *_: (_ for _ in ()).throw(OSError)
-        )
+        patch.setattr("profiler.fleet.dataset._commit", lambda *_: (_ for _ in ()).throw(OSError))
         patch.setattr(LocalStorage, "remove", lambda *_: None)
         with pytest.raises(OSError):
             compact(storage)
@@ -92,7 +95,7 @@ def test_a_killed_compaction_leaves_nothing_that_counts(storage, monkeypatch):
 def test_of_two_compactions_one_counts(storage, monkeypatch):
     """The one that ends second is told, and takes its files away."""
     filled(storage, [addition(number) for number in range(4)], batch=2)
-    import profiler.fleet.compaction as module
+    import profiler.fleet.dataset as module
 
     commit = module._commit
 

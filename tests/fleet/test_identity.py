@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from profiler.errors import InputError
-from profiler.fleet.identity import FIELDS, Why, checked_fields, differences, groups
-from profiler.fleet.noise import ratio_interval, relative_noise, runs_needed
+from profiler.fleet.change_points import ratio_interval, relative_noise, runs_needed
+from profiler.fleet.dataset import FIELDS, Why, checked_fields, differences, groups
 from profiler.metrics import RUNS, schema_of
 from tests.fleet.simulated import IDENTITY, noisy
 

@@ -14,11 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.fleet.compaction import compact
-from profiler.fleet.dataset import Dataset
-from profiler.fleet.layout import make_dataset, snapshot
-from profiler.fleet.removal import remove, selected
-from profiler.fleet.storage import RemoteStorage, open_storage
+from profiler.fleet.dataset import Dataset, compact, remove, selected
+from profiler.fleet.storage import RemoteStorage, make_dataset, open_storage, snapshot
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundles
 from tests.fleet.simulated import addition, filled
@@ -116,7 +113,7 @@ def test_a_compaction_whose_end_nobody_knows_loses_nothing(monkeypatch):
     """The generation is there, but the store answers with an error: its files stay."""
     place = "memory://compaction-of-unknown-end/data"
     storage = filled(open_storage(place), [addition(number) for number in range(4)], batch=2)
-    import profiler.fleet.compaction as module
+    import profiler.fleet.dataset as module
 
     commit = module._commit
 

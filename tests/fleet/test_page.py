@@ -8,26 +8,22 @@ import re
 import numpy as np
 import pytest
 
-from profiler.cli.fleet.overview_page import CURVES, overview_page
-from profiler.cli.fleet.page_tables import HELD, reports_beside
 from profiler.errors import InputError
-from profiler.fleet.accepted import accept
-from profiler.fleet.apart import comparable_with_none
-from profiler.fleet.dataset import Dataset
-from profiler.fleet.identity import groups
-from profiler.fleet.metric_history import metric_history
-from profiler.fleet.overview import overview
-from profiler.fleet.states import (
+from profiler.fleet.dataset import Dataset, comparable_with_none, groups, identities, names
+from profiler.fleet.history import (
     ChangeState,
     RunVerdict,
     State,
+    accept,
     change_state,
     levels,
+    metric_history,
+    overview,
     run_verdicts,
     state_of,
 )
+from profiler.fleet.page import CURVES, HELD, overview_page, reports_beside
 from profiler.fleet.storage import LocalStorage
-from profiler.fleet.workloads import identities, names
 from tests.command_line import refused, run_command
 from tests.fleet.histories import flat, step, two_modes
 from tests.fleet.overviews import CHANGED, RUNS, three_workloads
@@ -225,7 +221,7 @@ def test_a_page_on_stdout_is_nothing_else(data, capsys):
 def test_large_data_sets_are_cut_and_said(tmp_path, monkeypatch):
     """More workloads and runs than a page holds: fewer rows and curves, and a sentence."""
     monkeypatch.setitem(HELD, "newest", 5)
-    monkeypatch.setattr("profiler.cli.fleet.overview_page.CURVES", 2)
+    monkeypatch.setattr("profiler.fleet.page.CURVES", 2)
     runs = [addition(n, {"elapsed": 1e8 + n}, model=f"model{n % 4}") for n in range(12)]
     filled(LocalStorage(tmp_path / "data"), runs)
     found = overview(Dataset(tmp_path / "data"))

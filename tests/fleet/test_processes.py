@@ -10,11 +10,9 @@ import textwrap
 
 import pytest
 
-from profiler.fleet.adding import State, Wishes, add
+from profiler.fleet.add import Lost, State, Wishes, Workers, add, batches_of, mapped
 from profiler.fleet.dataset import Dataset
-from profiler.fleet.layout import make_dataset
-from profiler.fleet.storage import LocalStorage
-from profiler.fleet.workers import Lost, Workers, batches_of, mapped
+from profiler.fleet.storage import LocalStorage, make_dataset
 from tests.fleet.bundles import write_bundles
 from tests.fleet.killed_worker import deadly_seven, killing_once
 from tests.fleet.simulated import addition, filled
@@ -27,9 +25,9 @@ def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 _WRITER = """
 import sys
-from profiler.fleet.rows import commit_batch
+from profiler.fleet.dataset import commit_batch
 from profiler.fleet.storage import LocalStorage
-from profiler.fleet.workers import Workers
+from profiler.fleet.add import Workers
 from tests.fleet.bundles import write_bundles
 from tests.fleet.killed_worker import killing_once
 from tests.fleet.simulated import addition
@@ -43,7 +41,7 @@ _COMPACTOR = """
 import sys
 from pathlib import Path
 from profiler.errors import InputError
-from profiler.fleet.compaction import compact
+from profiler.fleet.dataset import compact
 from profiler.fleet.storage import LocalStorage
 print("ready", flush=True)
 while True:
@@ -83,7 +81,7 @@ def test_writers_readers_and_a_compaction_at_once(tmp_path):
     have = set(data.runs()["run_id"])
     rest = [number for number in range(28) if f"run{number}" not in have]
     filled(storage, [addition(number) for number in rest])
-    from profiler.fleet.compaction import compact
+    from profiler.fleet.dataset import compact
 
     compact(storage, grace_s=0)
     whole = filled(LocalStorage(tmp_path / "whole"), [addition(number) for number in range(28)])
@@ -104,7 +102,7 @@ def test_a_killed_add_is_completed(tmp_path):
     code = """
     import os, signal, sys
     from pathlib import Path
-    import profiler.fleet.adding as adding
+    import profiler.fleet.add as adding
     from profiler.fleet.storage import LocalStorage
     adding._BATCH_RUNS = 2
     def say(done, of, outcome):
@@ -145,7 +143,7 @@ def test_workers_of_which_one_is_killed(bundles, tmp_path, monkeypatch):
     alone = add(LocalStorage(tmp_path / "alone"), [traces])
     monkeypatch.setenv("KILLED_AT", "run005")
     monkeypatch.setenv("KILLED_MARK", str(mark))
-    monkeypatch.setattr("profiler.fleet.adding.outcome_of", killing_once)
+    monkeypatch.setattr("profiler.fleet.add.outcome_of", killing_once)
     outcomes = add(LocalStorage(tmp_path / "workers"), [traces], Wishes(workers=Workers(local=2)))
     assert mark.exists()
     assert [(one.place, one.state) for one in outcomes] == [(one.place, one.state) for one in alone]

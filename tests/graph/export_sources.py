@@ -7,8 +7,8 @@ import functools
 import tempfile
 from pathlib import Path
 
-from profiler.graph.export.pipeline import ExportedPart, export_pipeline
-from profiler.graph.export.torch_program import quiet_libraries
+from profiler.graph.export import ExportedPart, export_pipeline
+from profiler.graph.export_torch import quiet_libraries
 from tests.capture import tiny_diffusers
 
 __all__ = ["exported", "source_folder"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from profiler.graph.metadata import path_of, write_path
+from profiler.graph.model import path_of, write_path
 
 __all__ = ["TINY", "model_of", "node", "paths_by_type", "value"]
 

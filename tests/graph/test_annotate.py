@@ -13,10 +13,9 @@ import pytest
 from profiler.analysis.operators import command_positions
 from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.errors import InputError, OutputError
-from profiler.graph.annotate import MeasuredCommand, annotate_model
-from profiler.graph.annotate_files import Measurement, annotate_file
-from profiler.graph.executed import executed_nodes, optimized_graph, origins_of
-from profiler.graph.model_file import read_graph, read_model
+from profiler.graph.annotate import MeasuredCommand, Measurement, annotate_file, annotate_model
+from profiler.graph.model import read_graph, read_model
+from profiler.graph.verify import executed_nodes, optimized_graph, origins_of
 from profiler.pipelines.tiny import default_model_folder
 from profiler.run.load import load_bundle
 from tests.command_line import run_command

@@ -10,7 +10,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.graph.check import check_model
-from profiler.graph.checks.finding import RULES
+from profiler.graph.model_rules import RULES
 from profiler.onnx_targets import TARGETS
 from tests.graph.models import graph, save
 

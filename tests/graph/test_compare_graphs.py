@@ -10,11 +10,10 @@ import pytest
 
 import profiler
 from profiler.capture.onnxruntime.sessions import submodule_name
-from profiler.graph.optimize.files import optimize_files
-from profiler.graph.optimize.optimizers import Optimizer
-from profiler.graph.split.files import split_files
-from profiler.graph.split.portions import Target
-from profiler.workbench import comparing
+from profiler.graph import compare
+from profiler.graph.optimize.files import Optimizer, optimize_files
+from profiler.graph.split import split_files
+from profiler.graph.split_parts import Target
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY
@@ -193,7 +192,7 @@ def test_the_gate(cli, small, tmp_path, monkeypatch, limit, code):
         write_steps(tmp_path / side, f"20270115-080000-{side}", steps)
         for side, steps in (("base", BASE), ("new", SLOWER))
     ]
-    monkeypatch.setattr(comparing, "profile_in_turn", lambda *_, **__: tuple(runs))
+    monkeypatch.setattr(compare, "profile_in_turn", lambda *_, **__: tuple(runs))
     gate = ("--run", "--fail-over", limit, "--metric")
     found, text, _ = cli(*small, *gate, "denoise.step")
     assert found == code

@@ -17,14 +17,16 @@ pytest.importorskip("torch", reason="needs the torch extra")
 import torch
 
 from profiler.errors import OutputError
-from profiler.graph import output_file
-from profiler.graph.export import proof
-from profiler.graph.export.layer_norms import with_affine_layer_norms
-from profiler.graph.export.options import ExportOptions, StaticSizes
-from profiler.graph.export.part_graph import PartGraph
-from profiler.graph.export.pipeline import export_module, export_pipeline
-from profiler.graph.model_file import all_tensors, read_model
-from profiler.graph.verification import run_model
+from profiler.graph import export, model
+from profiler.graph.export import export_module, export_pipeline
+from profiler.graph.export_torch import (
+    ExportOptions,
+    PartGraph,
+    StaticSizes,
+    with_affine_layer_norms,
+)
+from profiler.graph.model import all_tensors, read_model
+from profiler.graph.verify import run_model
 from tests.graph.export_sources import source_folder
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -200,7 +202,7 @@ def test_large_models_have_external_data(tmp_path, monkeypatch):
     """Beyond the size of one file weights lie beside the graph, and compute the same."""
     options = ExportOptions(parts=("text_encoder",))
     export_pipeline(source_folder("sd3"), tmp_path / "whole", options)
-    monkeypatch.setattr(output_file, "_INLINE_BYTES", 10_000)
+    monkeypatch.setattr(model, "_INLINE_BYTES", 10_000)
     export_pipeline(source_folder("sd3"), tmp_path / "apart", options)
     whole = tmp_path / "whole" / "text_encoder" / "model.onnx"
     apart = tmp_path / "apart" / "text_encoder" / "model.onnx"
@@ -225,7 +227,7 @@ def test_the_module_is_freed_before_the_graph_runs(tmp_path, monkeypatch):
         seen.append((modules[0](), scratches[0].exists()))
         return run_model(path, inputs)
 
-    monkeypatch.setattr(proof, "run_model", run)
+    monkeypatch.setattr(export, "run_model", run)
     export_module(load, tmp_path / "m" / "model.onnx", ExportOptions(), name="m")
     assert seen == [(None, False)] * 2
 

@@ -13,10 +13,10 @@ pytest.importorskip("diffusers", reason="needs the torch extra")
 
 import profiler
 from profiler.graph.check import check_model
-from profiler.graph.export.options import ExportOptions, StaticSizes
-from profiler.graph.export.pipeline import export_pipeline
-from profiler.graph.metadata import layer_of
-from profiler.graph.verification import run_model
+from profiler.graph.export import export_pipeline
+from profiler.graph.export_torch import ExportOptions, StaticSizes
+from profiler.graph.model import layer_of
+from profiler.graph.verify import run_model
 from profiler.model_layouts import position_ids
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
@@ -122,7 +122,7 @@ def test_weights_are_stored_as_they_are_read(tiny):
 def test_static_sizes_run_with_guidance(tmp_path):
     """Graphs for one image of 64 by 96 pixels have no free axis, the transformer's batch is two for
     guidance, and the pipeline makes the image of the free graphs."""
-    from profiler.pipelines.tiny.source import write_source
+    from profiler.pipelines.tiny.build import write_source
 
     write_source(tmp_path / "source")
     sizes = StaticSizes(batch=1, height=64, width=96, sequence=256)

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from profiler.errors import InputError, OutputError
 from profiler.graph.check import check_model
 from profiler.graph.fix import fix_folder, fix_model
-from profiler.graph.model_file import model_files, read_model
-from profiler.graph.output_file import output_folder
-from profiler.graph.random_inputs import random_inputs
-from profiler.graph.verification import compare_models, run_model
+from profiler.graph.model import model_files, output_folder, random_inputs, read_model
+from profiler.graph.verify import compare_models, run_model
 from profiler.pipelines.tiny import default_model_folder
 from tests.examples import examples
 from tests.graph.models import external_model, graph, save

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from profiler.errors import InputError
 from profiler.graph.check import check_model
-from profiler.graph.model_file import model_files, read_graph, read_model
+from profiler.graph.model import model_files, read_graph, read_model
 from tests.examples import examples
 from tests.graph.models import external_model, graph, save
 

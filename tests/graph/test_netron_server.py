@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from profiler.graph.netron_server import NetronServer
+from profiler.graph.netron import NetronServer
 from tests.command_line import refused
 from tests.graph.models import external_model
 

@@ -14,14 +14,12 @@ import onnx_ir as ir
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.graph.metadata import COMMAND_INDEX, LAYER
-from profiler.graph.model_file import read_model
-from profiler.graph.optimize import files, optimizers, runner
-from profiler.graph.optimize.files import optimize_files
-from profiler.graph.optimize.mmdit_attention import write_for_mmdit_fusion
-from profiler.graph.optimize.optimizers import OPTIMIZERS, Optimizer
-from profiler.graph.split.files import split_files
-from profiler.graph.split.portions import Target
+from profiler.graph.model import COMMAND_INDEX, LAYER, read_model
+from profiler.graph.optimize import files, runner
+from profiler.graph.optimize.files import OPTIMIZERS, Optimizer, optimize_files
+from profiler.graph.optimize.rewrites import write_for_mmdit_fusion
+from profiler.graph.split import split_files
+from profiler.graph.split_parts import Target
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY, paths_by_type
 
@@ -50,7 +48,7 @@ def here(monkeypatch):
         monkeypatch.setattr(sys, "argv", command[2:])
         return SimpleNamespace(returncode=runner.main())
 
-    monkeypatch.setattr(optimizers, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
+    monkeypatch.setattr(files, "subprocess", SimpleNamespace(run=run, DEVNULL=None))
 
 
 @pytest.mark.parametrize(

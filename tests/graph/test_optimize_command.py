@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from profiler.graph.optimize import inserted_casts
+from profiler.graph.optimize import rewrites
 from tests.graph.models import graph, save
 from tests.graph.split_models import make_model, numbers
 
@@ -91,7 +91,7 @@ def test_never_over_an_input(cli, model, tmp_path):
 def test_what_an_optimizer_breaks_is_not_written(cli, tmp_path, monkeypatch):
     """ONNX Runtime writes out a float16 Gelu with constants in float32; left so, one sentence,
     without a temporary path, names the way out."""
-    monkeypatch.setattr(inserted_casts._Casts, "put_back", lambda *_: None)
+    monkeypatch.setattr(rewrites._Casts, "put_back", lambda *_: None)
     feeds = {"x": numbers(2, 4).astype(np.float16)}
     ir.save(make_model([("Gelu", ["x"], "y", {})], feeds, opset=20), tmp_path / "gelu.onnx")
     out = tmp_path / "out" / "fused.onnx"

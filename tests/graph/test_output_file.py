@@ -9,9 +9,8 @@ import onnx_ir as ir
 import pytest
 
 from profiler.errors import OutputError
-from profiler.graph.model_file import read_model
-from profiler.graph.output_file import output_folder, refuse_over_input, write_model
-from profiler.graph.verification import run_model
+from profiler.graph.model import output_folder, read_model, refuse_over_input, write_model
+from profiler.graph.verify import run_model
 from tests.graph.models import external_model, graph, save
 
 

@@ -10,9 +10,8 @@ import onnx_ir as ir
 import pytest
 
 from profiler.errors import InputError
-from profiler.graph.model_file import read_model
-from profiler.graph.random_inputs import random_inputs, refuse_unknown_sizes
-from profiler.graph.verification import run_model
+from profiler.graph.model import random_inputs, read_model, refuse_unknown_sizes
+from profiler.graph.verify import run_model
 from profiler.pipelines.tiny import default_model_folder
 from tests.graph.models import graph
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from profiler.cli.graph.numbers import parse_bytes, parse_sizes
+from profiler.cli.commands.graph import parse_bytes, parse_sizes
 from profiler.errors import InputError
 from tests.graph.split_models import make_model, numbers
 

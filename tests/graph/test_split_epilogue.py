@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 
 from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
-from profiler.graph.split.model import split_model
-from profiler.graph.split.portions import Target
+from profiler.graph.split import split_model
+from profiler.graph.split_parts import Target
 from tests.graph.split_models import check_same, commands, make_model, numbers
 
 X = numbers(5, 6)

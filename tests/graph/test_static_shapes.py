@@ -10,12 +10,9 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from profiler.graph.inventory import inventory
-from profiler.graph.model_file import read_model
-from profiler.graph.optimize.files import optimize_files
-from profiler.graph.optimize.optimizers import Optimizer
-from profiler.graph.random_inputs import input_shape, random_inputs
-from profiler.graph.static_shapes import static_shapes
+from profiler.graph.model import input_shape, random_inputs, read_model
+from profiler.graph.optimize.files import Optimizer, optimize_files
+from profiler.graph.shapes import inventory, static_shapes
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY
 from tests.graph.split_models import make_model, numbers

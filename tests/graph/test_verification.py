@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.graph.verification import compare_outputs, run_model, verify
+from profiler.graph.verify import compare_outputs, run_model, verify
 from tests.graph.models import graph, save
 
 

@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.pipelines import device_rates
-from profiler.pipelines.device_rates import (
-    DeviceRates,
-    Effort,
-    measure_cpu,
-    measure_torch,
-)
-from profiler.pipelines.devices import Placement
+from profiler.pipelines import benchmark
+from profiler.pipelines.benchmark import DeviceRates, Effort, measure_cpu, measure_torch
+from profiler.pipelines.model_folder import Placement
 
 LITTLE = Effort(seconds=0.0, size=64, copy_bytes=1 << 16)
 
@@ -72,13 +67,13 @@ def test_what_torch_multiplies_and_copies_is_random(monkeypatch):
 def test_what_onnx_runtime_computes_is_random(monkeypatch):
     """The product and the copy take no equal numbers; the chain's single number is none of both."""
     seen = []
-    bound = device_rates._bound
+    bound = benchmark._bound
 
     def taken(session, x):
         seen.append(x)
         return bound(session, x)
 
-    monkeypatch.setattr(device_rates, "_bound", taken)
+    monkeypatch.setattr(benchmark, "_bound", taken)
     rates = measure_cpu(Placement.plan(["cpu:0"]), "cpu:0", LITTLE)
     assert rates.method.endswith(", random data, best of 0 s each")
     assert [len(np.unique(x)) > 100 for x in seen if x.size > 1] == [True, True]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.pipelines.devices import (
+from profiler.pipelines.model_folder import (
     Device,
     Placement,
     check_providers,

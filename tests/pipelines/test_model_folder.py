@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.pipelines.prompts import join_embeddings
+from profiler.pipelines.pipeline import join_embeddings
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 
 

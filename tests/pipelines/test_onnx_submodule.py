@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from profiler.errors import InputError
-from profiler.pipelines.devices import Placement, usable_cores
-from profiler.pipelines.onnx_submodule import OnnxPart, OnnxVae
+from profiler.pipelines.model_folder import Placement, usable_cores
+from profiler.pipelines.pipeline import OnnxPart, OnnxVae
 
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="only Linux lets a process choose its cores"

@@ -14,7 +14,7 @@ import pytest
 import profiler
 from profiler.capture.pipelines import discovery
 from profiler.errors import InputError
-from profiler.pipelines.classes import MODULES, pipeline_class
+from profiler.pipelines.pipeline import MODULES, pipeline_class
 
 pytestmark = [
     pytest.mark.torch,
@@ -150,7 +150,7 @@ def test_it_runs_without_torch_and_onnx(both):
 import sys
 for name in ("torch", "diffusers", "transformers", "onnx", "onnx_ir"):
     sys.modules[name] = None  # importing it would fail
-from profiler.pipelines.classes import pipeline_class
+from profiler.pipelines.pipeline import pipeline_class
 pipeline = pipeline_class(sys.argv[1]).from_folder(sys.argv[1])
 print(pipeline("a cat", height=32, width=32, num_inference_steps=1, seed=0).images[0].size)
 """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
-from profiler.pipelines.qwen_tokenizer import qwen_tokenizer
+from profiler.pipelines.tokenizer import qwen_tokenizer
 from tests.pipelines.test_tokenizers import PROMPTS
 
 MERGES = ["t h", "th e", "a n", "Ġ a", "Ġ the", "c a", "ca t", "i n", "in g", "Ġa n"]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.pipelines.scheduler import FlowMatchEulerDiscreteScheduler
+from profiler.pipelines.pipeline import FlowMatchEulerDiscreteScheduler
 from tests.examples import examples
 
 CONFIGS = [

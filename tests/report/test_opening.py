@@ -9,7 +9,13 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.findings import RULES
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.launch_bound import MostlyBetween
-from profiler.analysis.overview import BY_CAUSE, CHANGES, OTHERWISE, change, noted_times_facts
+from profiler.analysis.overview import (
+    BY_CAUSE,
+    CHANGES,
+    OTHERWISE,
+    change,
+    noted_times_facts,
+)
 from profiler.analysis.result import Finding
 from profiler.sources import load
 from profiler.text import Note, duration, percent

@@ -7,7 +7,7 @@
 
 ONNX Runtime profiles sessions, not calls, and stops at 1,000,000 events. A traced submodule
 gets a profiled session of its own that is renewed between calls. Untraced calls use the part's
-own session. Recording costs 5 to 8 us per node on an idle machine; the run's gaps give its own
+own session. Recording costs 5 to 8 µs per node on an idle machine; the run's gaps give its own
 value.
 """
 
@@ -46,17 +46,8 @@ from profiler.capture.onnxruntime.sessions import (
     open_profiled,
     opened_session,
 )
-from profiler.capture.onnxruntime.weights import (
-    length_field,
-    model_files_bytes,
-    number_field,
-)
-from profiler.capture.operator_source import (
-    Gaps,
-    OperatorTrace,
-    SourceRequest,
-    SourceSummary,
-)
+from profiler.capture.onnxruntime.weights import length_field, model_files_bytes, number_field
+from profiler.capture.operator_source import Gaps, OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.overhead import EventCost
 from profiler.capture.patching import weakly
 from profiler.capture.recorder import Recorder
@@ -76,15 +67,7 @@ from profiler.ort_profiles import (
 from profiler.plugins import let_pass
 from profiler.text import Note
 from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.events import (
-    ROOT_DEVICE,
-    UNKNOWN,
-    Category,
-    Drop,
-    DropKind,
-    DropReason,
-    Track,
-)
+from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Category, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Submodule
 
 # --- From the nodes of a call to its commands and counters: layers, tracks of providers, memory.

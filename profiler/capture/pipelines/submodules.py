@@ -1,12 +1,6 @@
-"""Find the submodules of what the user profiles: pipelines, modules, functions.
+"""Work outside captured calls: modules and pieces of modules that a script calls itself.
 
-    subjects(pipe)                      # the pipeline
-    subjects([base, refiner])           # two pipelines
-    subjects({"unet": unet, "scheduler": scheduler})    # two objects under these names
-    subjects(generate)                  # objects that a function refers to
-
-A submodule is anything that a backend runs. Options that the user gives take precedence over
-those that the pipeline configures.
+It is hooked in the first pipeline call and in traced ones only, and reported as coverage.
 """
 
 from __future__ import annotations

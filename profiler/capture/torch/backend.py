@@ -1,6 +1,6 @@
 """The torch backend: module hooks, torch.profiler, GPU event marks and GPU hardware.
 
-Times between CUDA events have a resolution of 0.5 us and are returned in ms.
+Times between CUDA events have a resolution of 0.5 µs and are returned in ms.
 """
 
 from __future__ import annotations

@@ -43,12 +43,7 @@ from profiler.capture.torch.modules import (
     open_range,
     started,
 )
-from profiler.capture.torch.profiler_session import (
-    EVENT_CAP,
-    CutCall,
-    TracedCall,
-    Tracing,
-)
+from profiler.capture.torch.profiler_session import EVENT_CAP, CutCall, TracedCall, Tracing
 from profiler.errors import InputError
 from profiler.kineto.trace_file import read_kineto
 from profiler.text import Note

@@ -9,11 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from profiler.cli.completion import complete_runs, complete_sections
-from profiler.cli.device_memory import device_sizes
-from profiler.cli.fleet.many import analyze_each
-from profiler.cli.fleet.options import LocalWorkers, Scheduler
-from profiler.cli.garbage import keep_to_the_end
+from profiler.cli.commands.fleet import LocalWorkers, Scheduler, analyze_each
+from profiler.cli.main import complete_runs, complete_sections
 from profiler.cli.options import (
     CallDevices,
     CallStages,
@@ -23,14 +20,12 @@ from profiler.cli.options import (
     ImportOptions,
     KeptImport,
     PageLanguage,
+    device_sizes,
 )
-from profiler.cli.printed import Printed, listing, run_sections
-from profiler.cli.report_files import ReportFiles
+from profiler.cli.run_report import ReportFiles
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import Printed, keep_to_the_end, listing, run_sections
 from profiler.options import name_list
-
-__all__ = ["SUBCOMMAND", "analyze"]
-
 
 _Path = Annotated[
     Path,
@@ -194,8 +189,8 @@ def _report(
 
 
 def _watched(path: Path) -> Path:
+    from profiler.cli.commands.record import watch
     from profiler.cli.terminal import is_drawn_on, terminal
-    from profiler.cli.watch import watch
 
     return watch(path, terminal(), drawn=is_drawn_on(sys.stdout))
 

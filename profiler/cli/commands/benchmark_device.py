@@ -15,9 +15,8 @@ from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from profiler.analysis.device_profiles import DeviceProfile
-    from profiler.pipelines.device_rates import DeviceRates
+    from profiler.pipelines.benchmark import DeviceRates
 
-__all__ = ["SUBCOMMAND", "benchmark_device", "doubts"]
 
 _SLOWER = 0.95  # of what fewer cores reach: less is how measurements scatter
 _CPU, _TORCH = "cpu", ("cuda", "rocm")
@@ -97,7 +96,7 @@ def doubts(profiles: Sequence[DeviceProfile]) -> Iterator[str]:
 
 
 def _measure(name: str, seconds: float) -> list[DeviceProfile]:
-    from profiler.pipelines import device_rates
+    from profiler.pipelines import benchmark as device_rates
 
     kind, _, index = name.partition(":")
     if name == _CPU:
@@ -113,8 +112,8 @@ def _measure(name: str, seconds: float) -> list[DeviceProfile]:
 def _measure_cpu(seconds: float) -> list[DeviceProfile]:
     """All cores, as one CPU device has them, and the share that two have each."""
     from profiler.errors import require
-    from profiler.pipelines.device_rates import DEFAULT_EFFORT, Effort, measure_cpu
-    from profiler.pipelines.devices import Placement
+    from profiler.pipelines.benchmark import DEFAULT_EFFORT, Effort, measure_cpu
+    from profiler.pipelines.model_folder import Placement
 
     require("run", "measuring cpu", "onnxruntime")
 

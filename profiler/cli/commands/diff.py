@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.completion import complete_comparison_sections, complete_runs
-from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
-from profiler.cli.gates import gate_limit
-from profiler.cli.options import ImportOptions, KeptImport
-from profiler.cli.printed import Printed, comparison_sections, listing
-from profiler.cli.progress import progress
-from profiler.cli.runs import left_out, load_as_recorded, opened
+from profiler.cli.main import complete_comparison_sections, complete_runs
+from profiler.cli.options import ImportOptions, KeptImport, gate_limit
+from profiler.cli.run_report import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import (
+    STDOUT,
+    Printed,
+    check_documents,
+    comparison_sections,
+    listing,
+    progress,
+    tell,
+    write_json,
+    write_text,
+)
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
     from profiler.run.run import Run
     from profiler.sources import Found, Source
 
-__all__ = ["SUBCOMMAND", "By", "diff"]
 
 _ROWS = 15  # of tables that rank
 

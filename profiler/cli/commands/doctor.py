@@ -1,23 +1,32 @@
-"""`profile-sd3 doctor`: what is installed, and why a program would not be profiled."""
+"""`profile-sd3 doctor`: check the installation and why a program is not profiled.
+
+`diagnose` returns values, and the command prints them. Versions come from package metadata, so
+no library is imported.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
 
 import typer
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion
 
-from profiler.cli.documents import STDOUT, check_documents, write_json
+from profiler._version import __version__
 from profiler.cli.options import ResultFile
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import STDOUT, check_documents, tell, write_json
+from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
 from profiler.files import json_text
 
-if TYPE_CHECKING:
-    from profiler.cli.diagnosis import Packages, Report
-
-__all__ = ["SUBCOMMAND", "doctor"]
+# --- `profile-sd3 doctor`: what is installed, and why a program would not be profiled.
 
 
 def doctor(json_file: ResultFile = None) -> None:
@@ -27,7 +36,6 @@ def doctor(json_file: ResultFile = None) -> None:
     start-up hook and the RBLN_PROFILER variables. Exits with 1 where something keeps a program
     from being profiled. Paste its output into a bug report.
     """
-    from profiler.cli.diagnosis import diagnose
 
     check_documents({"--json": json_file})
     report = diagnose(os.environ)
@@ -49,7 +57,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"  missing: {', '.join(report.requirements.missing)}"
     for title, sets in (("extras", report.extras), ("backends", report.backends)):
         yield title
-        yield from _pairs({each.name: _packages(each) for each in sets})
+        yield from _pairs({each.name: _packages_line(each) for each in sets})
     yield "importers"
     yield from _pairs(report.importers)
     yield "profiling of programs"
@@ -67,7 +75,7 @@ def _pairs(values: Mapping[str, str]) -> Iterator[str]:
         yield f"  {name:<{width}}  {value}"
 
 
-def _packages(given: Packages) -> str:
+def _packages_line(given: Packages) -> str:
     there = ", ".join(
         f"{name} {version}" + (f" (needs {given.needed[name]})" if name in given.needed else "")
         for name, version in given.installed.items()
@@ -77,7 +85,6 @@ def _packages(given: Packages) -> str:
 
 
 def _conclusion(report: Report) -> str:
-    from profiler.cli.diagnosis import State
 
     if report.problems:
         return f"Programs are not profiled: {report.problems[0].found}."
@@ -87,3 +94,254 @@ def _conclusion(report: Report) -> str:
 
 
 SUBCOMMAND = Subcommand(doctor, place=105)
+
+
+# --- What `profile-sd3 doctor` looks at: the installation, and whether it would profile a program.
+#
+# `diagnose` returns values; the command prints them. Nothing here imports a library that is
+# looked
+# for: versions come from the packages' metadata.
+
+
+_HOOK = "_profile_sd3_startup"
+_EXTRAS_OF_DEVELOPERS = frozenset({"dev", "docs", "browser", "test"})
+
+
+class State(StrEnum):
+    """Whether a check found what profiling needs."""
+
+    OK = "ok"
+    OFF = "off"  # not a fault: nobody asked for it
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: what was found, and for a problem what to do about it."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """What an extra or a backend needs: versions of what is installed, names of what is not, and
+    which versions are needed of what is installed in another one, as in `>=0.35,<0.40`."""
+
+    name: str
+    installed: Mapping[str, str]
+    missing: tuple[str, ...]
+    needed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Versions by package, what profile-sd3 itself needs, extras, backends, importers (their names
+    and what each accepts), and checks in the order in which one depends on the other."""
+
+    versions: Mapping[str, str]
+    requirements: Packages
+    extras: tuple[Packages, ...]
+    backends: tuple[Packages, ...]
+    importers: Mapping[str, str]
+    checks: tuple[Check, ...]
+
+    @property
+    def problems(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.state is State.PROBLEM)
+
+
+def diagnose(environment: Mapping[str, str]) -> Report:
+    """Look at this interpreter's installation, as a program started with `environment` finds it."""
+    from profiler.capture.registry import backends
+    from profiler.capture.run_info import versions
+    from profiler.importers.registry import importers
+
+    texts = requirements()
+    needed = list(map(Requirement, texts))
+    of_backends = tuple(
+        _of_backend(backend.name, backend.packages, needed) for backend in backends()
+    )
+    return Report(
+        versions={**versions(), DISTRIBUTION: __version__},
+        requirements=_find_packages(DISTRIBUTION, _of_extra("", texts)),
+        extras=tuple(_extras(texts)),
+        backends=of_backends,
+        importers={importer.name: importer.accepts for importer in importers()},
+        checks=(
+            _core(),
+            _runtimes(of_backends),
+            _hook_installed(),
+            _hook_runs(),
+            *_switched_on(environment),
+        ),
+    )
+
+
+def _extras(texts: list[str]) -> Iterator[Packages]:
+    """The extras that the installed package names, without those that only developers need."""
+    if not texts:
+        return
+    named = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+    for extra in sorted(set(named) - _EXTRAS_OF_DEVELOPERS):
+        added = _of_extra(extra, texts)
+        if added:
+            yield _find_packages(extra, sorted(added, key=lambda each: each.name))
+
+
+def _of_extra(extra: str, texts: list[str]) -> list[Requirement]:
+    return list(map(Requirement, added_by(extra, texts)))
+
+
+def _find_packages(name: str, requirements: Iterable[Requirement]) -> Packages:
+    found = {each.name: (_version(each.name), each) for each in requirements}
+    return Packages(
+        name,
+        {package: version for package, (version, _) in found.items() if version},
+        tuple(package for package, (version, _) in found.items() if not version),
+        {
+            package: ",".join(sorted(map(str, each.specifier), reverse=True))
+            for package, (version, each) in found.items()
+            if version and not _fits(version, each)
+        },
+    )
+
+
+def _of_backend(
+    name: str, packages: Iterable[str], requirements: Iterable[Requirement]
+) -> Packages:
+    """A backend's packages. Extras may want several versions of one: any of them will do."""
+    bounds: dict[str, list[Requirement]] = {}
+    for each in requirements:
+        bounds.setdefault(each.name, []).append(each)
+    chosen = []
+    for package in packages:
+        known = bounds.get(package, [Requirement(package)])
+        version = _version(package)
+        chosen.append(next((each for each in known if version and _fits(version, each)), known[0]))
+    return _find_packages(name, chosen)
+
+
+def _fits(version: str, requirement: Requirement) -> bool:
+    """Whether an installed version is one that is needed; one that says nothing is."""
+    try:
+        return requirement.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _version(package: str) -> str:
+    """The installed version of a package, "" where there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return _version_of_library(package)
+
+
+def _version_of_library(name: str) -> str:
+    """The version of what brings the library of that name under another: onnxruntime-gpu brings
+    onnxruntime. "" where it cannot be imported."""
+    try:
+        found = find_spec(name) if name.isidentifier() else None
+    except ValueError:  # in sys.modules, but made by hand
+        return ""
+    if found is None:
+        return ""
+    bringing = metadata.packages_distributions().get(name, ())
+    return metadata.version(bringing[0]) if bringing else ""
+
+
+def _core() -> Check:
+    """Whether the compiled reader and writer of traces is there."""
+    name = "trace core"
+    try:
+        from profiler.trace import _core as core
+    except (ImportError, ProfilerError) as error:
+        advice = "install profile-sd3 with pip, and do not start Python in its source folder"
+        return Check(name, State.PROBLEM, f"cannot be loaded ({error})", advice)
+    return Check(name, State.OK, str(core.__file__))
+
+
+def _runtimes(backends: Iterable[Packages]) -> Check:
+    """Whether anything is installed whose calls can be recorded."""
+    name, wanted = "runtimes", [package for each in backends for package in each.missing]
+    installed = [package for each in backends for package in each.installed]
+    if not installed:
+        found = f"none of {', '.join(wanted)} is installed for {sys.executable}"
+        return Check(name, State.PROBLEM, found, "run doctor in the environment of the program")
+    return Check(name, State.OK, ", ".join(installed))
+
+
+def _hook_installed() -> Check:
+    """Whether Python finds what switches profiling on while it starts."""
+    name = "start-up hook"
+    spec = find_spec(_HOOK)
+    if spec is None or spec.origin is None:
+        return Check(
+            name,
+            State.PROBLEM,
+            f"{_HOOK} is not installed for {sys.executable}",
+            f"run `{sys.executable} -m pip install` for profile-sd3 in this environment",
+        )
+    folder = Path(spec.origin).parent
+    files = [file for file in ("profile_sd3.pth", "profile_sd3.start") if (folder / file).is_file()]
+    if not files:
+        found = f"{folder} has neither profile_sd3.pth nor profile_sd3.start"
+        return Check(name, State.PROBLEM, found, "install profile-sd3 again with pip")
+    return Check(name, State.OK, f"{', '.join(files)} in {folder}")
+
+
+def _hook_runs() -> Check:
+    """Whether Python reads start-up files in the way it was started."""
+    name = "Python's start-up files"
+    if sys.flags.no_site:
+        found = "skipped, because Python was started with -S"
+        return Check(name, State.PROBLEM, found, "start the program without -S or -I -S")
+    spec = find_spec(_HOOK)
+    folder = Path(spec.origin).parent if spec and spec.origin else None
+    if folder is not None and folder not in _site_folders():
+        found = f"Python reads no .pth files in {folder}, which is on its path by other means"
+        advice = "install profile-sd3 in the environment of the program, or call profiler.start()"
+        return Check(name, State.PROBLEM, found, advice)
+    return Check(name, State.OK, "read")
+
+
+def _site_folders() -> set[Path]:
+    """The folders whose .pth files Python reads."""
+    import site
+
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return {Path(folder) for folder in (*site.getsitepackages(), *user)}
+
+
+def _switched_on(environment: Mapping[str, str]) -> Iterator[Check]:
+    """Whether the variables ask for profiling, and with settings that can be used."""
+    from profiler.capture.settings import SWITCH, environment_settings, is_on
+
+    try:
+        asked = is_on(environment)
+        if not asked:
+            found = f"{SWITCH} is {environment[SWITCH]!r}" if SWITCH in environment else ""
+            advice = f"set {SWITCH}=1 where the program starts, or use `profile-sd3 record`"
+            yield Check("switch", State.OFF, found or f"{SWITCH} is not set", advice)
+        else:
+            yield Check("switch", State.OK, f"{SWITCH}={environment[SWITCH]}")
+        settings = environment_settings(environment)
+    except ProfilerError as error:
+        yield Check("settings", State.PROBLEM, str(error), "a program would run unprofiled")
+        return
+    yield Check("settings", State.OK, settings.to_json())
+    yield _writable(settings.absolute().out)
+
+
+def _writable(out: Path) -> Check:
+    """Whether bundles can be written below `out`, which is made when it is needed."""
+    name = "output folder"
+    existing = next((place for place in (out, *out.parents) if place.exists()), out)
+    if not existing.is_dir():
+        return Check(name, State.PROBLEM, f"{existing} is no folder", "set RBLN_PROFILER_DIR")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Check(name, State.PROBLEM, f"{existing} is not writable", "set RBLN_PROFILER_DIR")
+    return Check(name, State.OK, str(out))

@@ -12,9 +12,6 @@ from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
 
-__all__ = ["SUBCOMMAND", "dump"]
-
-
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="Any Perfetto trace (.pb).")]
 _Limit = Annotated[
     int | None, typer.Option(metavar="N", min=0, help="Lines to print.  [default: all]")

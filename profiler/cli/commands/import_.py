@@ -16,17 +16,13 @@ from typing import Annotated, Any
 
 import typer
 
-from profiler.cli.fleet.many import import_each
-from profiler.cli.fleet.options import LocalWorkers, Scheduler
+from profiler.cli.commands.fleet import LocalWorkers, Scheduler, import_each
 from profiler.cli.options import BundleFolder, Compress
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option
 from profiler.importers.registry import built_in
-
-__all__ = ["SUBCOMMAND", "import_"]
 
 _METAVARS: dict[type, str] = {str: "NAME", int: "N", Path: "PATH"}
 

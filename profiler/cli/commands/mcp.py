@@ -12,8 +12,6 @@ import typer
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import ProfilerError, needing
 
-__all__ = ["SUBCOMMAND", "mcp"]
-
 _Folder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="Where the bundles are; nothing else is read.")
 ]
@@ -26,7 +24,7 @@ def mcp(folder: _Folder = Path("traces")) -> None:
     limits of `query`, and the difference of two runs.
     """
     from profiler._version import __version__
-    from profiler.cli.questions import Questions
+    from profiler.cli.commands.query import Questions
 
     with needing("mcp", "mcp", "mcp", "duckdb"):
         import duckdb  # noqa: F401

@@ -7,12 +7,9 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
-
-__all__ = ["SUBCOMMAND", "merge"]
 
 _NAMED = 4  # finished runs that are named
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from profiler.cli.completion import (
-    complete_placements,
-    complete_runs,
-    complete_submodule,
-)
-from profiler.cli.documents import STDOUT, check_documents, write_json
-from profiler.cli.garbage import keep_to_the_end
+from profiler.cli.main import complete_placements, complete_runs, complete_submodule
 from profiler.cli.options import DeviceProfileFile, ImportOptions, KeptImport
-from profiler.cli.progress import progress
-from profiler.cli.runs import load_as_recorded, opened, other_runs
+from profiler.cli.run_report import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import (
+    STDOUT,
+    check_documents,
+    keep_to_the_end,
+    progress,
+    tell,
+    write_json,
+)
 from profiler.errors import InputError
 from profiler.options import name_list
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from profiler.run.run import Run
     from profiler.sources import Source
 
-__all__ = ["SUBCOMMAND", "predict"]
 
 _MOST_UNTRACED_MS = 86_400_000.0
 
@@ -206,7 +205,7 @@ def _of(
 
 def _sizes(texts: list[str] | None) -> dict[str, int]:
     """Bytes by device."""
-    from profiler.cli.device_memory import device_sizes
+    from profiler.cli.options import device_sizes
 
     return device_sizes(texts or ())
 

@@ -1,8 +1,14 @@
-"""`profile-sd3 record`: run a command with profiling switched on in every Python it starts."""
+"""`profile-sd3 record`: profile every Python process that a command starts.
+
+`watch` shows a running recording for `profile-sd3 analyze --watch`.
+"""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,15 +16,19 @@ import typer
 
 from profiler.cli.options import MaxSize, MeasureOverhead, Memory, RunName
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import printable, tell
+from profiler.errors import InputError
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
+
+    from rich.console import Console, RenderableType
 
     from profiler.capture.settings import Settings
+    from profiler.report.build import LiveRun
 
-__all__ = ["SUBCOMMAND", "record"]
+
+# --- `profile-sd3 record`: run a command with profiling switched on in every Python it starts.
 
 
 _Command = Annotated[
@@ -209,7 +219,7 @@ def _say_where(journal: Path, settings: Settings) -> bool:
 def _summarize(bundles: list[Path]) -> None:
     """Write into each bundle that is whole what a data set of runs keeps of it, once the command
     has ended: none of its processes takes part."""
-    from profiler.cli.progress import progress
+    from profiler.cli.terminal import progress
 
     if not bundles:
         return
@@ -246,3 +256,118 @@ def _say(sentence: str) -> None:
 SUBCOMMAND = Subcommand(
     record, place=20, settings={"allow_interspersed_args": False}, about_runs=True
 )
+
+
+# --- `profile-sd3 analyze --watch`: a run that goes on, shown while it does.
+
+
+_EVERY_S = 0.5
+
+
+def watch(
+    path: Path,
+    console: Console,
+    *,
+    drawn: bool,
+    now_ns: Callable[[], int] = time.time_ns,
+    wait: Callable[[float], None] = time.sleep,
+) -> Path:
+    """Show the run that goes on at `path`, a bundle or a folder of them, until it has ended; the
+    path of what is then to be reported.
+
+    Waits for a run where there is none at all; returns `path` where its runs have all ended.
+    Without `drawn`, for consoles that are no terminal, the run is waited for in silence. Raises
+    InputError where it was killed, or ended without a call.
+    """
+    directory, has_run = _look(path)
+    if directory is None and not has_run and drawn:
+        console.print(printable(f"waiting for a run in {path}, Ctrl-C ends it"), soft_wrap=True)
+    while directory is None:
+        if has_run:
+            return path
+        wait(_EVERY_S)
+        directory, has_run = _look(path)
+    with _drawing(console, drawn=drawn) as draw:
+        run = _follow(directory, lambda run: draw(_view(run, now_ns(), console.width)), wait)
+    if not _has_ended(directory):
+        wait(_EVERY_S)  # its process may be taking the journal away
+        if not _has_ended(directory):
+            # No report tells more.
+            console.print(_view(run, run.last_end_ns, console.width))
+            advice = f"`profile-sd3 merge {directory}` completes it"
+            raise InputError(f"the run in {directory} was killed before its end: {advice}")
+    return directory
+
+
+def _view(run: LiveRun, now_ns: int, width: int) -> RenderableType:
+    """The run as it is known at `now_ns`."""
+    from rich.console import Group
+
+    from profiler.report.terminal import report_texts
+
+    return Group(*report_texts(run.report(now_ns), width))
+
+
+def _look(path: Path) -> tuple[Path | None, bool]:
+    """The run at `path` that goes on, the newest of several, and whether there is one that has
+    ended, whole or not, or a file."""
+    from profiler.trace.bundle import JOURNAL_NAME, search
+
+    try:
+        found = search(path)
+        running = max(
+            found.running,
+            key=lambda entry: (entry / JOURNAL_NAME).stat().st_mtime_ns,
+            default=None,
+        )
+    except NotADirectoryError:
+        return None, True
+    except FileNotFoundError:  # nothing yet, or it has ended meanwhile
+        return None, False
+    return running, bool(found.whole or found.unfinished)
+
+
+@contextmanager
+def _drawing(console: Console, *, drawn: bool) -> Iterator[Callable[[RenderableType], None]]:
+    """Draws each view over the one before; the last goes, too. Does nothing without `drawn`."""
+    from rich.live import Live
+
+    if not drawn:
+        yield lambda _view: None
+        return
+    with Live(
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        vertical_overflow="crop",
+    ) as live:
+        yield lambda view: live.update(view, refresh=True)
+
+
+def _follow(
+    directory: Path, look: Callable[[LiveRun], None], wait: Callable[[float], None]
+) -> LiveRun:
+    """Give the run to `look` until nobody writes it any longer; what was seen of it."""
+    from profiler.report.build import LiveRun
+    from profiler.trace.bundle import JournalReader, is_running
+
+    run, journal = LiveRun(directory.name), JournalReader(directory)
+    while True:
+        goes_on = is_running(directory)  # before reading: what it wrote last is read, too
+        run.add(entry.call for entry in journal.read())
+        look(run)
+        if not goes_on:
+            return run
+        wait(_EVERY_S)
+
+
+def _has_ended(directory: Path) -> bool:
+    """Whether the run in `directory` left a whole bundle. Raises InputError where it left none."""
+    from profiler.trace.bundle import State, state_of
+
+    try:
+        return state_of(directory) in (State.WHOLE, State.EMPTY)
+    except FileNotFoundError:
+        raise InputError(f"the run in {directory} ended without a call: record it again") from None

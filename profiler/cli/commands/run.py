@@ -10,21 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.cli.options import (
-    BundleFolder,
-    Compress,
-    MaxSize,
-    MeasureOverhead,
-    RunName,
-)
-from profiler.cli.progress import bar, note
+from profiler.cli.options import BundleFolder, Compress, MaxSize, MeasureOverhead, RunName
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import bar, note
 from profiler.errors import ProfilerError
 
 if TYPE_CHECKING:
-    from profiler.pipelines.onnx_pipeline import OnnxPipeline, PipelineOutput
-
-__all__ = ["SUBCOMMAND", "run"]
+    from profiler.pipelines.pipeline import OnnxPipeline, PipelineOutput
 
 
 _Model = Annotated[
@@ -181,8 +173,8 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
-    from profiler.pipelines.classes import pipeline_class
-    from profiler.pipelines.devices import parse_device_options
+    from profiler.pipelines.model_folder import parse_device_options
+    from profiler.pipelines.pipeline import pipeline_class
     from profiler.pipelines.tiny import default_model_folder
 
     folder = model or default_model_folder()

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.progress import progress
-from profiler.cli.runs import other_runs
+from profiler.cli.run_report import other_runs
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from profiler.share import Shared
 
-__all__ = ["SUBCOMMAND", "share"]
 
 _Bundle = Annotated[
     Path,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.completion import complete_runs
+from profiler.cli.main import complete_runs
 from profiler.cli.options import ImportOptions, KeptImport
-from profiler.cli.runs import opened, other_runs
+from profiler.cli.run_report import opened, other_runs
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
 from profiler.errors import InputError, MissingPackageError, install_command
@@ -19,8 +19,6 @@ from profiler.errors import InputError, MissingPackageError, install_command
 if TYPE_CHECKING:
     from profiler.perfetto_ui import ServedTrace, TraceServer
     from profiler.sources import Source
-
-__all__ = ["SUBCOMMAND", "view"]
 
 
 _Path = Annotated[

@@ -1,1 +1,0 @@
-"""`graph optimize`: public optimizers run on a model, outputs verified, module paths kept."""

@@ -1,31 +1,406 @@
-"""`graph optimize`: a model's file, or all of a folder → optimized ones, outputs verified."""
+"""`graph optimize`: optimize ONNX models, verify their outputs and keep module paths.
+
+Each optimizer runs in its own process, so a crash, its output and its memory stay there.
+Optimizers lose metadata and rename nodes, but they keep the names of surviving values. Module
+paths are restored by these names.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
-from profiler.errors import InputError
-from profiler.graph.fixes.names import name_nodes, number_names
-from profiler.graph.model_file import (
+from profiler.errors import InputError, install_command
+from profiler.graph.fix import name_nodes, number_names
+from profiler.graph.model import (
+    CATEGORY,
+    COMMAND_INDEX,
+    LAYER,
+    OPERATION,
+    Kind,
     all_tensors,
     external_files,
+    kinds,
     model_files,
+    module_scopes,
+    output_folder,
+    path_of,
+    random_inputs,
+    read_graph,
     read_model,
+    refuse_over_input,
+    refuse_unknown_sizes,
+    write_model,
+    write_path,
 )
-from profiler.graph.optimize.layers import KeptPaths, keep_paths
-from profiler.graph.optimize.optimizers import Optimizer, run_optimizer
-from profiler.graph.output_file import output_folder, refuse_over_input, write_model
-from profiler.graph.random_inputs import random_inputs, refuse_unknown_sizes
-from profiler.graph.verification import OutputDifference, verify
+from profiler.graph.optimize.rewrites import remove_inserted_casts, write_for_mmdit_fusion
+from profiler.graph.verify import OutputDifference, verify
 
-__all__ = ["OptimizedFile", "optimize_files"]
+# --- Module paths and other node metadata of a model → onto the nodes that an optimizer made of it.
+#
+# Optimizers lose metadata, rename nodes and write new ones. What they hardly ever change is the
+# name
+# of a value that survives. So a node is, in this order,
+#
+# 1. the node that wrote one of its values before, where it is still of that type: all metadata
+# stay;
+# 2. what stands for the nodes between that value and the values that are still there: it gets the
+#    longest module path that all of these lie in;
+# 3. the node of its name and type that wrote what is no longer there;
+# 4. a piece of what its values go into: it gets the module path of that.
+#
+# Nodes that compute sizes or constants alone decide only where nothing else was replaced.
+
+
+_MOST_REPLACED = 512  # nodes that one is taken to stand for
+_OF_PARTS = (LAYER, COMMAND_INDEX, OPERATION, CATEGORY)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPaths:
+    """Nodes of the optimized model by where their module path comes from: those that `survived`,
+    those that stand for others (`fused`), and those `without` one; `had` and `before` count nodes
+    with a path, and all nodes, of the model before."""
+
+    survived: int
+    fused: int
+    without: int
+    had: int
+    before: int
+
+
+def keep_paths(before: ir.Model, after: ir.Model) -> KeptPaths:
+    """Write the metadata of the nodes of `before` on those of `after`, in place."""
+    sources = _Sources(before, after)
+    nodes = list(after.graph.all_nodes())
+    found = {node: sources.of(node) for node in nodes}
+    _from_readers(nodes, found)
+    survived = fused = without = 0
+    for node in nodes:
+        replaced = found[node]
+        if len(replaced) == 1 and _alike(node, replaced[0]):
+            node.metadata_props.update(replaced[0].metadata_props)
+            node.doc_string = node.doc_string or replaced[0].doc_string
+        else:
+            _write_common(node, sources.deciding(replaced))
+        if not path_of(node):
+            without += 1
+        elif len(replaced) == 1 and _alike(node, replaced[0]):
+            survived += 1
+        else:
+            fused += 1
+    _number_once(nodes)
+    earlier = list(before.graph.all_nodes())
+    return KeptPaths(survived, fused, without, sum(map(bool, map(path_of, earlier))), len(earlier))
+
+
+class _Sources:
+    """Finds the nodes of `before` that a node of `after` stands for."""
+
+    def __init__(self, before: ir.Model, after: ir.Model) -> None:
+        self._writers = {
+            output.name: node
+            for node in before.graph.all_nodes()
+            for output in node.outputs
+            if output.name
+        }
+        self._named = {node.name: node for node in before.graph.all_nodes() if node.name}
+        self._there = {value.name for graph in after.graphs() for value in graph.inputs}
+        self._there |= {name for graph in after.graphs() for name in graph.initializers}
+        self._there |= {o.name for node in after.graph.all_nodes() for o in node.outputs}
+        self._kinds = kinds(before)
+
+    def of(self, node: ir.Node) -> tuple[ir.Node, ...]:
+        """The nodes that `node` stands for; none where its values are all new."""
+        anchors = [self._writers[o.name] for o in node.outputs if o.name in self._writers]
+        for anchor in anchors:
+            if _alike(node, anchor):
+                return (anchor,)
+        if anchors:
+            return self._replaced(anchors)
+        namesake = self._named.get(node.name or "")
+        if namesake is None or not _alike(node, namesake):
+            return ()
+        gone = all(output.name not in self._there for output in namesake.outputs)
+        return (namesake,) if gone else ()
+
+    def _replaced(self, anchors: Iterable[ir.Node]) -> tuple[ir.Node, ...]:
+        """The anchors, and what wrote values for them that are no longer there."""
+        found = dict.fromkeys(anchors)
+        pending = list(found)
+        while pending and len(found) < _MOST_REPLACED:
+            for value in pending.pop().inputs:
+                writer = None if value is None or value.name in self._there else value.producer()
+                if writer is not None and writer not in found:
+                    found[writer] = None
+                    pending.append(writer)
+        return tuple(found)
+
+    def deciding(self, replaced: tuple[ir.Node, ...]) -> list[ir.Node]:
+        """Those of `replaced` that compute data; all of them where none does."""
+        data = [
+            node
+            for node in replaced
+            if any(self._kinds.get(output, Kind.DATA) == Kind.DATA for output in node.outputs)
+        ]
+        return data or list(replaced)
+
+
+def _alike(node: ir.Node, other: ir.Node) -> bool:
+    return node.op_type == other.op_type and node.domain == other.domain
+
+
+def _from_readers(nodes: list[ir.Node], found: dict[ir.Node, tuple[ir.Node, ...]]) -> None:
+    """Give nodes of which nothing is known what the nodes that read their values stand for."""
+    for node in reversed(nodes):
+        if found[node]:
+            continue
+        readers = (use.node for output in node.outputs for use in output.uses())
+        known = (other for reader in readers for other in found.get(reader, ()))
+        found[node] = tuple(dict.fromkeys(known))[:_MOST_REPLACED]
+
+
+def _write_common(node: ir.Node, replaced: list[ir.Node]) -> None:
+    """Leave the longest module path that all `replaced` lie in, and which part of a split
+    operation they were, where they were parts of one layer."""
+    known = [other for other in replaced if path_of(other)]
+    if not known:
+        return
+    chains = [module_scopes(other) for other in known]
+    if all(chains):
+        shared = [pair for pair in chains[0] if all(pair in chain for chain in chains)]
+        if shared:
+            write_path(node, shared)
+    else:
+        path = _common(path_of(other) for other in known)
+        if path:
+            node.metadata_props[LAYER] = path
+    _write_part(node, [other.metadata_props for other in replaced])
+
+
+def _write_part(node: ir.Node, metadata: list[Mapping[str, str]]) -> None:
+    parts = [one for one in metadata if one.get(COMMAND_INDEX, "").isdecimal()]
+    if not parts or len({one.get(LAYER) for one in metadata}) > 1:
+        return
+    computing = [one for one in parts if CATEGORY not in one]
+    first = min(computing or parts, key=lambda one: int(one[COMMAND_INDEX]))
+    for key in _OF_PARTS:
+        if key in first:
+            node.metadata_props[key] = first[key]
+
+
+def _common(paths: Iterable[str]) -> str:
+    """The longest dotted path that all lie in, "" for none."""
+    shared, *others = [path.split(".") for path in paths]
+    for other in others:
+        same = [one == two for one, two in zip(shared, other, strict=False)]
+        shared = shared[: same.index(False) if False in same else len(same)]
+    return ".".join(shared)
+
+
+def _number_once(nodes: list[ir.Node]) -> None:
+    """Leave a command's number on the last of the nodes that it has become; the others keep the
+    layer."""
+    seen: set[tuple[str, str]] = set()
+    for node in reversed(nodes):
+        index = node.metadata_props.get(COMMAND_INDEX)
+        if index is None:
+            continue
+        key = (node.metadata_props.get(LAYER, ""), index)
+        if key in seen:
+            del node.metadata_props[COMMAND_INDEX]
+        seen.add(key)
+
+
+# --- Which type of model onnxruntime.transformers is to look for, from the class of the model.
+
+
+MODEL_TYPES = ("mmdit", "unet", "vae", "clip", "t5", "bert")
+"""Types of onnxruntime.transformers whose sizes it finds out by itself."""
+
+_CLASSES = (
+    (r"(SD3|Flux|QwenImage|AuraFlow).*Transformer|MMDiT", "mmdit"),
+    (r"UNet|ControlNet", "unet"),
+    (r"(?i)CLIP", "clip"),
+    (r"(?i)T5", "t5"),
+    (r"(?i)BERT", "bert"),
+    (r"AutoencoderKL|Decoder$|Encoder$", "vae"),
+)
+
+
+def model_type_of(path: Path, model: ir.Model) -> str:
+    """The type of the model in the file `path`, by the class that its config.json names or that
+    torch's exporter has left on its nodes. Raises InputError where neither tells."""
+    for name in (*_configured(path), *_exported(model)):
+        for pattern, model_type in _CLASSES:
+            if re.search(pattern, name):
+                return model_type
+    raise InputError(
+        f"{path} does not tell its class, neither in a config.json nor on its nodes: give "
+        f"--model-type, one of {', '.join(MODEL_TYPES)}"
+    )
+
+
+def _configured(path: Path) -> Iterator[str]:
+    """What the config.json beside the model names, as diffusers and transformers write it."""
+    try:
+        config = json.loads((path.parent / "config.json").read_bytes())
+        architectures = config.get("architectures") or []
+        names = [config.get("_class_name"), *architectures, config.get("model_type")]
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return
+    yield from (name for name in names if isinstance(name, str))
+
+
+def _exported(model: ir.Model) -> Iterator[str]:
+    """The class of the outermost module on the nodes."""
+    scopes = filter(None, map(module_scopes, model.graph))
+    for around in scopes:
+        yield around[0][1].rpartition(".")[2]
+        return
+
+
+# --- The optimizers that `graph optimize` knows; each runs in a process of its own.
+#
+# So a native crash, what they print and the memory that they take stay there, and modules that
+# they
+# put in the interpreter's path (onnxruntime.transformers does) do not reach ours.
+
+
+DEFAULT = "ort"
+LEVELS = ("basic", "extended", "all")
+_PACKAGES = {  # what each needs beside what is always there; the name of its extra, too
+    "onnxslim": "onnxslim",
+    "onnxsim": "onnxsim",
+    "ort-transformers": "sympy",
+}
+OPTIMIZERS = (DEFAULT, "ort-transformers", "onnxslim", "onnxsim")
+_PROTOBUF_BYTES = (1 << 31) - 1
+_CRASHES = {6: "abort", 9: "killed, perhaps for memory", 11: "segmentation fault", 15: "terminated"}
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """Which optimizer, and how: `level` is one of `LEVELS` for `ort`, `model_type` one of
+    `MODEL_TYPES` for `ort-transformers`, "" where it is to follow from the model."""
+
+    name: str = DEFAULT
+    level: str = "basic"
+    model_type: str = ""
+
+    def check(self) -> None:
+        """Raise InputError for an unknown name, level or type, and where its package is not
+        installed."""
+        for given, known, what in (
+            (self.name, OPTIMIZERS, "optimizer"),
+            (self.level, LEVELS, "level"),
+            (self.model_type or MODEL_TYPES[0], MODEL_TYPES, "model type"),
+        ):
+            if given not in known:
+                raise InputError(f"{what} {given!r} is not known: give one of {', '.join(known)}")
+        package = _PACKAGES.get(self.name)
+        if package is not None and importlib.util.find_spec(package) is None:
+            raise InputError(
+                f"{self.name} needs the package {package}: `{install_command(self.name)}`"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """An optimized model, by which optimizer (its `model_type` settled), and what was done beside:
+    `attention_prepared` and `attention_left`, attentions that were written as the MMDiT fusion
+    expects them, and that could not be; `casts_removed`, casts to float32 that ONNX Runtime had
+    inserted for its CPU."""
+
+    model: ir.Model
+    optimizer: Optimizer
+    done: Mapping[str, int]
+
+
+def run_optimizer(optimizer: Optimizer, source: Path, model: ir.Model, folder: Path) -> Optimized:
+    """Optimize the model of the file `source`, whose content is `model`.
+
+    `folder` is there for files as long as the result is used. Raises InputError where the
+    optimizer fails.
+    """
+    if optimizer.name == "ort-transformers" and not optimizer.model_type:
+        optimizer = replace(optimizer, model_type=model_type_of(source, model))
+    request: dict[str, Any] = asdict(optimizer) | {
+        "source": str(source.absolute()),
+        "data": str(source.parent.absolute()),
+        "out": str((folder / "optimized.onnx").absolute()),
+        "error": str((folder / "error.txt").absolute()),
+    }
+    done: dict[str, int] = {}
+    if optimizer.model_type == "mmdit":
+        prepared, done = _prepared(source, folder)
+        request["source"] = str(prepared.absolute())
+    _run(optimizer, request, source, model)
+    optimized = read_graph(Path(request["out"]))
+    for tensor in all_tensors(optimized):
+        if isinstance(tensor, ir.ExternalTensor) and not _lies_in(tensor, folder):
+            tensor.base_dir = source.parent.absolute()
+    if optimizer.name == "ort" and optimizer.level != "all":  # layouts of `all` are float32's alone
+        done = {"casts_removed": remove_inserted_casts(optimized, model)}
+    counts = {name: count for name, count in done.items() if count}
+    return Optimized(optimized, optimizer, counts)
+
+
+def _prepared(source: Path, folder: Path) -> tuple[Path, dict[str, int]]:
+    """The graph of `source`, its external data where it is, with attention as it is looked for."""
+    graph = read_graph(source)
+    count = write_for_mmdit_fusion(graph)
+    path = folder / "prepared.onnx"
+    ir.save(graph, path)
+    softmaxes = sum(node.op_type == "Softmax" and not node.domain for node in graph.graph)
+    return path, {"attention_prepared": count, "attention_left": softmaxes - count}
+
+
+def _lies_in(tensor: ir.ExternalTensor, folder: Path) -> bool:
+    """Whether the optimizer has written the data of `tensor` into `folder`."""
+    return (folder / os.fspath(tensor.location)).is_file()
+
+
+def _run(optimizer: Optimizer, request: dict[str, Any], source: Path, model: ir.Model) -> None:
+    package_root = str(Path(__file__).parents[3])
+    paths = [package_root, os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    environment.pop("RBLN_PROFILER", None)  # it is the user's script that is profiled
+    finished = subprocess.run(
+        [sys.executable, "-m", "profiler.graph.optimize.runner", json.dumps(request)],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    if finished.returncode == 0 and Path(request["out"]).is_file():
+        return
+    error = Path(request["error"])
+    reason = error.read_text("utf-8").strip() if error.is_file() else ""
+    if not reason:
+        crash = _CRASHES.get(-finished.returncode, f"exit code {finished.returncode}")
+        reason = f"it ended early, {crash}"
+    advice = "choose another optimizer by --with"
+    if sum(tensor.nbytes for tensor in all_tensors(model)) > _PROTOBUF_BYTES:
+        advice = "for more than 2 GB of weights take --with ort, or ort-transformers of type mmdit"
+    raise InputError(f"{source}: {optimizer.name} cannot optimize it ({reason}): {advice}")
+
+
+# --- `graph optimize`: a model's file, or all of a folder → optimized ones, outputs verified.
+
 
 _INLINE_BYTES = 1 << 30  # of weights: more is written as external data
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 _INLINE_BYTES = 1 << 10  # larger tensors are written as external data
 _READ_BYTES = 1 << 20  # weights up to this are read for fusions that only look at constants
 _PROTOBUF_BYTES = (1 << 31) - 1
@@ -131,6 +129,7 @@ _OPTIMIZERS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "onnxsim": _onnxsim,
     "ort-transformers": _ort_transformers,
 }
+
 
 if __name__ == "__main__":
     sys.exit(main())

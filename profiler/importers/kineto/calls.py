@@ -19,13 +19,7 @@ from itertools import accumulate
 import numpy as np
 from msgspec import Struct, field
 
-from profiler.importers.kineto.modules import (
-    RUNTIME,
-    Frames,
-    Kind,
-    class_of,
-    parse_frame,
-)
+from profiler.importers.kineto.modules import RUNTIME, Frames, Kind, class_of, parse_frame
 from profiler.kineto.events import Bools, Event, Ranges
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s

@@ -1,8 +1,9 @@
 """Commands of a Kineto import: kernels, copies, collectives and the launches behind them.
 
-Tracks are `stream 7` for kernels, `stream 7 memcpy` for copies from and to the host, `stream 7
-copy` for device copies and memset, and `stream 7 collectives` for NCCL and RCCL. Host threads
-are tracks of `cpu:0`. What the host did in the longest gaps of a device is kept as activities.
+Tracks are `stream 7` for kernels, `stream 7 memcpy` for copies from and to the host,
+`stream 7 copy` for device copies and memset, and `stream 7 collectives` for NCCL and RCCL. Host
+threads are tracks of `cpu:0`. What the host did in the longest gaps of a device is kept as
+activities.
 """
 
 from __future__ import annotations

@@ -31,11 +31,7 @@ from profiler.importers.kineto.calls import (
     iterations_by_step,
     only_captures_graphs,
 )
-from profiler.importers.kineto.commands import (
-    CommandWriter,
-    device_kind,
-    host_activities,
-)
+from profiler.importers.kineto.commands import CommandWriter, device_kind, host_activities
 from profiler.importers.kineto.cuda_graphs import (
     Replays,
     calls_of,
@@ -45,12 +41,7 @@ from profiler.importers.kineto.cuda_graphs import (
     graph_launches,
     joined,
 )
-from profiler.importers.kineto.launches import (
-    DEVICE_WORK,
-    OPERATORS,
-    Launches,
-    find_launches,
-)
+from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
 from profiler.importers.kineto.ranks import (
     AlignedRank,

@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import (
-    PlacedRun,
-    Timed,
-    component,
-    end_to_end,
-    timelines,
-)
+from profiler.importers.foreign_run import PlacedRun, Timed, component, end_to_end, timelines
 from profiler.importers.importer import content_of, head_of, only_path
 from profiler.importers.openvino import HEADER, IMPORTER
 from profiler.text import Note

@@ -25,16 +25,7 @@ from profiler.importers.rbln import Capture, Shard, missing_numbers
 from profiler.importers.rbln.trace import RblnTrace
 from profiler.text import Note
 from profiler.trace.bundle import find_bundles
-from profiler.trace.events import (
-    BRANCHES,
-    NO_CALL,
-    NO_STEP,
-    STAGES,
-    Branch,
-    Call,
-    DropReason,
-    Span,
-)
+from profiler.trace.events import BRANCHES, NO_CALL, NO_STEP, STAGES, Branch, Call, DropReason, Span
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
 from profiler.trace.manifest_fields import Submodule
 

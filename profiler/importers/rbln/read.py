@@ -44,15 +44,7 @@ from profiler.importers.rbln.trace import (
 from profiler.text import Note, Value
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import (
-    ROOT_DEVICE,
-    UNKNOWN,
-    Call,
-    Drop,
-    DropKind,
-    DropReason,
-    Track,
-)
+from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Call, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     ClockName,

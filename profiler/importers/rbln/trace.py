@@ -35,15 +35,7 @@ from profiler.trace.columns import (
     TrackRow,
     read_trace,
 )
-from profiler.trace.events import (
-    NO_STEP,
-    UNKNOWN,
-    Category,
-    Drop,
-    DropKind,
-    DropReason,
-    Track,
-)
+from profiler.trace.events import NO_STEP, UNKNOWN, Category, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import PlacedBy
 
 # --- One timeline for devices whose clocks nothing relates.

@@ -1,4 +1,4 @@
-"""Import XLA profiles (xplane.pb) of JAX or TensorFlow: modules and operations.
+"""Import XLA profiles (xplane.pb): modules and operations on TPUs and GPUs.
 
     import_trace(Path("host.xplane.pb"), Path("traces"))
 
@@ -24,13 +24,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import (
-    PlacedCall,
-    PlacedRun,
-    component,
-    spans,
-    stages,
-)
+from profiler.importers.foreign_run import PlacedCall, PlacedRun, component, spans, stages
 from profiler.importers.importer import content_of, only_path
 from profiler.importers.xplane import IMPORTER
 from profiler.kineto.operators import queue

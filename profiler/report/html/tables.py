@@ -22,12 +22,28 @@ from profiler.analysis.operators_section import LAYERS
 from profiler.analysis.provenance import Table
 from profiler.analysis.question import Partials
 from profiler.analysis.result import Analysis
-from profiler.analysis.table_text import WEIGHT, columns_of, folding, renamed, worded_column
+from profiler.analysis.table_text import (
+    WEIGHT,
+    columns_of,
+    folding,
+    renamed,
+    worded_column,
+)
 from profiler.compare.report import Difference
 from profiler.compare.text import difference_text
 from profiler.report.html.timeline import LANES, SpanLane, Strings, Timeline
 from profiler.report.language import spoken
-from profiler.run.columns import CALLS, COMMANDS, MINOR, Column, Key, Names, Rule, Share, Sum
+from profiler.run.columns import (
+    CALLS,
+    COMMANDS,
+    MINOR,
+    Column,
+    Key,
+    Names,
+    Rule,
+    Share,
+    Sum,
+)
 from profiler.text import Said, duration, said
 from profiler.trace.events import CATEGORIES
 

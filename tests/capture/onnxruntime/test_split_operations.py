@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, save
 
 from profiler.capture.onnxruntime.onnx_graph import ExportedModel, build_layer_map
 from profiler.capture.onnxruntime.operators import Attributed, Commands, Placement
-from profiler.graph import metadata
+from profiler.graph import model
 from profiler.ort_profiles import NodeColumns, NodeKind
 
 CPU = "CPUExecutionProvider"
@@ -72,7 +72,7 @@ def test_the_names_of_the_metadata_are_the_graph_packages():
     from profiler.capture.onnxruntime import onnx_graph as split_operations
 
     for name in ("LAYER", "COMMAND_INDEX", "OPERATION", "CATEGORY"):
-        assert getattr(split_operations, f"_{name}") == getattr(metadata, name)
+        assert getattr(split_operations, f"_{name}") == getattr(model, name)
 
 
 def test_numbers_are_those_of_the_metadata(tmp_path):

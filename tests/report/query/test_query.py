@@ -14,7 +14,13 @@ import pytest
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
-from profiler.query import Database, answer_lines, table_lines, tables_of_sql, write_answer
+from profiler.query import (
+    Database,
+    answer_lines,
+    table_lines,
+    tables_of_sql,
+    write_answer,
+)
 from profiler.run.run import Run
 from profiler.sources import load
 from tests.trace.samples import small_bundle

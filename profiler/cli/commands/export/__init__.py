@@ -10,6 +10,7 @@ from profiler.cli.subcommands import Subcommand, add_subcommands
 
 __all__ = ["SUBCOMMAND", "export"]
 
+
 export = typer.Typer(
     help="Write a run in the formats of other tools.",
     no_args_is_help=True,

@@ -7,14 +7,10 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.options import ImportOptions, TracedRun
-from profiler.cli.progress import progress
-from profiler.cli.runs import opened
+from profiler.cli.run_report import opened
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
-
-__all__ = ["SUBCOMMAND", "bmf"]
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json
 
 _Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the JSON; -: to stdout.")]
 
@@ -22,7 +18,7 @@ _Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="Write the JSO
 def bmf(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     """Write a run's metrics for Bencher: times of the run, stages, submodules and the step with
     their intervals, roles and memory; steps and shapes one by one are left out."""
-    from profiler.cli.fleet.history_words import bmf as document_of
+    from profiler.export import bmf as document_of
     from profiler.files import json_text
     from profiler.metrics import full_name, summarized
 

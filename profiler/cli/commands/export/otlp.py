@@ -7,14 +7,10 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.options import ImportOptions, TracedRun
-from profiler.cli.progress import progress
-from profiler.cli.runs import opened
+from profiler.cli.run_report import opened
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
-
-__all__ = ["SUBCOMMAND", "otlp"]
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json
 
 _Out = Annotated[
     Path, typer.Option("--out", metavar="FILE", help="Write the JSON of OTLP; -: to stdout.")
@@ -24,8 +20,8 @@ _Out = Annotated[
 def otlp(run: TracedRun, out: _Out, importing: ImportOptions = None) -> None:
     """Write pipeline calls, stages, steps and calls as OpenTelemetry spans, with the names of the
     conventions for generative AI (gen_ai.*) where these have any."""
+    from profiler.export import is_of_epoch, otlp_document
     from profiler.files import json_text
-    from profiler.report.otlp import is_of_epoch, otlp_document
     from profiler.sources import load_source
 
     check_documents({"--out": out}, inputs=[run])

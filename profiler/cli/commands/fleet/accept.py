@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.fleet.options import DatasetPlace
+from profiler.cli.commands.fleet import DatasetPlace
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
-
-__all__ = ["SUBCOMMAND", "accept"]
 
 _Change = Annotated[
     str,
@@ -23,8 +21,8 @@ _Because = Annotated[
 
 def accept(dataset: DatasetPlace, change: _Change, because: _Because) -> None:
     """Accept a change of a metric: its new level is what later runs are held against."""
-    from profiler.fleet.accepted import accept as accept_change
     from profiler.fleet.dataset import Dataset
+    from profiler.fleet.history import accept as accept_change
 
     data = Dataset(dataset)
     made = accept_change(data.storage, data.runs(), change, because)

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.fleet.options import DatasetPlace, LocalWorkers, Scheduler, workers_of
+from profiler.cli.commands.fleet import DatasetPlace, LocalWorkers, Scheduler, workers_of
 from profiler.cli.options import ImportOptions
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
 from profiler.options import key_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profiler.fleet.adding import Outcome
+    from profiler.fleet.add import Outcome
 
-__all__ = ["SUBCOMMAND", "add"]
 
 _LOOSE = 200  # files of runs that no compaction has merged
 
@@ -59,8 +57,8 @@ def add(
     A run that the data set has is left out, whatever its folder is called. What cannot be read is
     said at the end, and stops nothing.
     """
-    from profiler.fleet.adding import Wishes
-    from profiler.fleet.adding import add as add_runs
+    from profiler.fleet.add import Wishes
+    from profiler.fleet.add import add as add_runs
     from profiler.fleet.storage import open_storage
     from profiler.metrics import checked_commit
 
@@ -81,9 +79,8 @@ def add(
 
 def _tell(dataset: str, outcomes: Sequence[Outcome]) -> None:
     """Say what became of the runs. Raises InputError where some could not be read."""
-    from profiler.fleet.adding import State
-    from profiler.fleet.layout import snapshot
-    from profiler.fleet.storage import open_storage
+    from profiler.fleet.add import State
+    from profiler.fleet.storage import open_storage, snapshot
     from profiler.text import counted
 
     by_state = {state: [one for one in outcomes if one.state is state] for state in State}

@@ -6,12 +6,9 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.fleet.options import DatasetPlace
-from profiler.cli.progress import progress
+from profiler.cli.commands.fleet import DatasetPlace
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
-
-__all__ = ["SUBCOMMAND", "compact"]
+from profiler.cli.terminal import progress, tell
 
 _Grace = Annotated[
     int,
@@ -30,7 +27,7 @@ def compact(dataset: DatasetPlace, grace: _Grace = 3600) -> None:
     Others may read and add meanwhile. Runs that were removed go; files that an earlier compaction
     replaced are deleted.
     """
-    from profiler.fleet.compaction import compact as merge
+    from profiler.fleet.dataset import compact as merge
     from profiler.fleet.storage import open_storage
 
     with progress(f"compacting {dataset}"):

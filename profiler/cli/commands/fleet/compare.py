@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
-from profiler.cli.fleet.tables import print_table
+from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns, print_table
 from profiler.cli.options import ResultFile
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
 
     from profiler.fleet.compare import Compared
 
-__all__ = ["SUBCOMMAND", "compare"]
 
 _By = Annotated[
     str,
@@ -60,8 +56,7 @@ def compare(
     """
     from profiler.fleet.compare import DEFAULT_METRICS
     from profiler.fleet.compare import compare as compare_runs
-    from profiler.fleet.dataset import Dataset
-    from profiler.fleet.identity import checked_fields
+    from profiler.fleet.dataset import Dataset, checked_fields
 
     fields = checked_fields([by], "--by")
     if len(fields) != 1:
@@ -83,7 +78,7 @@ def compare(
 
 
 def _show(compared: Compared, by: str, json_file: Path | None) -> None:
-    from profiler.cli.fleet.words import apart_line
+    from profiler.fleet.text import apart_line
 
     if json_file is not None:
         _write(compared.rows, json_file)
@@ -101,7 +96,7 @@ def _shown(rows: pl.DataFrame, by: str) -> pl.DataFrame:
     """The rows as they are printed."""
     import polars as pl
 
-    from profiler.cli.fleet.words import figure, verdict_text
+    from profiler.fleet.text import figure, verdict_text
 
     shown = [
         (
@@ -127,7 +122,7 @@ def _interval(low: str, high: str) -> str:
 
 
 def _write(rows: pl.DataFrame, path: Path) -> None:
-    from profiler.cli.documents import write_json
+    from profiler.cli.terminal import write_json
     from profiler.files import json_text
 
     write_json(path, json_text(rows.to_dicts()) + "\n")

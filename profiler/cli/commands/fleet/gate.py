@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
-from profiler.cli.fleet.options import AssumeSame, DatasetPlace, WhereRuns
+from profiler.cli.commands.fleet import AssumeSame, DatasetPlace, WhereRuns
 from profiler.cli.options import ResultFile
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json, write_text
 from profiler.errors import OutputError
 
 if TYPE_CHECKING:
-    from profiler.fleet.gate import Gate
+    from profiler.fleet.compare import Gate
 
-__all__ = ["SUBCOMMAND", "gate"]
 
 _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -77,9 +74,8 @@ def gate(
     Exit code 0: not slower, 1: slower, 2: it cannot be told, with the reason.
     """
     from profiler.compare.compare import parse_limit
-    from profiler.fleet.dataset import Dataset
-    from profiler.fleet.gate import gate as hold
-    from profiler.fleet.identity import checked_fields
+    from profiler.fleet.compare import gate as hold
+    from profiler.fleet.dataset import Dataset, checked_fields
 
     check_documents({"--json": json_file, "--markdown": markdown_file, "--bmf": bmf_file})
     limit = parse_limit(fail_over)
@@ -101,8 +97,9 @@ def gate(
 def _write(
     found: Gate, json_file: Path | None, markdown_file: Path | None, bmf_file: Path | None
 ) -> None:
-    from profiler.cli.fleet.history_words import bmf, gate_document, gate_line, gate_markdown
+    from profiler.export import bmf
     from profiler.files import json_text
+    from profiler.fleet.text import gate_document, gate_line, gate_markdown
 
     if json_file is not None:
         write_json(json_file, json_text(gate_document(found)) + "\n")

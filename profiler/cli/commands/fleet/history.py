@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
-from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
+from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns
 from profiler.cli.options import PageLanguage, ResultFile
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json, write_text
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,9 +21,8 @@ if TYPE_CHECKING:
 
     from profiler.compare.compare import Comparison
     from profiler.fleet.dataset import Dataset
-    from profiler.fleet.metric_history import HistoryChange, MetricHistory
+    from profiler.fleet.history import HistoryChange, MetricHistory
 
-__all__ = ["SUBCOMMAND", "history"]
 
 _SPARKS = 72  # characters
 
@@ -74,7 +71,7 @@ def history(
         )
     explained = _tell(histories, notes, explain, json_file)
     if html is not None:
-        from profiler.cli.fleet.history_page import history_page
+        from profiler.fleet.page import history_page
 
         write_text(html, history_page(dataset, histories, explained, notes, language or "auto"))
         tell(f"wrote {html}", err=STDOUT in (json_file, html))
@@ -90,9 +87,8 @@ def _histories(
 ) -> tuple[list[MetricHistory], list[str]]:
     import polars as pl
 
-    from profiler.fleet.accepted import accepted_changes
-    from profiler.fleet.identity import IDENTIFYING, checked_fields
-    from profiler.fleet.metric_history import metric_history
+    from profiler.fleet.dataset import IDENTIFYING, checked_fields
+    from profiler.fleet.history import accepted_changes, metric_history
 
     runs = data.runs(where, IDENTIFYING)
     if runs.is_empty():
@@ -119,7 +115,7 @@ def _comparable(
 ) -> tuple[pl.DataFrame, list[str]]:
     """The runs like the newest one, and what is to be said of the others; it may stand `alone`
     where those like it may have been left out."""
-    from profiler.fleet.gate import comparable, like
+    from profiler.fleet.compare import comparable, like
     from profiler.report.terminal_layout import clean
     from profiler.text import counted, said
 
@@ -143,7 +139,7 @@ def _comparable(
 
 def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
     """Those runs. Raises InputError, with what is wrong with the newest, where there is none."""
-    from profiler.fleet.gate import bad_quality_text
+    from profiler.fleet.compare import bad_quality_text
 
     good = runs.filter(runs["quality"] == "")
     if good.is_empty():
@@ -170,12 +166,8 @@ def _tell(
     json_file: Path | None,
 ) -> dict[str, str]:
     """Print the histories; what differs between the bundles around a change, by its name."""
-    from profiler.cli.fleet.history_words import (
-        change_lines,
-        history_document,
-        history_lines,
-    )
     from profiler.files import json_text
+    from profiler.fleet.text import change_lines, history_document, history_lines
     from profiler.report.terminal_layout import sparkline
 
     explained: dict[str, str] = {}
@@ -201,7 +193,7 @@ def _tell(
 
 def _explain(each: HistoryChange) -> str:
     """Print what differs between the bundles around a change; the same as a text."""
-    from profiler.fleet.explanations import explanation
+    from profiler.fleet.history import explanation
 
     found = explanation(each.good, each.bad)
     if isinstance(found, str):

@@ -7,14 +7,10 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents, write_text
-from profiler.cli.fleet.options import AssumeSame, BadQuality, DatasetPlace, WhereRuns
+from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns
 from profiler.cli.options import PageLanguage
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
-
-__all__ = ["SUBCOMMAND", "page"]
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_text
 
 _Metric = Annotated[
     list[str] | None,
@@ -40,11 +36,9 @@ def page(
 
     A workload is a group of comparable runs. Each run is held against the median of its own.
     """
-    from profiler.cli.fleet.overview_page import overview_headline, overview_page
-    from profiler.cli.fleet.page_tables import reports_beside
-    from profiler.fleet.dataset import Dataset
-    from profiler.fleet.identity import checked_fields
-    from profiler.fleet.overview import overview
+    from profiler.fleet.dataset import Dataset, checked_fields
+    from profiler.fleet.history import overview
+    from profiler.fleet.page import overview_headline, overview_page, reports_beside
 
     check_documents({"--out": out})
     same = checked_fields(assume_same, "--assume-same")

@@ -6,19 +6,11 @@ from typing import Annotated
 
 import typer
 
+from profiler.cli.commands.fleet import DatasetPlace, WhereRuns
 from profiler.cli.commands.query import answer, check_files
-from profiler.cli.fleet.options import DatasetPlace, WhereRuns
-from profiler.cli.options import (
-    AnswerCsv,
-    AnswerJson,
-    AnswerParquet,
-    AnswerRows,
-    AnswerTimeout,
-)
-from profiler.cli.progress import progress
+from profiler.cli.options import AnswerCsv, AnswerJson, AnswerParquet, AnswerRows, AnswerTimeout
 from profiler.cli.subcommands import Subcommand
-
-__all__ = ["SUBCOMMAND", "query"]
+from profiler.cli.terminal import progress
 
 _Sql = Annotated[
     str, typer.Argument(metavar="SQL", help="The query (DuckDB's SQL) over `runs` and `metrics`.")
@@ -50,8 +42,7 @@ def query(
     Tables: `runs`, a row a run; `metrics`, a row a number. A query only reads, reaches no file, and
     has the limits of `profile-sd3 query`.
     """
-    from profiler.fleet.database import bundles_of, open_database
-    from profiler.fleet.dataset import Dataset
+    from profiler.fleet.dataset import Dataset, bundles_of, open_database
 
     files = {"csv": csv, "parquet": parquet, "json": json}
     wanted = {form: path for form, path in files.items() if path is not None}

@@ -6,12 +6,10 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.fleet.options import DatasetPlace, WhereRuns
+from profiler.cli.commands.fleet import DatasetPlace, WhereRuns
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
-
-__all__ = ["SUBCOMMAND", "remove"]
 
 _Runs = Annotated[
     list[str] | None,
@@ -35,10 +33,9 @@ def remove(
 
     They stop to count at once, and their rows go with the next `fleet compact`.
     """
-    from profiler.fleet.conditions import period
-    from profiler.fleet.removal import remove as remove_runs
-    from profiler.fleet.removal import selected
-    from profiler.fleet.storage import open_storage
+    from profiler.fleet.dataset import remove as remove_runs
+    from profiler.fleet.dataset import selected
+    from profiler.fleet.storage import open_storage, period
     from profiler.text import counted
 
     if not runs and not where and older_than is None:

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.graph.output import echo, write_json
+from profiler.cli.commands.graph import echo, write_json
 from profiler.cli.options import ModelPath, ResultFile
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import tell
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 
 if TYPE_CHECKING:
-    from profiler.workbench.annotating import AnnotatedModel
+    from profiler.graph.annotate import AnnotatedModel
 
-__all__ = ["SUBCOMMAND", "annotate"]
 
 _HOT = 5  # nodes that are printed
 _UNPLACED = 3  # commands that are printed
@@ -61,8 +58,8 @@ def annotate(
     or what it was exported from. Look at OUT with `graph view`.
     """
     from profiler.errors import require
-    from profiler.graph.model_file import model_files
-    from profiler.workbench.annotating import annotate as write_annotated
+    from profiler.graph.annotate import annotate as write_annotated
+    from profiler.graph.model import model_files
 
     if not no_runtime:
         require("graph", "graph annotate without --no-runtime", "onnxruntime")

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.graph.numbers import parse_sizes
-from profiler.cli.graph.output import echo, grouped, named, write_json
-from profiler.cli.progress import progress
+from profiler.cli.commands.graph import echo, grouped, named, parse_sizes, write_json
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import STDOUT, check_documents, progress
 from profiler.errors import InputError
 from profiler.onnx_targets import TARGETS
 from profiler.text import counted, duration, percent
@@ -20,11 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from profiler.graph.check import CheckResult
+    from profiler.graph.compare import MeasuredFinding
     from profiler.graph.fix import FixResult
     from profiler.run.run import Run
-    from profiler.workbench.checking import MeasuredFinding
-
-__all__ = ["SUBCOMMAND", "check"]
 
 
 _Models = Annotated[
@@ -135,14 +131,14 @@ def _give(
 
 def _sources(models: list[Path]) -> Iterator[Path]:
     """The ONNX files of all arguments, each once."""
-    from profiler.graph.model_file import model_files
+    from profiler.graph.model import model_files
 
     yield from dict.fromkeys(path for model in models for path in model_files(model))
 
 
 def _check_sizes(sources: list[Path], sizes: dict[str, int], out: Path | None) -> None:
     """Refuse sizes that would change nothing."""
-    from profiler.graph.random_inputs import refuse_unknown_sizes
+    from profiler.graph.model import refuse_unknown_sizes
 
     if sizes and out is None:
         raise InputError("--size is for the inputs that --fix compares on: give --fix OUT, too")
@@ -181,7 +177,7 @@ def _loaded(path: Path | None) -> Run | None:
 
 def _findings(result: CheckResult, run: Run | None) -> list[MeasuredFinding]:
     """The findings, with the time of their nodes where a run was given."""
-    from profiler.workbench.checking import MeasuredFinding, measured
+    from profiler.graph.compare import MeasuredFinding, measured
 
     if run is None:
         return [MeasuredFinding(finding, None, None, None) for finding in result.findings]

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.gates import gate_limit
-from profiler.cli.graph.numbers import parse_sizes
-from profiler.cli.graph.output import write_json
-from profiler.cli.options import ResultFile
-from profiler.cli.progress import bar, progress
+from profiler.cli.commands.graph import parse_sizes, write_json
+from profiler.cli.options import ResultFile, gate_limit
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import STDOUT, bar, check_documents, progress
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Gate
-    from profiler.workbench.comparing import GraphComparison, TimeComparison
-
-__all__ = ["SUBCOMMAND", "compare"]
+    from profiler.graph.compare import GraphComparison, TimeComparison
 
 
 _Base = Annotated[
@@ -89,8 +84,8 @@ def compare(
     random inputs, A B A B, into two bundles, which are compared by role and layer as `profile-sd3
     diff` does, with confidence intervals.
     """
-    from profiler.graph.model_file import model_files
-    from profiler.workbench.comparing import compare_graphs
+    from profiler.graph.compare import compare_graphs
+    from profiler.graph.model import model_files
 
     if not run and (fail_over is not None or metric):
         raise InputError("--fail-over and --metric are about times: give --run with them")
@@ -112,7 +107,7 @@ def compare(
 def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
     from profiler.capture.onnxruntime.sessions import calls_of
     from profiler.errors import require
-    from profiler.workbench.comparing import compare_times
+    from profiler.graph.compare import compare_times
 
     require("graph", "graph compare --run", "onnxruntime")
     with bar("running both in turn", 2 * calls_of(repeats) * len(graphs.pairs)) as advance:

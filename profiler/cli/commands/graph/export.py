@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.graph.output import echo, write_json
+from profiler.cli.commands.graph import echo, write_json
 from profiler.cli.options import ResultFile
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import STDOUT, check_documents, progress
 from profiler.errors import InputError
 from profiler.options import name_list
 
 if TYPE_CHECKING:
-    from profiler.graph.export.options import ExportOptions
-    from profiler.graph.export.pipeline import ExportedPart
+    from profiler.graph.export import ExportedPart
+    from profiler.graph.export_torch import ExportOptions
 
-__all__ = ["SUBCOMMAND", "export"]
 
 _TINY = "tiny"
 _KNOWN = "tiny, sd3-medium"
@@ -95,8 +93,8 @@ def export(
     Each part is compared with torch on random inputs; OUT is there once all are within the
     tolerance of their type. `profile-sd3 run --model OUT` runs it.
     """
-    from profiler.graph.export.options import ExportOptions, parse_static
-    from profiler.graph.export.pipeline import export_pipeline
+    from profiler.graph.export import export_pipeline
+    from profiler.graph.export_torch import ExportOptions, parse_static
 
     fixed, names = parse_static(static), name_list(parts)
     options = ExportOptions(dtype, opset, fixed, random_weights, seed, layernorm_fix, names)
@@ -118,7 +116,7 @@ def export(
 @contextmanager
 def _source_folder(source: str, random_weights: bool, *, quiet: bool) -> Iterator[Path]:
     """The folder, or what is known by that name, written to a temporary one."""
-    from profiler.graph.export.known import CONFIGURATIONS, write_configuration
+    from profiler.graph.export_models import CONFIGURATIONS, write_configuration
 
     if Path(source).exists() or source not in (_TINY, *CONFIGURATIONS):
         if not Path(source).exists() and "/" not in source:
@@ -146,12 +144,12 @@ def _source_folder(source: str, random_weights: bool, *, quiet: bool) -> Iterato
 
 
 def _write_tiny(folder: Path) -> None:
-    from profiler.graph.export.torch_module import import_libraries
-    from profiler.graph.export.torch_program import quiet_libraries
+    from profiler.graph.export import import_libraries
+    from profiler.graph.export_torch import quiet_libraries
 
     import_libraries()
     with quiet_libraries():
-        from profiler.pipelines.tiny.source import write_source
+        from profiler.pipelines.tiny.build import write_source
 
         write_source(folder)
 

@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.graph.numbers import parse_sizes
-from profiler.cli.graph.output import echo, write_json
+from profiler.cli.commands.graph import echo, parse_sizes, write_json
 from profiler.cli.options import ModelPath, OutPath, ResultFile, Sizes
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import STDOUT, check_documents, progress
 from profiler.errors import InputError
 from profiler.text import counted
 
 if TYPE_CHECKING:
     from profiler.graph.optimize.files import OptimizedFile
-
-__all__ = ["SUBCOMMAND", "optimize"]
 
 
 _Optimizer = Annotated[
@@ -67,8 +63,7 @@ def optimize(
     longest module path of what it stands for. OUT is written once its outputs are those of MODEL on
     random inputs.
     """
-    from profiler.graph.optimize.files import optimize_files
-    from profiler.graph.optimize.optimizers import Optimizer
+    from profiler.graph.optimize.files import Optimizer, optimize_files
 
     if level is not None and optimizer != "ort":
         raise InputError(f"--level belongs to --with ort: leave it out with {optimizer}")

@@ -6,22 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.graph.numbers import parse_bytes, parse_sizes
-from profiler.cli.graph.output import echo, grouped, named, write_json
+from profiler.cli.commands.graph import echo, grouped, named, parse_bytes, parse_sizes, write_json
 from profiler.cli.options import ModelPath, OutPath, ResultFile
-from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import STDOUT, check_documents, progress
 from profiler.errors import InputError
 from profiler.options import name_list
 from profiler.text import counted
 
 if TYPE_CHECKING:
-    from profiler.graph.split.files import SplitFile
-    from profiler.graph.split.model import SplitOperation
-    from profiler.graph.split.portions import Target
-
-__all__ = ["SUBCOMMAND", "split"]
+    from profiler.graph.split import SplitFile, SplitOperation
+    from profiler.graph.split_parts import Target
 
 
 _MaxBytes = Annotated[
@@ -75,8 +70,7 @@ def split(
     profiled run of OUT shows split operators, which analyze folds back. OUT is written once its
     outputs are those of MODEL on random inputs.
     """
-    from profiler.graph.split.files import split_files
-    from profiler.graph.split.model import OPERATION_TYPES
+    from profiler.graph.split import OPERATION_TYPES, split_files
 
     target = _target(max_bytes, parts)
     types = name_list(op_types) if op_types else OPERATION_TYPES
@@ -92,7 +86,7 @@ def split(
 
 
 def _target(max_bytes: str | None, parts: int | None) -> Target:
-    from profiler.graph.split.portions import Target
+    from profiler.graph.split_parts import Target
 
     if (max_bytes is None) == (parts is None):
         raise InputError("give either --max-bytes, such as 8MiB, or --parts, such as 4")

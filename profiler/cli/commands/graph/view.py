@@ -8,11 +8,8 @@ from typing import Annotated
 
 import typer
 
-from profiler.cli.graph.output import echo
+from profiler.cli.commands.graph import echo
 from profiler.cli.subcommands import Subcommand
-
-__all__ = ["SUBCOMMAND", "view"]
-
 
 _Model = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, annotated or not.")]
 _Port = Annotated[
@@ -35,7 +32,7 @@ def view(
     """
     import webbrowser
 
-    from profiler.graph.netron_server import NetronServer
+    from profiler.graph.netron import NetronServer
 
     with NetronServer(model, port) as server:
         echo(f"{model} at {server.url}, until Ctrl-C")

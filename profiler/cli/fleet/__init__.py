@@ -1,1 +1,0 @@
-"""What the subcommands of `profile-sd3 fleet` share."""

@@ -1,1 +1,0 @@
-"""`profile-sd3 graph …`: one module per subcommand."""

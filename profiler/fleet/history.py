@@ -1,0 +1,797 @@
+"""The history of a metric: changes, accepted levels, alarms, and the newest runs.
+
+    past = metric_history("denoise.step", frame, accepted_changes(storage))
+    past.changes      # with the runs before and after, and whether they were accepted
+    past.alarm        # the change that is slower, and neither accepted nor gone
+    past.newest       # whether the newest runs are outside, by the sequential test
+    accept(storage, "denoise.step@3fa1b2c4", because="the new sampler takes longer")
+
+A change is named by its metric and the first run after it, so the name is stable. The
+sequential test keeps false alarms at `alpha / family`, with `family` the number of metrics
+gated together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from profiler.compare.compare import Comparison, compare
+from profiler.compare.measure import measure
+from profiler.errors import InputError, ProfilerError
+from profiler.files import decoded
+from profiler.fleet.change_points import (
+    LEAST_SPREAD,
+    Change,
+    Drift,
+    Found,
+    Modes,
+    Reals,
+    change_points,
+    clipped,
+    line_of,
+    relative,
+    spread_of,
+    student,
+    two_modes,
+)
+from profiler.fleet.dataset import Apart, Dataset, comparable_with_none, groups, identities, names
+from profiler.fleet.storage import Storage, is_url
+from profiler.metrics import metric_name
+from profiler.sources import load
+
+# --- Changes that somebody accepted: each is one file of the data set, and ends an alarm.
+#
+#     accept(storage, "denoise.step@3fa1b2c4", because="the new sampler takes longer")
+#
+# A change is named by its metric and the first run after it, so that the name stays when runs are
+# added. Files follow the data set's commit rule: each appears whole, by a conditional create, and
+# never changes (`docs/decisions/0084-fleet-data-set.md`).
+
+
+ACCEPTED = "accepted"
+_DIGITS = 8
+_MOST = 2000
+
+_Name = Annotated[str, msgspec.Meta(max_length=_MOST)]
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's word that a `metric` may be as it is from the run with the key `run` on."""
+
+    metric: _Name
+    run: Annotated[str, msgspec.Meta(max_length=64)]
+    because: _Name
+    when_ns: int
+
+    @property
+    def name(self) -> str:
+        return change_name(self.metric, self.run)
+
+
+def change_name(metric: str, run: str) -> str:
+    """`denoise.step@3fa1b2c4`: how a change is called that begins with the run of this key."""
+    return f"{metric}@{run[:_DIGITS]}"
+
+
+def accept(
+    storage: Storage,
+    runs: pl.DataFrame,
+    change: str,
+    because: str,
+    clock: Callable[[], int] = time.time_ns,
+) -> Accepted:
+    """Accept a change of a data set with these `runs`. Raises InputError where its name is none, no
+    reason is given, or it is accepted already."""
+    metric, at, run = change.rpartition("@")
+    if not at or not metric:
+        raise InputError(
+            f"{change!r:.120} is no change: give its name, METRIC@RUN, as `profile-sd3 fleet "
+            "history` prints it"
+        )
+    reason = " ".join(because.split())
+    if not reason or len(reason) > _MOST:
+        raise InputError(f"--because is the reason in the history: give 1 to {_MOST} characters")
+    key = named_run(runs, run)["run"]
+    made = Accepted(metric=metric_name(metric).text, run=key, because=reason, when_ns=clock())
+    digest = hashlib.sha256(f"{made.metric}\0{key}".encode()).hexdigest()[:32]
+    if not storage.create(f"{ACCEPTED}/{digest}.json", msgspec.json.encode(made) + b"\n"):
+        raise InputError(f"{made.name} is accepted already: its reason stands in the history")
+    return made
+
+
+def accepted_changes(storage: Storage) -> list[Accepted]:
+    """What was accepted, oldest first. Raises InputError for a file that is none."""
+    found = []
+    for name in storage.names(ACCEPTED):
+        if not name.endswith(".json"):
+            continue
+        try:
+            found.append(decoded(storage.read(name), Accepted))
+        except FileNotFoundError:
+            continue
+        except msgspec.MsgspecError as error:
+            raise InputError(f"{storage.place}/{name} is damaged ({error}): remove it") from error
+    return sorted(found, key=lambda each: (each.when_ns, each.metric, each.run))
+
+
+def named_run(runs: pl.DataFrame, name: str) -> dict[str, Any]:
+    """The row of the run with this key, its first 8 digits at least, or name (the newest of that
+    name). Raises InputError where there is none, or a short key is of several."""
+    found = runs.filter((pl.col("run") == name) | (pl.col("run_id") == name))
+    if found.is_empty() and len(name) >= _DIGITS:
+        found = runs.filter(pl.col("run").str.starts_with(name))
+        if len(found) > 1:
+            raise InputError(f"{name} begins the keys of {len(found)} runs: give more of it")
+    if found.is_empty():
+        raise InputError(
+            f"the data set has no run {name!r:.80}: add it with `profile-sd3 fleet add`, or give a "
+            "key or name that it has"
+        )
+    return found.row(-1, named=True)
+
+
+# --- Why a metric changed: our own comparison of the last good and the first bad run's bundles.
+
+
+def explanation(good: Mapping[str, Any], bad: Mapping[str, Any]) -> Comparison | str:
+    """The comparison of two runs, rows of a history; or, in a sentence, why there is none."""
+    measured = []
+    for row in (good, bad):
+        place = str(row["place"])
+        if is_url(place) or not Path(place).exists():
+            return f"not compared: the bundle of {row['run_id']} is not at {place} any more"
+        try:
+            run = load(place)
+            measured.append(measure(run))
+            run.close()
+        except ProfilerError as error:
+            return f"not compared: {error}"
+    try:
+        return compare(measured[:1], measured[1:])
+    except ProfilerError as error:
+        return f"not compared: {error}"
+
+
+# --- Are the newest runs outside their history? A sequential test, for the gate.
+#
+#     newest(values).outside      # of the last run, and up to five before it
+#
+# The newest one to six runs are each held against the runs before them: Student's t of their
+# mean,
+# the spread taken from the history. It asks another question than `change_points`, which looks
+# back
+# at the whole history and finds where it changed; a change is seen here first, and confirmed
+# there.
+#
+# - Where the history drifts (p below 0.05), the runs are held against the line, continued, with
+# the
+#   error of that. Elsewhere a step has to explain them better than a line through all of it
+# would,
+#   for a drift that 30 runs still hide looks like a step to a mean of several: four and five runs
+#   have the power for a large margin, and their level is decided by it more than by p.
+# - Levels and margins were chosen together, on generated histories, so that at most `alpha /
+# family`
+#   of the runs of an unchanged or a drifting history are outside, `family` being the number of
+#   metrics that are gated together. They are no bound that holds for all histories, as the sum of
+# the
+#   levels would be.
+# - Where it has two modes, a run is held against the mode that it is nearest to, and a run of
+# newest
+#   runs all in one mode against that mode's share.
+# - The newest run must itself lie well out to the same side, and in means of several each counts
+#   with at most four standard deviations: neither does one run that is far out colour those after
+# it,
+#   nor does a mean that is outside by chance stay so for six runs.
+
+
+ALPHA = 0.01
+LEAST_RUNS = 8
+"""The fewest runs of history: below, their own spread is hardly known."""
+
+_WINDOWS = 6  # newest runs that are looked at together
+_REFERENCE = 60  # runs of history that are looked at
+_DRIFTS = 0.05  # p of a slope, below which the history may drift
+_PARTS = (0.067, 0.047, 0.032, 1.24, 0.51, 0.047)  # of the level, by the number of newest runs
+_BETTER = (3.0, 3.0, 3.0, 7.0, 5.0, 0.0)
+"""Squares, in variances of a run, that a step explains beyond what a line does; by their number."""
+_OF_LINE = (0.047,) * _WINDOWS  # parts where the history drifts
+_OF_MODES = (0.107,) * _WINDOWS  # and where it has two modes
+_FURTHEST = 4.0  # standard deviations that a run counts with in a mean of several
+_SAME_SIDE = 1.7  # standard deviations by which the newest run has to deviate as well
+_OF_SHARES = 0.2  # the part of alpha that the shares of modes are tested with
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """What the newest runs say.
+
+    `runs`: how many newest runs tell most. `change`: their mean over what was expected, less 1, a
+    ratio. `p`: the probability of that or more without a change, corrected for the windows and the
+    family. `expected`, `low`, `high`: what the history expects of the newest run, and the interval
+    of one run at the level asked, in the unit of the values. `spread`: the standard deviation of
+    the history, a ratio.
+    """
+
+    outside: bool
+    runs: int
+    change: float
+    p: float
+    expected: float
+    low: float
+    high: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """Residuals of the newest runs, the spread of one, the standard error of their expectation in
+    units of it, degrees of freedom, and the parts of the level that tests of one to six runs
+    have."""
+
+    residuals: Reals
+    spread: float
+    error: float
+    freedom: int
+    expectation: float
+    parts: tuple[float, ...] = _PARTS
+
+
+def newest(
+    values: Reals, *, alpha: float = ALPHA, family: int = 1, earlier: Reals | None = None
+) -> Newest | None:
+    """Hold the last of `values`, in the order of time, against those before it; None where there
+    are fewer than `LEAST_RUNS` before it.
+
+    `earlier` are relative residuals of runs before the last change, each about its own level: they
+    tell the spread where the level itself is known from few runs.
+    """
+    scale = relative(values)
+    known = np.empty(0) if earlier is None else earlier
+    level = alpha / family
+    found: tuple[float, int, _Expected] | None = None
+    shares = 1.0
+    for m in range(1, _WINDOWS + 1):
+        history = scale[:-m][-_REFERENCE:]
+        if len(history) + len(known) < LEAST_RUNS or len(history) < 1:
+            break
+        modes = two_modes(history) if len(history) >= LEAST_RUNS else None
+        expected = _expected(history, scale[-m:], known, modes)
+        p = _p(expected, m) / expected.parts[m - 1]
+        if modes is not None:
+            shares = min(shares, _share_p(modes, scale[-m:]) * _WINDOWS / _OF_SHARES)
+        elif expected.parts is _PARTS:
+            margin = _BETTER[m - 1] + 2 * math.log(ALPHA / level)
+            if _beats_line(history, scale[-m:], expected.spread) < margin:
+                p = 1.0
+        if found is None or p < found[0]:
+            found = p, m, expected
+    return None if found is None else _newest(values, scale, found, shares, level, family)
+
+
+def _newest(
+    values: Reals,
+    scale: Reals,
+    found: tuple[float, int, _Expected],
+    shares: float,
+    level: float,
+    family: int,
+) -> Newest:
+    p, m, expected = found
+    p = min(p, shares, 1.0)
+    reach = _quantile(level * expected.parts[0], expected.freedom) * expected.spread
+    reach *= math.sqrt(1 + expected.error**2)
+    is_log = bool(values.min() > 0)
+    unit = 1.0 if is_log or not scale[-1] else float(values[-1] / scale[-1])
+
+    def back(at: float) -> float:
+        return math.exp(min(at, 700.0)) if is_log else at * unit
+
+    middle = expected.expectation
+    change = float(np.mean(scale[-m:] - middle))
+    return Newest(
+        outside=p <= level,
+        runs=m,
+        change=math.expm1(min(change, 700.0)) if is_log else change,
+        p=min(p * family, 1.0),
+        expected=back(middle),
+        low=back(middle - reach),
+        high=back(middle + reach),
+        spread=expected.spread,
+    )
+
+
+def _expected(history: Reals, last: Reals, known: Reals, modes: Modes | None) -> _Expected:
+    n, m = len(history), len(last)
+    if modes is not None:
+        spread = spread_of(modes.residuals(history), n - 2)
+        level = float(clipped(history).mean())
+        rest = min(modes.share, 1 - modes.share) * n
+        residuals = modes.residuals(last)
+        return _Expected(residuals, spread, 1 / math.sqrt(rest), n - 2, level, _OF_MODES)
+    if n >= LEAST_RUNS:
+        line = line_of(history)
+        if line.p < _DRIFTS:
+            positions = np.arange(n, n + m, dtype=np.float64)
+            error = line.error(n + (m - 1) / 2)
+            ahead = line.at(positions)
+            return _Expected(last - ahead, line.spread, error, n - 2, float(ahead[-1]), _OF_LINE)
+    level = float(clipped(history).mean())
+    residuals = np.concatenate((known[-_REFERENCE:], history - level))
+    freedom = len(residuals) - 1 - bool(len(known))
+    spread = spread_of(residuals, freedom)
+    return _Expected(last - level, spread, 1 / math.sqrt(n), freedom, level)
+
+
+def _p(expected: _Expected, m: int) -> float:
+    """The two-sided p of the mean of the newest runs; 1 where the last of them is no part of it."""
+    shares = expected.residuals / expected.spread
+    if m > 1:
+        shares = np.clip(shares, -_FURTHEST, _FURTHEST)
+    mean = float(shares.mean())
+    if m > 1 and float(shares[-1]) * math.copysign(1.0, mean) < _SAME_SIDE:
+        return 1.0
+    return student(mean / math.sqrt(1 / m + expected.error**2), expected.freedom)
+
+
+def _beats_line(history: Reals, last: Reals, spread: float) -> float:
+    """The squares, in variances of a run, by which a step before `last` explains more of the values
+    than a line through all of them."""
+    n, m = len(history), len(last)
+    together = np.concatenate((history, last))
+    reach = _FURTHEST * spread  # what is far out is no sign of a line
+    together = np.clip(together, history.mean() - reach, history.mean() + reach)
+    step = n * m / (n + m) * float(together[n:].mean() - together[:n].mean()) ** 2
+    positions = np.arange(n + m) - (n + m - 1) / 2
+    line = float(positions @ together) ** 2 / float(positions @ positions)
+    return (step - line) / spread**2
+
+
+def _share_p(modes: Modes, last: Reals) -> float:
+    """How likely it is that all newest runs are in one mode by chance; 1 where they are not."""
+    n = len(modes.is_high)
+    high = last > modes.border
+    if high.all():
+        share = (modes.share * n + 1) / (n + 2)
+    elif not high.any():
+        share = ((1 - modes.share) * n + 1) / (n + 2)
+    else:
+        return 1.0
+    return float(share ** len(last))
+
+
+def _quantile(p: float, freedom: int) -> float:
+    """Student's t whose two-sided p value is `p`, by bisection."""
+    low, high = 0.0, 1e4
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student(middle, freedom) > p else (low, middle)
+    return high
+
+
+def history_needed(values: Reals, limit: float, *, alpha: float = ALPHA, family: int = 1) -> int:
+    """How many more runs of history the gate needs to see one run that is slower by `limit`, a
+    ratio; 0 where it has enough, -1 where no number of runs would do, because single runs scatter
+    by too much."""
+    n = len(values)
+    if n < LEAST_RUNS:
+        return LEAST_RUNS - n
+    history = relative(values)[-_REFERENCE:]
+    spread = max(
+        spread_of(history - float(clipped(history).mean()), len(history) - 1), LEAST_SPREAD
+    )
+    for more in range(_REFERENCE):
+        runs = n + more
+        reach = _quantile(alpha / family * _PARTS[0], runs - 1) * spread * math.sqrt(1 + 1 / runs)
+        if reach <= math.log1p(limit):
+            return more
+    return -1
+
+
+# --- The history of one metric: where it changed, what was accepted, and what counts as its level
+# now.
+#
+#     past = metric_history("denoise.step", frame, accepted_changes(storage))
+#     past.changes      # with the runs before and after, and whether anybody accepted them
+#     past.alarm        # the change that is slower, and neither accepted nor gone
+#     past.newest       # whether the newest runs are outside, by the sequential test
+#
+# `frame` is what `Dataset.history` returns for comparable runs, in the order of time.
+
+
+_NEAR = 3  # runs by which the place of a change may move as runs are added
+_BACK = 0.01  # a change is gone where the level is within this of the one before it
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChange:
+    """A change of level: `name` as `fleet accept` takes it, the rows of the last good and the first
+    bad run, and the reason where it is accepted. `is_open`: slower, not accepted, not gone."""
+
+    name: str
+    change: Change
+    good: dict[str, Any]
+    bad: dict[str, Any]
+    because: str | None
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetricHistory:
+    """What the history of a metric shows. `level_from` to `level_to`: positions of the runs that
+    tell its level: those since the last change, or before the alarm."""
+
+    metric: str
+    unit: str
+    frame: pl.DataFrame
+    changes: tuple[HistoryChange, ...]
+    drifts: tuple[Drift, ...]
+    two_modes: tuple[float, float, float] | None
+    newest: Newest | None
+    level_from: int
+    level_to: int
+
+    @property
+    def values(self) -> Reals:
+        return self.frame["value"].to_numpy()
+
+    @property
+    def alarm(self) -> HistoryChange | None:
+        """The change that nobody has accepted and that is not gone."""
+        return next((each for each in self.changes if each.is_open), None)
+
+    @property
+    def level(self) -> float:
+        """The median of the runs that tell the level, which later runs are held against."""
+        return float(np.median(self.values[self.level_from : self.level_to]))
+
+    @property
+    def now(self) -> float:
+        """The median since the last change, accepted or not."""
+        return float(np.median(self.values[self.changes[-1].change.at if self.changes else 0 :]))
+
+    @property
+    def has_alarm(self) -> bool:
+        """Whether the newest runs are on a level that nobody has accepted."""
+        return self.level_to < len(self.values)
+
+
+def metric_history(
+    metric: str,
+    frame: pl.DataFrame,
+    accepted: Iterable[Accepted] = (),
+    *,
+    alpha: float = ALPHA,
+    family: int = 1,
+) -> MetricHistory:
+    """The history of `metric`, of at least one run."""
+    values = frame["value"].to_numpy()
+    found = change_points(values)
+    reasons = _reasons(metric, frame["run"].to_list(), accepted)
+    points = _with_accepted(values, found, reasons)
+    changes, level_from, level_to = _judged(metric, frame, points, reasons)
+    since = points[-1].at if points else 0
+    last = newest(values[since:], alpha=alpha, family=family, earlier=_residuals(values, points))
+    modes = found.modes
+    scale = relative(values[since:])
+    shift = float(np.median(scale)) if len(scale) else 0.0
+    middle = float(np.median(values[since:])) if len(scale) else 0.0
+    two = None
+    if modes is not None and values.min() > 0:
+        low, high = (middle * np.exp(each - shift) for each in (modes.low, modes.high))
+        two = float(low), float(high), modes.share
+    unit = str(frame["unit"][-1])
+    return MetricHistory(
+        metric, unit, frame, changes, found.drifts, two, last, level_from, level_to
+    )
+
+
+def _reasons(metric: str, runs: Sequence[str], accepted: Iterable[Accepted]) -> dict[int, Accepted]:
+    """What was accepted of this metric, by the position of the run."""
+    places = {run: at for at, run in enumerate(runs)}
+    return {
+        places[each.run]: each for each in accepted if each.metric == metric and each.run in places
+    }
+
+
+def _with_accepted(values: Reals, found: Found, reasons: dict[int, Accepted]) -> list[Change]:
+    """The changes that were found, and those that were accepted before they can be."""
+    points = list(found.changes)
+    for at in reasons:
+        if at > 0 and all(abs(at - each.at) > _NEAR for each in points):
+            before = float(np.median(values[max(0, at - 30) : at]))
+            after = float(np.median(values[at : at + 30]))
+            change = after / before - 1 if before else 0.0
+            points.append(Change(at, before, after, change, 1.0))
+    return sorted(points, key=lambda each: each.at)
+
+
+def _judged(
+    metric: str, frame: pl.DataFrame, points: list[Change], reasons: dict[int, Accepted]
+) -> tuple[tuple[HistoryChange, ...], int, int]:
+    """Each change with its reason; and which runs tell the level."""
+    n, start, open_at = len(frame), 0, None
+    ends = [*(each.at for each in points[1:]), n][: len(points)]
+    judged: list[HistoryChange] = []
+    base = 0.0
+    for number, (each, end) in enumerate(zip(points, ends, strict=True)):
+        near = [at for at in reasons if abs(at - each.at) <= _NEAR]
+        reason = reasons[near[0]].because if near else None
+        slower = each.after > each.before
+        if open_at is not None and (reason is not None or each.after <= base * (1 + _BACK)):
+            open_at = None
+        if open_at is None and slower and reason is None:
+            open_at, base = number, each.before
+            level_to = each.at
+        elif open_at is None:
+            start, level_to = each.at, end
+        rows = frame.select("run", "run_id", "commit", "time_ns", "place", "value")
+        good, bad = (rows.row(at, named=True) for at in (each.at - 1, each.at))
+        name = reasons[near[0]].name if near else change_name(metric, bad["run"])
+        judged.append(HistoryChange(name, each, good, bad, reason, is_open=False))
+    if open_at is not None:
+        judged[open_at] = replace(judged[open_at], is_open=True)
+        return tuple(judged), start, level_to
+    return tuple(judged), start, n
+
+
+def _residuals(values: Reals, points: list[Change]) -> Reals:
+    """Relative deviations of the runs before the last change from the level of their stretch."""
+    parts = []
+    edges = [0, *(each.at for each in points)]
+    for begin, end in pairwise(edges):
+        if end - begin > 1:
+            part = relative(values[begin:end])
+            parts.append(part - float(clipped(part).mean()))
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+# --- What a history has come to, its changes, and each of its runs, as codes.
+#
+# state_of(past)                   # steady, a change that nobody has accepted, a drift, …
+# run_verdicts(past)               # a RunVerdict a run, in the order of the history
+# levels(past)                     # the median of the runs between the changes around each run
+
+
+class RunVerdict(StrEnum):
+    """What a run is in its history."""
+
+    ON_LEVEL = "on_level"
+    FIRST_BAD = "first_bad"  # after a change to slower
+    FIRST_FASTER = "first_faster"  # after a change to faster
+    FIRST_ACCEPTED = "first_accepted"  # after a change that somebody accepted
+    NOT_ACCEPTED = "not_accepted"  # on a slower level that nobody has accepted
+    DRIFT = "drift"
+    OUTSIDE = "outside"  # one of the newest runs, which the history does not expect
+
+
+class ChangeState(StrEnum):
+    """What has become of a change."""
+
+    ALARM = "alarm"  # slower, neither accepted nor gone; also a further one beyond such a one
+    ACCEPTED = "accepted"
+    FASTER = "faster"
+    GONE = "gone"  # slower, and a later change took it back, or the one accepted after it
+
+
+class State(StrEnum):
+    """What a history has come to; the first that holds, in this order."""
+
+    CHANGE = "change"  # slower, and neither accepted nor gone
+    OUTSIDE = "outside"  # its newest runs
+    DRIFT = "drift"  # until its newest run
+    TWO_MODES = "two_modes"
+    ACCEPTED = "accepted"  # its last change
+    FEW = "few"  # runs: fewer than any of these could be told from
+    STEADY = "steady"
+
+
+def change_state(past: MetricHistory, each: HistoryChange) -> ChangeState:
+    """What has become of a change of this history."""
+    if each.because is not None:
+        return ChangeState.ACCEPTED
+    if each.change.after <= each.change.before:
+        return ChangeState.FASTER
+    alarm = past.alarm
+    if alarm is not None and each.change.at >= alarm.change.at:
+        return ChangeState.ALARM
+    return ChangeState.GONE
+
+
+def state_of(past: MetricHistory) -> State:
+    """The state of a history at its newest run."""
+    if past.alarm is not None:
+        return State.CHANGE
+    if past.newest is not None and past.newest.outside:
+        return State.OUTSIDE
+    if any(each.end == len(past.values) for each in past.drifts):
+        return State.DRIFT
+    if past.two_modes is not None:
+        return State.TWO_MODES
+    if past.changes and past.changes[-1].because is not None:
+        return State.ACCEPTED
+    return State.FEW if past.newest is None and not past.changes else State.STEADY
+
+
+def run_verdicts(past: MetricHistory) -> list[RunVerdict]:
+    """What each run is; a change tells more of its first run than what that lies in."""
+    n = len(past.values)
+    found = [RunVerdict.ON_LEVEL] * n
+    for drift in past.drifts:
+        for at in range(max(drift.first, 0), min(drift.end, n)):
+            found[at] = RunVerdict.DRIFT
+    if past.has_alarm:
+        for at in range(past.level_to, n):
+            found[at] = RunVerdict.NOT_ACCEPTED
+    if past.newest is not None and past.newest.outside:
+        for at in range(n - past.newest.runs, n):
+            found[at] = RunVerdict.OUTSIDE
+    for each in past.changes:
+        slower = each.change.after > each.change.before
+        found[each.change.at] = (
+            RunVerdict.FIRST_ACCEPTED
+            if each.because is not None
+            else RunVerdict.FIRST_BAD
+            if slower
+            else RunVerdict.FIRST_FASTER
+        )
+    return found
+
+
+def levels(past: MetricHistory) -> Reals:
+    """The median of the runs between the changes around each run, in the unit of the values."""
+    n = len(past.values)
+    found = np.empty(n)
+    for begin, end in pairwise([0, *(each.change.at for each in past.changes), n]):
+        found[begin:end] = np.median(past.values[begin:end]) if end > begin else 0.0
+    return found
+
+
+# --- All runs of a data set at one look: newest, slowest, and the history of each workload.
+#
+#     found = overview(Dataset("fleet/"), ["elapsed"])
+#     found.runs              # a row a run of good quality, with the median of the runs like it
+#     found.workloads         # the histories of each group of comparable runs
+#     found.bad, found.apart  # what takes no part, and why
+#
+# Histories are those of `fleet history`; the levels of their tests are shared by all histories
+# that
+# are looked at together.
+
+
+_URGENT = tuple(State)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """A group of comparable runs: its `name` among all, its `identity` by field, how many `runs`,
+    and the history of each metric that they have, in the order asked for."""
+
+    group: str
+    name: str
+    identity: dict[str, Any]
+    runs: int
+    histories: tuple[MetricHistory, ...]
+
+    @property
+    def state(self) -> State:
+        """The most urgent state of its histories."""
+        return min(map(state_of, self.histories), key=_URGENT.index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overview:
+    """What `metrics` show over all runs; their first is what `runs` and `bad` have.
+
+    `runs`: a row a run of good quality, by time: `run, run_id, time_ns, commit, place, quality,
+    drops, residual, tracing_cost, workload, value, unit`, `median` of the runs like it, and
+    `against`: the value over that, less 1. Of a run that is comparable with none `workload`,
+    `median` and `against` are null, of one without the metric `value` is. `bad`: the same of runs
+    of bad quality, without what they would be held against. `workloads`: the most urgent first.
+    `apart`: runs that are comparable with none.
+    """
+
+    metrics: tuple[str, ...]
+    unit: str
+    runs: pl.DataFrame
+    bad: pl.DataFrame
+    workloads: tuple[Workload, ...]
+    apart: tuple[Apart, ...]
+
+    @property
+    def histories(self) -> Iterator[tuple[Workload, MetricHistory]]:
+        """All histories, with whose they are."""
+        return ((each, past) for each in self.workloads for past in each.histories)
+
+
+def overview(
+    data: Dataset,
+    metrics: Sequence[str] = ("elapsed",),
+    where: Sequence[str] = (),
+    *,
+    assume_same: Sequence[str] = (),
+    quality: bool = False,
+) -> Overview:
+    """Look at all runs that meet the conditions; runs of bad quality stand apart unless `quality`
+    is set. Raises InputError where there is none, or none has the first metric, and for a metric or
+    condition that is none."""
+    asked = tuple(dict.fromkeys(metrics))
+    runs = data.runs(where)
+    if runs.is_empty():
+        raise InputError(f"{data.storage.place} has no run that meets --where: change it")
+    values = data.metrics(asked, where, quality=True)
+    first = values.filter(pl.col("name") == asked[0])
+    if first.is_empty():
+        known = ", ".join(data.names(where)[:6])
+        raise InputError(f"no run has {asked[0]}: there is {known}, …")
+    is_good = pl.lit(value=True) if quality else pl.col("quality") == ""
+    grouped = groups(runs.filter(is_good), assume_same)
+    workloads = _workloads(grouped, values, asked, accepted_changes(data.storage))
+    named = {each.group: each.name for each in workloads}
+    return Overview(
+        asked,
+        str(first["unit"][-1]),
+        _held(_with_values(grouped, first, named)),
+        _with_values(runs.filter(~is_good).with_columns(group=pl.lit(None, pl.String)), first, {}),
+        workloads,
+        tuple(comparable_with_none(grouped.filter(pl.col("group").is_null()), assume_same)),
+    )
+
+
+_SHOWN = (
+    *("run", "run_id", "time_ns", "commit", "place"),
+    *("quality", "drops", "residual", "tracing_cost"),
+)
+
+
+def _with_values(
+    grouped: pl.DataFrame, values: pl.DataFrame, named: dict[str, str]
+) -> pl.DataFrame:
+    told = grouped.select(
+        *_SHOWN,
+        "group",
+        workload=pl.col("group").replace_strict(named, default=None, return_dtype=pl.String),
+    )
+    own = values.select("run", "value", "unit")
+    return told.join(own, on="run", how="left", maintain_order="left")
+
+
+def _held(runs: pl.DataFrame) -> pl.DataFrame:
+    """`runs` against the median of the runs like each."""
+    middle = pl.when(pl.col("group").is_not_null()).then(pl.col("value").median().over("group"))
+    against = pl.when(pl.col("median") > 0).then(pl.col("value") / pl.col("median") - 1)
+    return runs.with_columns(median=middle).with_columns(against=against)
+
+
+def _workloads(
+    grouped: pl.DataFrame,
+    values: pl.DataFrame,
+    metrics: Sequence[str],
+    accepted: Sequence[Accepted],
+) -> tuple[Workload, ...]:
+    known = identities(grouped)
+    named = names(known)
+    like = values.join(grouped.select("run", "group").drop_nulls(), on="run", how="inner")
+    parts = like.sort("time_ns", "run").partition_by("group", "name", as_dict=True)
+    counts = dict(grouped.group_by("group").len().iter_rows())
+    found = []
+    for group, identity in known.items():
+        histories = tuple(
+            metric_history(metric, parts[group, metric], accepted, family=len(parts))
+            for metric in metrics
+            if (group, metric) in parts
+        )
+        if histories:
+            found.append(Workload(group, named[group], identity, counts[group], histories))
+    return tuple(sorted(found, key=lambda each: _URGENT.index(each.state)))

@@ -1,0 +1,794 @@
+"""HTML pages of many runs: the overview of a data set and the history of its metrics.
+
+Pages are self-contained and load nothing. Names come from manifests and are not trusted: they
+are escaped or become text nodes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+import polars as pl
+from msgspec import Struct
+
+from profiler._version import __version__
+from profiler.analysis.document import TableView
+from profiler.analysis.table_text import table
+from profiler.fleet.change_points import Drift, relative_noise
+from profiler.fleet.history import (
+    ChangeState,
+    HistoryChange,
+    MetricHistory,
+    Overview,
+    RunVerdict,
+    State,
+    Workload,
+    change_state,
+    levels,
+    run_verdicts,
+    state_of,
+)
+from profiler.fleet.storage import is_url
+from profiler.fleet.text import apart_line, change_lines, history_lines, value_text, when
+from profiler.plugins import plain_text
+from profiler.report.html.page import (
+    Top,
+    contents,
+    document,
+    embedded,
+    script_hash,
+    style_sheet,
+    template,
+)
+from profiler.report.html.tables import table_json
+from profiler.report.language import page_messages, spoken, spoken_template, titled
+from profiler.run.columns import FLOAT64, INT64, MINOR, STRING, Column
+from profiler.text import Said, count, counted, joined, said, sentence
+
+# --- The curve of a history as SVG, for pages: its runs, its levels, its changes.
+
+
+_LEFT, _EDGE = 70, 16  # for the texts of the axis, and around
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of a curve: width and height in units of the picture, how many runs it draws at most, and
+    whether each tells its name."""
+
+    width: int
+    height: int
+    runs: int
+    named: bool
+
+
+LARGE = Size(960, 220, 4000, named=True)
+SMALL = Size(420, 110, 240, named=False)
+
+
+def curve(past: MetricHistory, size: Size) -> str:
+    """The values of a history over its runs, oldest first. Of more runs than there is room for, the
+    least and the largest of each group are drawn."""
+    values = past.values
+    low, high = float(values.min()), float(values.max())
+    low = min(low, 0.9 * high) if high > 0 else low
+    frame = _Frame(size, len(values), low, (high - low) or 1.0)
+    said = escape(plain_text(past.metric))
+    return (
+        f'<svg class="curve" viewBox="0 0 {size.width} {size.height}" role="img" '
+        f'aria-label="{said}">'
+        + "".join((*_axis(past, frame, high), *_lines(past, frame), *_run_dots(past, frame)))
+        + "</svg>"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    size: Size
+    runs: int
+    low: float
+    span: float
+
+    def x(self, at: float) -> float:
+        return _LEFT + (at + 0.5) / self.runs * (self.size.width - _LEFT - _EDGE)
+
+    def y(self, value: float) -> float:
+        height = self.size.height
+        return height - _EDGE - (value - self.low) / self.span * (height - 2 * _EDGE)
+
+
+def _axis(past: MetricHistory, frame: _Frame, high: float) -> Iterator[str]:
+    for value in (frame.low, (frame.low + high) / 2, high):
+        text = escape(value_text(value, past.unit))
+        yield f'<text x="4" y="{frame.y(value) + 4:.1f}">{text}</text>'
+
+
+def _lines(past: MetricHistory, frame: _Frame) -> Iterator[str]:
+    """The level between changes, and the changes."""
+    values, height = past.values, frame.size.height
+    yield from (_drift(past, each, frame) for each in past.drifts)
+    for begin, end in pairwise([0, *(each.change.at for each in past.changes), len(values)]):
+        if any(each.first <= begin and end <= each.end for each in past.drifts):
+            continue
+        level = frame.y(float(np.median(values[begin:end])))
+        ends = f'x1="{frame.x(begin - 0.5):.1f}" x2="{frame.x(end - 0.5):.1f}"'
+        yield f'<line class="level" {ends} y1="{level:.1f}" y2="{level:.1f}"/>'
+    for each in past.changes:
+        at, kind = frame.x(each.change.at - 0.5), "alarm" if each.is_open else "change"
+        ends = f'x1="{at:.1f}" x2="{at:.1f}" y1="{_EDGE}" y2="{height - _EDGE}"'
+        name = escape(plain_text(each.name))
+        yield f'<line class="{kind}" {ends}><title>{name}</title></line>'
+
+
+def _drift(past: MetricHistory, drift: Drift, frame: _Frame) -> str:
+    """The line of a drift, through the median of its runs."""
+    middle = float(np.median(past.values[drift.first : drift.end]))
+    half = math.log1p(drift.slope) * (drift.end - 1 - drift.first) / 2
+    low, high = (frame.y(middle * math.exp(way * half)) for way in (-1, 1))
+    ends = f'x1="{frame.x(drift.first):.1f}" x2="{frame.x(drift.end - 1):.1f}"'
+    return f'<line class="level" {ends} y1="{low:.1f}" y2="{high:.1f}"/>'
+
+
+def _run_dots(past: MetricHistory, frame: _Frame) -> Iterator[str]:
+    values = past.values
+    shown = _shown(values, frame.size.runs)
+    if not frame.size.named:
+        dots = "".join(f"M{frame.x(at):.1f} {frame.y(values[at]):.1f}h0" for at in shown)
+        yield f'<path class="runs" d="{dots}"/>'
+        return
+    names = past.frame["run_id"]
+    for at in shown:
+        said = escape(plain_text(f"{names[at]}: {value_text(float(values[at]), past.unit)}"))
+        yield (
+            f'<circle class="run" cx="{frame.x(at):.1f}" cy="{frame.y(values[at]):.1f}" r="2.5">'
+            f"<title>{said}</title></circle>"
+        )
+
+
+def _shown(values: np.typing.NDArray[np.float64], most: int) -> list[int]:
+    """Positions of the runs that are drawn: all, or of each group the least and the largest."""
+    if len(values) <= most:
+        return [*range(len(values))]
+    found: set[int] = set()
+    for group in np.array_split(np.arange(len(values)), most // 2):
+        found |= {int(group[np.argmin(values[group])]), int(group[np.argmax(values[group])])}
+    return sorted(found)
+
+
+# --- What the pages of many runs say of states and verdicts.
+
+
+STATES = {
+    State.CHANGE: said("slower, not accepted"),
+    State.OUTSIDE: said("newest outside"),
+    State.DRIFT: said("drift"),
+    State.TWO_MODES: said("two modes"),
+    State.ACCEPTED: said("accepted"),
+    State.FEW: said("too few runs"),
+    State.STEADY: said("steady"),
+}
+_COUNTED = {  # each by itself among others: no commas in them
+    State.CHANGE: said("{n} slower (not accepted)"),
+    State.OUTSIDE: said("{n} with its newest run outside its history"),
+    State.DRIFT: said("{n} drifting"),
+    State.TWO_MODES: said("{n} with two modes"),
+    State.ACCEPTED: said("{n} at an accepted level"),
+    State.FEW: said("{n} with too few runs"),
+    State.STEADY: said("{n} steady"),
+}
+VERDICTS = {
+    RunVerdict.ON_LEVEL: said("on its level"),
+    RunVerdict.FIRST_BAD: said("first bad run"),
+    RunVerdict.FIRST_FASTER: said("first faster run"),
+    RunVerdict.FIRST_ACCEPTED: said("first run of an accepted change"),
+    RunVerdict.NOT_ACCEPTED: said("on a level not accepted"),
+    RunVerdict.DRIFT: said("in a drift"),
+    RunVerdict.OUTSIDE: said("outside its history"),
+}
+CHANGE_STATES = {
+    ChangeState.ALARM: said("alarm"),
+    ChangeState.ACCEPTED: said("accepted"),
+    ChangeState.FASTER: said("faster"),
+    ChangeState.GONE: said("gone again"),
+}
+_QUALITY = {
+    "drops": said("drops"),
+    "residual": said("residual"),
+    "tracing_cost": said("tracing cost"),
+}
+
+
+def counted_state(state: State, number: int) -> Said:
+    """How many histories are in a state: `"1 slower (not accepted)"`."""
+    return said(_COUNTED[state].template, n=count(number))
+
+
+def quality_word(quality: str) -> Said:
+    """Why a run is of bad quality, as its column `quality` has it."""
+    return joined(", ", [_QUALITY.get(part, part) for part in quality.split(",")])
+
+
+def spoken_words(qualities: set[str]) -> dict[str, Said]:
+    """All words by their English, with those of these `quality` texts."""
+    known = (*STATES.values(), *VERDICTS.values(), *CHANGE_STATES.values())
+    return {str(one): one for one in (*known, *map(quality_word, sorted(qualities)))}
+
+
+# --- The frame of the pages of many runs: self-contained, offline, of the scripts and styles that the
+# page of one run has.
+
+
+_SCRIPTS = (
+    "format.js",
+    "theme.js",
+    "data.js",
+    "language.js",
+    "columns.js",
+    "tables.js",
+    "table_files.js",
+    "contents.js",
+    "many_runs.js",
+)
+
+
+class Block(Struct, frozen=True, eq=False):
+    """A section of a page: its `key` and its name in the list of contents, its HTML, the tables
+    that this has places for, and the `quality` of runs that these name."""
+
+    key: str
+    name: str
+    html: str
+    tables: tuple[TableView, ...] = ()
+    qualities: frozenset[str] = frozenset()
+
+
+def page_document(
+    headline: Said, summary: Sequence[str], blocks: Sequence[Block], language: str = "auto"
+) -> str:
+    """The whole page: sentences below its headline, and the blocks. It opens in `language` (`en`,
+    `ko`), with `auto` in its reader's."""
+    script = "\n".join(['"use strict";', *map(template, _SCRIPTS)])
+    page = Template(spoken_template(template("many_runs.html"))).substitute(
+        headline=spoken(headline),
+        summary="".join(f'<p class="subject">{spoken(line)}</p>' for line in summary),
+        sections="\n".join(block.html for block in blocks),
+        footer=spoken(
+            said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
+        ),
+        data=embedded(_data(blocks, language)),
+        script=script,
+    )
+    style = style_sheet("report.css", "first_screen.css", "many_runs.css")
+    top = Top(
+        contents([("summary", said("Summary")), *((block.key, block.name) for block in blocks)])
+    )
+    return document(top, page, titled(headline), style, [script_hash(script.encode())])
+
+
+def _data(blocks: Iterable[Block], language: str) -> dict[str, Any]:
+    """What the scripts read, as JSON has it."""
+    tables = {
+        view.key: _with_languages(table_json(view), spoken_words(set(block.qualities)))
+        for block in blocks
+        for view in block.tables
+    }
+    return {
+        "palette": {"submodules": {}, "roles": {}},
+        "tables_shown": tables,
+        "run": "fleet",
+        "messages": page_messages(map(template, _SCRIPTS), tables),
+        "language": language,
+    }
+
+
+def _with_languages(table: dict[str, Any], words: dict[str, Said]) -> dict[str, Any]:
+    """A table whose words have their languages."""
+    if "words" in table:
+        table["words"] = [words.get(text, text) for text in table["words"]]
+    return table
+
+
+# --- The tables of the pages of many runs.
+
+
+HELD = {
+    "newest": 200,
+    "slowest": 200,
+    "changes": 1000,
+    "workloads": 1000,
+    "bad": 500,
+    "runs": 10_000,
+}
+"""Rows that a page holds at most."""
+_SHOWN = 15
+_COMMIT = 12  # characters
+
+_KINDS = {"ns": "ns", "bytes": "bytes", "ratio": "ratio", "count": "number"}  # by unit
+
+_TIME = Column("time", STRING, "", "begin of the run, in UTC")
+_COMMIT_COLUMN = Column("commit", STRING, "", "commit of the program that ran")
+_RUN = Column("run", STRING, "", "name of the run")
+_WORKLOAD = Column(
+    "workload",
+    STRING,
+    "",
+    "group of comparable runs: its model, and in which fields others of that model differ",
+)
+_VALUE = Column("value", FLOAT64, "", "the run's value of the metric")
+_REPORT = Column("report", STRING, "", "report in the run's bundle, from here", kind="file")
+_PLACE = Column("bundle", STRING, "", "where the bundle or file was added from", importance=MINOR)
+
+_RUNS = (
+    _RUN,
+    _TIME,
+    _COMMIT_COLUMN,
+    _WORKLOAD,
+    _VALUE,
+    Column("median", FLOAT64, "", "median of all runs that are comparable with it"),
+    Column(
+        "against",
+        FLOAT64,
+        "",
+        "its value over the median of the runs that are comparable with it, less 1",
+        label="against median",
+        kind="change",
+    ),
+    _REPORT,
+    _PLACE,
+)
+_BAD = (
+    _RUN,
+    _TIME,
+    _COMMIT_COLUMN,
+    Column("why", STRING, "", "what is bad about its quality", kind="word"),
+    Column("drops", INT64, "", "drops by which time is missing"),
+    Column(
+        "residual", FLOAT64, "ratio", "largest share of a pipeline call that nothing accounts for"
+    ),
+    Column("tracing_cost", FLOAT64, "ratio", "what tracing added, of the time without it"),
+    _VALUE,
+    _REPORT,
+    _PLACE,
+)
+_CHANGES = (
+    _WORKLOAD,
+    Column("metric", STRING, "", "name of the metric"),
+    Column("by", FLOAT64, "", "new level over the one before, less 1", kind="change"),
+    Column("before", STRING, "", "median of the runs before it", kind="figure"),
+    Column("after", STRING, "", "median of the runs after it", kind="figure"),
+    Column("last_good", STRING, "", "name of the last run before it"),
+    Column("good_commit", STRING, "", "commit of the last run before it"),
+    Column("first_bad", STRING, "", "name of the first run after it"),
+    Column("bad_commit", STRING, "", "commit of the first run after it"),
+    Column("time", STRING, "", "begin of the first run after it, in UTC"),
+    Column("state", STRING, "", "alarm: slower, and nobody has accepted it", kind="word"),
+    Column("because", STRING, "", "why it was accepted", importance=MINOR),
+    Column("change", STRING, "", "its name, which fleet accept takes", importance=MINOR),
+)
+_WORKLOADS = (
+    _WORKLOAD,
+    Column("runs", INT64, "", "runs of good quality that have the metric"),
+    Column("median", FLOAT64, "", "median of all its runs"),
+    Column(
+        "now", FLOAT64, "", "median of its runs since the last change", label="since last change"
+    ),
+    Column(
+        "spread",
+        FLOAT64,
+        "ratio",
+        "standard deviation of its runs since the last change, by their median absolute deviation",
+    ),
+    Column("state", STRING, "", "what its history has come to", kind="word"),
+    Column("newest", STRING, "", "begin of its newest run, in UTC"),
+)
+_HISTORY = (
+    _RUN,
+    _COMMIT_COLUMN,
+    _TIME,
+    _VALUE,
+    Column("low", FLOAT64, "", "lower end of the value's 95 % interval"),
+    Column("high", FLOAT64, "", "upper end of the value's 95 % interval"),
+    Column(
+        "against",
+        FLOAT64,
+        "",
+        "its value over the median of the runs between the changes around it, less 1",
+        label="against level",
+        kind="change",
+    ),
+    Column("verdict", STRING, "", "what the run is in its history", kind="word"),
+)
+_OF_UNIT = frozenset({"value", "median", "now", "low", "high"})
+
+Beside = Callable[[str], str | None]
+
+
+def reports_beside(folder: Path | None) -> Beside:
+    """From the place of a run to its bundle's report, as a path from `folder`, in which the page
+    will be; None where there is none, or no `folder`."""
+
+    def found(place: str) -> str | None:
+        if folder is None or is_url(place) or not place.isprintable():
+            return None
+        try:
+            report = Path(place) / "report.html"
+            beside = os.path.relpath(report, folder.resolve()) if report.is_file() else ""
+        except (OSError, ValueError):
+            return None
+        return Path(beside).as_posix() if beside and beside.isprintable() else None
+
+    return found
+
+
+def newest_table(over: Overview, beside: Beside) -> TableView | None:
+    """The newest runs of good quality."""
+    frame = _runs_frame(over.runs.reverse().head(HELD["newest"]), beside)
+    columns = _in_unit(_RUNS, over.unit)
+    return table(
+        "newest", "Newest runs", columns, _RUNS, frame, shown=_SHOWN, search=True, sort="time"
+    )
+
+
+def slowest_table(over: Overview, beside: Beside) -> TableView | None:
+    """The runs that are slowest against the runs like them; None where none is slower."""
+    slower = over.runs.filter(pl.col("against") > 0).sort(
+        "against", "time_ns", descending=True, maintain_order=True
+    )
+    frame = _runs_frame(slower.head(HELD["slowest"]), beside)
+    columns = _in_unit(_RUNS, over.unit)
+    return table(
+        "slowest", "Slowest runs", columns, _RUNS, frame, shown=_SHOWN, search=True, sort="against"
+    )
+
+
+def bad_table(over: Overview, beside: Beside) -> TableView | None:
+    """The runs of bad quality, newest first."""
+    frame = _runs_frame(over.bad.reverse().head(HELD["bad"]), beside).with_columns(
+        why=pl.col("quality").map_elements(lambda text: str(quality_word(text)), pl.String())
+    )
+    columns = _in_unit(_BAD, over.unit)
+    return table("bad", "Runs of bad quality", columns, _BAD, frame, shown=_SHOWN, sort="time")
+
+
+def changes_table(over: Overview) -> TableView | None:
+    """The changes of all histories, the newest first."""
+    rows = [
+        _change_row(workload.name, past, each)
+        for workload, past in over.histories
+        for each in past.changes
+    ]
+    rows.sort(key=lambda row: row["time_ns"], reverse=True)
+    schema = {column.name: column.dtype for column in _CHANGES}
+    frame = pl.DataFrame(rows, schema={**schema, "time_ns": pl.Int64()}, orient="row")
+    held = frame.head(HELD["changes"])
+    return table(
+        "changes", "Changes", _CHANGES, _CHANGES, held, shown=_SHOWN, search=True, sort="time"
+    )
+
+
+def workloads_table(over: Overview, metric: str, number: int) -> TableView | None:
+    """The workloads by one metric, the most urgent first."""
+    chosen = [(each, past) for each, past in over.histories if past.metric == metric]
+    rows = [
+        {
+            "workload": plain_text(workload.name),
+            "runs": len(past.values),
+            "median": float(past.frame["value"].median()),  # type: ignore[arg-type]
+            "now": past.now,
+            "spread": relative_noise(_since(past)),
+            "state": str(STATES[state_of(past)]),
+            "newest": when(past.frame["time_ns"][-1]),
+        }
+        for workload, past in chosen[: HELD["workloads"]]
+    ]
+    schema = {column.name: column.dtype for column in _WORKLOADS}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    key = f"workloads_{number}"
+    columns = _in_unit(_WORKLOADS, chosen[0][1].unit if chosen else "ns")
+    return table(key, "Workloads", columns, _WORKLOADS, frame, shown=_SHOWN, search=True)
+
+
+def history_table(past: MetricHistory, number: int) -> TableView | None:
+    """The runs of a history, the newest first."""
+    frame = past.frame.with_columns(
+        *_texts(),
+        against=pl.Series(past.values) / pl.Series(levels(past)) - 1,
+        verdict=pl.Series([str(VERDICTS[each]) for each in run_verdicts(past)]),
+    )
+    key, columns = f"history_{number}", _in_unit(_HISTORY, past.unit)
+    held = frame.reverse().head(HELD["runs"])
+    return table(key, "Runs", columns, _HISTORY, held, shown=_SHOWN, search=True, sort="time")
+
+
+def _in_unit(columns: Sequence[Column], unit: str) -> tuple[Column, ...]:
+    """The columns, those that hold values of the metric in the kind of its unit."""
+    kind = _KINDS.get(unit, "number")
+    return tuple(replace(each, kind=kind) if each.name in _OF_UNIT else each for each in columns)
+
+
+def _texts() -> tuple[pl.Expr, ...]:
+    """Name, time and commit of the runs of a frame as they are shown."""
+    return (
+        pl.col("run_id").map_elements(plain_text, pl.String()).alias("run"),
+        pl.col("time_ns").map_elements(when, pl.String()).alias("time"),
+        pl.col("commit").str.head(_COMMIT).map_elements(plain_text, pl.String()).alias("commit"),
+    )
+
+
+def _runs_frame(runs: pl.DataFrame, beside: Beside) -> pl.DataFrame:
+    return runs.with_columns(
+        *_texts(),
+        pl.col("workload").map_elements(plain_text, pl.String()),
+        report=pl.col("place").map_elements(beside, pl.String()),
+        bundle=pl.col("place").map_elements(plain_text, pl.String()),
+    )
+
+
+def _since(past: MetricHistory) -> list[float]:
+    """The values since the last change."""
+    return list(past.values[past.changes[-1].change.at if past.changes else 0 :])
+
+
+def _change_row(workload: str, past: MetricHistory, each: HistoryChange) -> dict[str, Any]:
+    return {
+        "workload": plain_text(workload),
+        "metric": plain_text(past.metric),
+        "by": each.change.change,
+        "before": value_text(each.change.before, past.unit),
+        "after": value_text(each.change.after, past.unit),
+        "last_good": plain_text(each.good["run_id"]),
+        "good_commit": plain_text((each.good["commit"] or "")[:_COMMIT]),
+        "first_bad": plain_text(each.bad["run_id"]),
+        "bad_commit": plain_text((each.bad["commit"] or "")[:_COMMIT]),
+        "time": when(each.bad["time_ns"]),
+        "state": str(CHANGE_STATES[change_state(past, each)]),
+        "because": plain_text(each.because or ""),
+        "change": plain_text(each.name),
+        "time_ns": each.bad["time_ns"],
+    }
+
+
+# --- Histories as one HTML page: their curves, changes and runs. Self-contained, nothing is loaded.
+#
+# Names come from manifests and are never trusted: they are escaped, or become text nodes.
+
+
+def history_page(
+    dataset: str,
+    histories: Sequence[MetricHistory],
+    explained: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+    language: str = "auto",
+) -> str:
+    """The page of histories of a data set. `explained` are texts by the name of a change, `notes`
+    say what takes no part."""
+    blocks = [_block(past, number, explained or {}) for number, past in enumerate(histories)]
+    title = said("History of {dataset}", dataset=plain_text(dataset))
+    return page_document(title, notes, blocks, language)
+
+
+def _block(past: MetricHistory, number: int, explained: Mapping[str, str]) -> Block:
+    view, key = history_table(past, number), f"metric-{number}"
+    name = plain_text(past.metric)
+    html = (
+        f'<section class="history" id="{key}" aria-labelledby="{key}-title">'
+        f'<h2 id="{key}-title">{escape(name)}</h2>'
+        + "".join(f"<p>{spoken(line)}</p>" for line in history_lines(past))
+        + curve(past, LARGE)
+        + "".join(_history_changes(past, explained))
+        + _runs_part(past, number)
+        + "</section>"
+    )
+    return Block(key, name, html, () if view is None else (view,))
+
+
+def _history_changes(past: MetricHistory, explained: Mapping[str, str]) -> Iterator[str]:
+    for each in past.changes:
+        first, *others = change_lines(each, past.unit)
+        items = "".join(f"<p>{spoken(line)}</p>" for line in others)
+        yield f'<div class="part"><h3>{spoken(first)}</h3>{items}'
+        if each.name in explained:
+            lines = explained[each.name].split("\n")
+            text = escape("\n".join(map(plain_text, lines)))
+            summary = spoken(said("What differs"))
+            yield (
+                f'<details class="part"><summary>{summary}</summary>'
+                f'<pre class="explained" lang="en" tabindex="0">{text}</pre></details>'
+            )
+        yield "</div>"
+
+
+def _runs_part(past: MetricHistory, number: int) -> str:
+    """The place of the table of runs, and what it leaves out."""
+    all_runs, held = len(past.values), HELD["runs"]
+    cut = said("The newest {held} of {all} runs.", held=count(held), all=count(all_runs))
+    note = f'<p class="help">{spoken(cut)}</p>' if all_runs > held else ""
+    heading = spoken(said("Runs"))
+    return (
+        f'<div class="part"><h3>{heading}</h3><div data-table="history_{number}"></div>{note}</div>'
+    )
+
+
+# --- All runs of a data set as one HTML page. Self-contained, nothing is loaded.
+#
+# Names come from manifests and are never trusted: they are escaped, or become text nodes.
+
+
+CURVES = 60
+"""Workloads whose curves a page holds."""
+_WRONG = (State.CHANGE, State.OUTSIDE)
+
+
+def overview_headline(over: Overview) -> Said:
+    """How many runs of what, and in which states."""
+    states = Counter(each.state for each in over.workloads)
+    told = [counted_state(state, states[state]) for state in State if states[state]]
+    if not told:
+        return said("No comparable runs")
+    runs = counted(sum(each.runs for each in over.workloads), "run")
+    workloads = counted(len(over.workloads), "workload")
+    return said(
+        "{runs} of {workloads}: {states}",
+        runs=runs,
+        workloads=workloads,
+        states=joined(", ", told),
+    )
+
+
+def overview_page(dataset: str, over: Overview, beside: Beside, language: str = "auto") -> str:
+    """The page; `beside` tells where a run's report is, from the page's place."""
+    blocks = [
+        _changes_block(over),
+        *_workloads(over),
+        _curves(over),
+        _newest(over, beside),
+        _slowest(over, beside),
+        _bad(over, beside),
+    ]
+    summary = [
+        said(
+            "Data set {dataset}; metrics: {metrics}.",
+            dataset=plain_text(dataset),
+            metrics=plain_text(", ".join(over.metrics)),
+        ),
+        *(sentence(apart_line(each)) for each in over.apart[:20]),
+    ]
+    if len(over.apart) > 20:
+        summary.append(said("Further reasons: {n}.", n=count(len(over.apart) - 20)))
+    if len(over.bad):
+        runs = counted(len(over.bad), "run")
+        summary.append(said("Of bad quality, and in none of the rest: {runs}.", runs=runs))
+    return page_document(
+        overview_headline(over), summary, [block for block in blocks if block], language
+    )
+
+
+def _changes_block(over: Overview) -> Block | None:
+    if not over.workloads:
+        return None
+    view = changes_table(over)
+    family = sum(1 for _ in over.histories)
+    note = said(
+        "The newest runs of the {family} histories of this page are tested together: one of them "
+        "alone may be told as outside by fleet history, and not here.",
+        family=count(family),
+    )
+    total = sum(len(past.changes) for _, past in over.histories)
+    lead = "" if total else said("No history has a change.")
+    notes = (*_cut(total, "changes"), *((note,) if family > 1 else ()))
+    return _tables("changes", said("Changes"), lead, view, notes)
+
+
+def _workloads(over: Overview) -> Iterator[Block]:
+    for number, metric in enumerate(over.metrics):
+        view = workloads_table(over, metric, number)
+        if view is None:
+            continue
+        single = len(over.metrics) == 1
+        title = said("Workloads") if single else said("Workloads by {metric}", metric=metric)
+        yield _tables(view.key, title, "", view, _cut(len(view.frame), "workloads"))
+
+
+def _newest(over: Overview, beside: Beside) -> Block:
+    notes = _cut(len(over.runs), "newest")
+    return _tables("newest", said("Newest runs"), "", newest_table(over, beside), notes)
+
+
+def _slowest(over: Overview, beside: Beside) -> Block:
+    view = slowest_table(over, beside)
+    lead = said("Each run against the median of all runs that are comparable with it.")
+    if view is None:
+        lead = said("No run is slower than the runs that are comparable with it.")
+    slower = len(over.runs.filter(over.runs["against"] > 0))
+    return _tables("slowest", said("Slowest runs"), lead, view, _cut(slower, "slowest"))
+
+
+def _bad(over: Overview, beside: Beside) -> Block | None:
+    view = bad_table(over, beside)
+    if view is None:
+        return None
+    lead = said("They take no part in medians and histories: --bad-quality takes them.")
+    notes = _cut(len(over.bad), "bad")
+    block = _tables("bad", said("Runs of bad quality"), lead, view, notes)
+    return Block(
+        block.key, block.name, block.html, block.tables, frozenset(over.bad["quality"].unique())
+    )
+
+
+def _cut(total: int, what: str) -> tuple[Said, ...]:
+    """A sentence where a table holds fewer rows than there are."""
+    held = HELD[what]
+    if total <= held:
+        return ()
+    return (said("This page holds {held} of {all} rows.", held=count(held), all=count(total)),)
+
+
+def _tables(
+    key: str, title: Said, lead: str, view: TableView | None, notes: Sequence[Said]
+) -> Block:
+    html = (
+        f'<section id="{key}" aria-labelledby="{key}-title">'
+        f'<h2 id="{key}-title">{spoken(title)}</h2>'
+        + (f'<p class="lead">{spoken(lead)}</p>' if lead else "")
+        + (f'<div data-table="{view.key}"></div>' if view is not None else "")
+        + "".join(f'<p class="help">{spoken(note)}</p>' for note in notes)
+        + "</section>"
+    )
+    return Block(key, title, html, () if view is None else (view,))
+
+
+def _curves(over: Overview) -> Block | None:
+    """A block a workload: its state, what its histories show, their curves, its identity."""
+    if not over.workloads:
+        return None
+    key, title = "curves", said("Histories by workload")
+    shown, left = over.workloads[:CURVES], max(len(over.workloads) - CURVES, 0)
+    note = said(
+        "Of {all} workloads the {held} most urgent have a curve here: fleet history has those of "
+        "the others.",
+        all=count(len(over.workloads)),
+        held=count(CURVES),
+    )
+    html = (
+        f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{spoken(title)}'
+        f'</h2><div class="workloads">{"".join(map(_workload, shown))}</div>'
+        + (f'<p class="help">{spoken(note)}</p>' if left else "")
+        + "</section>"
+    )
+    return Block(key, title, html)
+
+
+def _workload(each: Workload) -> str:
+    parts = [f"<div><h3>{escape(plain_text(each.name))}</h3>"]
+    for past in each.histories:
+        state = state_of(past)
+        style = "state wrong" if state in _WRONG else "state"
+        parts.append(f'<p class="{style}">{spoken(STATES[state])}</p>')
+        parts += [f"<p>{spoken(line)}</p>" for line in history_lines(past)]
+        parts.append(curve(past, SMALL))
+    return "".join(parts) + _identity(each) + "</div>"
+
+
+def _identity(each: Workload) -> str:
+    rows = "".join(
+        f"<div><dt>{escape(field)}</dt><dd>{escape(_value(value))}</dd></div>"
+        for field, value in each.identity.items()
+    )
+    return (
+        f'<details class="part"><summary>{spoken(said("Identity"))}</summary>'
+        f'<dl class="identity">{rows}</dl></details>'
+    )
+
+
+def _value(value: object) -> str:
+    return "\N{EN DASH}" if value is None else plain_text(str(value))

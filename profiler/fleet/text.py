@@ -1,0 +1,370 @@
+"""Text, tables and documents of histories and gates, for terminals and CI."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from profiler.fleet.compare import Gate, GateVerdict, Outcome, Verdict
+from profiler.fleet.dataset import Why
+from profiler.fleet.history import LEAST_RUNS, HistoryChange, MetricHistory, history_needed
+from profiler.report.files import escaped
+from profiler.report.terminal_layout import clean
+from profiler.text import Said, counted, duration, joined, percent, said, size
+
+if TYPE_CHECKING:
+    from profiler.fleet.dataset import Apart, Difference
+
+
+# --- Sentences, tables and documents about histories and gates: for terminals, CI and programs.
+
+
+def value_text(value: float, unit: str) -> str:
+    """A value in the unit that is read best."""
+    if unit == "ns":
+        return duration(value)
+    if unit == "bytes":
+        return size(value)
+    return percent(value) if unit == "ratio" else f"{value:,.6g}"
+
+
+def signed(change: float) -> str:
+    """A ratio less 1 with its sign."""
+    if not math.isfinite(change):
+        return said("from nothing")
+    return ("+" if change > 0 else "") + percent(change)
+
+
+def when(time_ns: int) -> str:
+    """Minutes of a time since 1970, in UTC."""
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _run_text(row: Mapping[str, Any]) -> Said:
+    name, key = clean(row["run_id"]), row["run"][:8]
+    if not row["commit"]:
+        return said("{run} ({key}, {time})", run=name, key=key, time=when(row["time_ns"]))
+    return said(
+        "{run} ({key}, {time}, commit {commit})",
+        run=name,
+        key=key,
+        time=when(row["time_ns"]),
+        commit=clean(row["commit"][:12]),
+    )
+
+
+def history_lines(past: MetricHistory) -> Iterator[Said]:
+    """What the history of a metric shows, in sentences."""
+    yield _now_line(past)
+    for drift in past.drifts:
+        total = math.expm1(math.log1p(drift.slope) * (drift.end - drift.first - 1))
+        yield said(
+            "drift: {slope} a run from {first} until {end}, {total} in all; no run of it is a "
+            "change",
+            slope=signed(drift.slope),
+            first=clean(past.frame["run_id"][drift.first]),
+            end=said("now")
+            if drift.end == len(past.values)
+            else clean(past.frame["run_id"][drift.end - 1]),
+            total=signed(total),
+        )
+    if past.two_modes is not None:
+        low, high, share = past.two_modes
+        yield said(
+            "two modes: {low}, and {high} in {share} of the runs; neither is a change",
+            low=value_text(low, past.unit),
+            high=value_text(high, past.unit),
+            share=percent(share),
+        )
+    yield from _newest_lines(past)
+
+
+def _now_line(past: MetricHistory) -> Said:
+    told = {
+        "metric": clean(past.metric),
+        "runs": counted(len(past.values), "run"),
+        "now": value_text(past.now, past.unit),
+        "newest": value_text(float(past.values[-1]), past.unit),
+    }
+    if len(past.values) == 1:
+        return said("{metric}: {runs}, {newest}", **told)
+    if not past.changes:
+        return said("{metric}: {runs}, median {now}, newest {newest}", **told)
+    if not past.has_alarm:
+        return said("{metric}: {runs}, median {now} since the last change, newest {newest}", **told)
+    return said(
+        "{metric}: {runs}, median {now} since the last change, newest {newest}; compared with "
+        "{level}",
+        **told,
+        level=value_text(past.level, past.unit),
+    )
+
+
+def _newest_lines(past: MetricHistory) -> Iterator[Said]:
+    last = past.newest
+    if last is None:
+        more = max(LEAST_RUNS + 1 - len(past.values), 1)
+        yield said(
+            "too few runs to tell whether the newest is outside: {runs} more needed",
+            runs=counted(more, "run"),
+        )
+    elif last.outside:
+        told = {"change": signed(last.change), "expected": value_text(last.expected, past.unit)}
+        if last.runs == 1:
+            yield said(
+                "the newest run is outside the history: {change}, expected {expected}", **told
+            )
+        else:
+            yield said(
+                "the newest {runs} runs are outside the history: {change}, expected {expected}",
+                runs=last.runs,
+                **told,
+            )
+    said_so = bool(past.changes or past.drifts or past.two_modes)  # what is a change, and what not
+    if not said_so and (last is None or not last.outside):
+        yield said("no change found")
+
+
+def change_lines(each: HistoryChange, unit: str) -> Iterator[Said]:
+    """A change: by how much, between which runs, and whether it is an alarm."""
+    change = each.change
+    told = {
+        "name": clean(each.name),
+        "by": signed(change.change),
+        "before": value_text(change.before, unit),
+        "after": value_text(change.after, unit),
+    }
+    if each.because is not None:
+        yield said("{name}: {by}, {before} → {after}, accepted", **told)
+    elif each.is_open:
+        yield said("{name}: {by}, {before} → {after}, alarm", **told)
+    else:
+        yield said("{name}: {by}, {before} → {after}", **told)
+    yield said("  last good run {run}", run=_run_text(each.good))
+    yield said("  first bad run {run}", run=_run_text(each.bad))
+    if each.because is not None:
+        yield said("  accepted: {reason}", reason=clean(each.because))
+
+
+def changes_frame(past: MetricHistory) -> pl.DataFrame:
+    """The changes of a metric: one row a change."""
+    rows = [
+        {
+            "metric": past.metric,
+            "change": each.name,
+            "by": each.change.change,
+            "before": each.change.before,
+            "after": each.change.after,
+            "unit": past.unit,
+            "last_good": each.good["run_id"],
+            "good_commit": each.good["commit"],
+            "first_bad": each.bad["run_id"],
+            "bad_commit": each.bad["commit"],
+            "alarm": each.is_open,
+            "accepted": each.because,
+        }
+        for each in past.changes
+    ]
+    texts = ("last_good", "good_commit", "first_bad", "bad_commit")
+    schema: dict[str, pl.DataType] = {
+        **dict.fromkeys(("metric", "change"), pl.String()),
+        **dict.fromkeys(("by", "before", "after"), pl.Float64()),
+        **dict.fromkeys(("unit", *texts), pl.String()),
+        "alarm": pl.Boolean(),
+        "accepted": pl.String(),
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def history_document(past: MetricHistory) -> dict[str, Any]:
+    """The history of a metric as JSON."""
+    last = past.newest
+    return {
+        "metric": past.metric,
+        "unit": past.unit,
+        "level": past.level,
+        "now": past.now,
+        "runs": past.frame.select("run", "run_id", "time_ns", "commit", "value").to_dicts(),
+        "changes": changes_frame(past).to_dicts(),
+        "drifts": [
+            {"first": each.first, "end": each.end, "slope": each.slope} for each in past.drifts
+        ],
+        "two_modes": past.two_modes,
+        "newest": None
+        if last is None
+        else {"outside": last.outside, "runs": last.runs, "change": last.change, "p": last.p},
+    }
+
+
+_SAID = {
+    Outcome.WITHIN: "within its history",
+    Outcome.WITHIN_LIMIT: "slower than its history, by no more than the limit",
+    Outcome.FASTER: "faster than its history",
+    Outcome.SLOWER: "slower than its history",
+    Outcome.ALARM: "still slower than before a change that nobody has accepted",
+}
+
+
+def gate_line(each: GateVerdict, limit: float) -> str:
+    """What the gate says of a metric, and why, in a sentence."""
+    last = each.newest
+    low, high = value_text(last.low, each.unit), value_text(last.high, each.unit)
+    text = (
+        f"{'FAILED' if each.failed else 'passed'}: {each.metric} is {_SAID[each.outcome]}: "
+        f"{value_text(each.value, each.unit)}, {signed(each.change)}; expected "
+        f"{value_text(last.expected, each.unit)} ({low} to {high}, {counted(each.runs, 'run')})"
+    )
+    if each.outcome is Outcome.SLOWER and last.runs > 1:
+        text += f", told by the newest {last.runs} runs together"
+    alarm = each.history.alarm
+    if each.outcome is Outcome.ALARM and alarm is not None:
+        text += (
+            f"; {alarm.name} began with {_run_text(alarm.bad)}: fix it, or end it with "
+            f"`profile-sd3 fleet accept DATASET '{alarm.name}' --because …`"
+        )
+    elif not each.failed and each.sees > limit:
+        more = history_needed(each.history.values[:-1], limit)
+        hint = f"needs {more} more" if more > 0 else "no number of runs changes that"
+        text += f"; in one run it sees no less than {signed(each.sees)} ({hint})"
+    return text
+
+
+def gate_markdown(found: Gate) -> str:
+    """The gate for a GitHub step summary; names of runs and metrics become no markup."""
+    state = "failed" if found.failed else "passed"
+    run = escaped(str(found.run["run_id"]))
+    lines = [f"### Gate {state}: {run}", "", "| metric | value | change | expected | verdict |"]
+    lines.append("|---|---|---|---|---|")
+    for each in found.verdicts:
+        last = each.newest
+        low, high = value_text(last.low, each.unit), value_text(last.high, each.unit)
+        cells = (
+            each.metric,
+            value_text(each.value, each.unit),
+            signed(each.change),
+            f"{low} to {high} ({counted(each.runs, 'run')})",
+            _SAID[each.outcome],
+        )
+        lines.append("| " + " | ".join(map(escaped, cells)) + " |")
+    lines += ["", *(f"- {escaped(gate_line(each, found.limit))}" for each in found.verdicts)]
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ") + "\n"
+
+
+def gate_document(found: Gate) -> dict[str, Any]:
+    """The gate as JSON."""
+    return {
+        "run": found.run["run"],
+        "run_id": found.run["run_id"],
+        "fail_over": found.limit,
+        "failed": found.failed,
+        "metrics": [
+            {
+                "metric": each.metric,
+                "unit": each.unit,
+                "value": each.value,
+                "change": each.change,
+                "expected": each.newest.expected,
+                "low": each.newest.low,
+                "high": each.newest.high,
+                "p": each.newest.p,
+                "newest_runs": each.newest.runs,
+                "history": each.runs,
+                "outcome": each.outcome.value,
+                "failed": each.failed,
+                "alarm": None if each.history.alarm is None else each.history.alarm.name,
+            }
+            for each in found.verdicts
+        ],
+    }
+
+
+# --- What codes of `profiler.fleet` are in words.
+
+
+_VERDICTS = {
+    Verdict.BASE: "the others are compared with this",
+    Verdict.SLOWER: "slower",
+    Verdict.FASTER: "faster",
+    Verdict.NO_DIFFERENCE: "no difference seen",
+    Verdict.ALONE: "nothing to compare with",
+}
+_NAMES = {"batch_size": "batch"}
+_LONGEST = 60  # characters of a value in a sentence
+
+
+def figure(value: float | None, unit: str) -> str:
+    """A metric's value with its unit: `68.4 ms`."""
+    if value is None:
+        return ""
+    if unit == "ns":
+        return duration(value)
+    if unit == "bytes":
+        return size(value)
+    return percent(value) if unit == "ratio" else f"{value:,.6g}"
+
+
+def verdict_text(verdict: str, needs: int) -> str:
+    """What a comparison comes to: `slower`, `needs 4 more`."""
+    if verdict == Verdict.NEEDS_MORE:
+        return f"needs {needs} more runs" if needs else "needs more runs to compare with"
+    text = _VERDICTS[Verdict(verdict)]
+    told = verdict in (Verdict.SLOWER, Verdict.FASTER, Verdict.ALONE)
+    return f"{text}; needs {needs} more runs" if needs and not told else text
+
+
+def difference_text(one: Difference) -> Said:
+    """Why two runs are not comparable: `steps 28 ≠ 20`."""
+    name = _NAMES.get(one.field, one.field)
+    return said("{field} {one} ≠ {other}", field=name, one=_short(one.one), other=_short(one.other))
+
+
+def _reasons(why: Sequence[Difference]) -> Said:
+    """Why runs are comparable with none: what differs, then what nobody recorded, in one list."""
+    unknown = [_NAMES.get(one.field, one.field) for one in why if one.why is Why.UNKNOWN]
+    told = [difference_text(one) for one in why if one.why is not Why.UNKNOWN]
+    if unknown:
+        told.append(said("not recorded: {fields}", fields=", ".join(unknown)))
+    return joined("; ", told)
+
+
+def apart_line(apart: Apart) -> Said:
+    """Runs that are compared with none, and what to do about it."""
+    runs, example = counted(apart.runs, "run"), clean(apart.example)
+    if apart.bad_quality:
+        return said(
+            "left out: {runs} of bad quality, such as {example}: --bad-quality takes them",
+            runs=runs,
+            example=example,
+        )
+    if apart.without:
+        return said(
+            "left out: {runs}, such as {example}, of which nobody recorded {field}: compare them "
+            "by another field (--by)",
+            runs=runs,
+            example=example,
+            field=apart.without,
+        )
+    if not apart.why:
+        return said(
+            "not comparable: {runs}, such as {example}: other runs have several values of a field "
+            "that nobody recorded of these",
+            runs=runs,
+            example=example,
+        )
+    return said(
+        "not comparable: {runs}, such as {example}; {why}; --assume-same {fields} treats these "
+        "as equal",
+        runs=runs,
+        example=example,
+        why=_reasons(apart.why),
+        fields=",".join(one.field for one in apart.why),
+    )
+
+
+def _short(value: Any) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,257 @@
+"""Compare two ONNX graphs: nodes that differ and, after a run of both, their times.
+
+    graphs = compare_graphs(Path("sd3-onnx"), Path("sd3-slim"))
+    times = compare_times(graphs, repeats=10)
+    times.comparison.metrics
+
+`measured` adds the recorded time of each node to the findings of `graph check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from profiler.capture.onnxruntime.sessions import ModelPair, profile_in_turn, submodule_name
+from profiler.compare.operations import (
+    GraphPair,
+    GraphSide,
+    PlainNode,
+    converted_name,
+    node_table,
+    nodes_of,
+)
+from profiler.errors import InputError
+from profiler.graph.check import CheckResult
+from profiler.graph.model import model_files, random_inputs, read_model, refuse_unknown_sizes
+from profiler.graph.model_rules import GraphFinding
+from profiler.graph.shapes import inventory
+from profiler.run.run import Run
+from profiler.sources import load
+
+if TYPE_CHECKING:
+    from profiler.compare.compare import Comparison
+
+
+# --- Findings of `graph check` beside a run of the model: how long each node that they name took.
+#
+# measured(results, load("qnn_profile.csv"))
+
+
+_NO_WORK = ("host", "sync")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFinding:
+    """A finding with the time of its node: mean ns in a call that has it, its share of all that was
+    measured, and the layer that ran it; None where no layer of the run names the node."""
+
+    finding: GraphFinding
+    ns: int | None
+    share: float | None
+    layer: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding as a JSON object, with what was measured."""
+        return {
+            **self.finding.to_json(),
+            "measured_ns": self.ns,
+            "measured_share": self.share,
+            "measured_layer": self.layer,
+        }
+
+
+def measured(result: CheckResult, run: Run) -> tuple[MeasuredFinding, ...]:
+    """The findings of one model in the order of `result`, those of a rule by their time; joined by
+    the names of nodes, as the run's producer calls them."""
+    times = _by_node(run)
+    total = sum(ns for ns, _ in {layer: (ns, layer) for ns, layer in times.values()}.values())
+    found = [_measured(finding, times, total) for finding in result.findings]
+    return tuple(_ordered(found))
+
+
+def _by_node(run: Run) -> dict[str, tuple[int, str]]:
+    """By name of a node the mean time of the layer that ran it, in a call, and the layer."""
+    layers = (
+        run.commands.lazy()
+        .filter(~pl.col("category").cast(pl.String).is_in(_NO_WORK))
+        .filter(pl.col("call") >= 0)
+        .group_by(pl.col("layer").cast(pl.String))
+        .agg(total=pl.col("duration_ns").clip(0).sum(), calls=pl.col("call").n_unique())
+        .collect()
+    )
+    found: dict[str, tuple[int, str]] = {}
+    for layer, total, calls in layers.sort("layer").iter_rows():
+        mean = round(total / calls)
+        for node in nodes_of(layer, run.info.producer):
+            known = found.get(node)
+            if known is None or known[0] < mean:
+                found[node] = (mean, layer)
+    return found
+
+
+def _measured(
+    finding: GraphFinding, times: dict[str, tuple[int, str]], total: int
+) -> MeasuredFinding:
+    names = (finding.node, converted_name(finding.node))
+    ns, layer = next((times[name] for name in names if name in times), (None, None))
+    share = ns / total if ns is not None and total else None
+    return MeasuredFinding(finding, ns, share, layer)
+
+
+def _ordered(found: Sequence[MeasuredFinding]) -> Iterable[MeasuredFinding]:
+    place = {
+        (one.finding.severity, one.finding.rule): n for n, one in reversed([*enumerate(found)])
+    }
+    return sorted(
+        found, key=lambda one: (place[one.finding.severity, one.finding.rule], -(one.ns or 0))
+    )
+
+
+# --- Two graphs, or folders of them → what differs in their nodes and, once both ran, in their time.
+#
+# graphs = compare_graphs(Path("sd3-onnx"), Path("sd3-slim"))
+# times = compare_times(graphs, repeats=10)
+# times.comparison.metrics
+
+
+@dataclass(frozen=True, slots=True)
+class GraphComparison:
+    """Nodes of both sides: `pairs` a model each; `only_in` names the models of folders that "base"
+    or "new" alone has; `sizes` are those that were given of symbolic dimensions."""
+
+    pairs: tuple[GraphPair, ...]
+    only_in: Mapping[str, tuple[str, ...]]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Both sides of each model, and what only one has, as a JSON object."""
+        return {
+            "graphs": [pair.to_json() for pair in self.pairs],
+            "only_in": {side: list(names) for side, names in self.only_in.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TimeComparison:
+    """Times of both sides: their bundles, and the comparison that `profile-sd3 diff` makes of
+    them, a submodule a model."""
+
+    base: Path
+    new: Path
+    comparison: Comparison
+
+
+def compare_graphs(
+    base: Path,
+    new: Path,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> GraphComparison:
+    """Compare the nodes of two ONNX files, or of the files of the same names in two folders.
+
+    `sizes` gives symbolic dimensions of inputs a number, for FLOPs and bytes; `say` hears what is
+    read. Raises InputError where a model cannot be read, none has the same name, or no model has a
+    dimension that `sizes` names.
+    """
+    found, only_in = _pairs(base, new)
+    refuse_unknown_sizes([path for _, *both in found for path in both], sizes or {})
+    pairs = []
+    for name, *both in found:
+        say(f"reading graphs of {name}")
+        pairs.append(GraphPair(name, *(_side(name, path, sizes or {}) for path in both)))
+    return GraphComparison(tuple(pairs), only_in, dict(sizes or {}))
+
+
+def compare_times(
+    graphs: GraphComparison,
+    *,
+    repeats: int = 10,
+    out: Path = Path("traces"),
+    on_run: Callable[[], None] = lambda: None,
+) -> TimeComparison:
+    """Run both models of each pair in turn on the same random inputs, and compare their times.
+
+    Each model is called `2 · repeats + 2` times: the first with operators and the first without
+    stand apart, `repeats` have their operators traced and `repeats` do not; `on_run` is called
+    after each. Bundles are written below `out`. Raises InputError where ONNX Runtime does not take
+    a model or its inputs; then no bundle is left.
+    """
+    from profiler.compare.compare import compare
+    from profiler.compare.measure import measure
+
+    asked = [
+        ModelPair(
+            pair.submodule,
+            Path(pair.base.path),
+            Path(pair.new.path),
+            _inputs(Path(pair.base.path), graphs.sizes),
+        )
+        for pair in graphs.pairs
+    ]
+    titles = ("graph-base", "graph-new")
+    bundles = profile_in_turn(asked, out, titles, repeats=repeats, on_run=on_run)
+    base, new = ([measure(load(bundle))] for bundle in bundles)
+    return TimeComparison(*bundles, compare(base, new))
+
+
+def _pairs(
+    base: Path, new: Path
+) -> tuple[list[tuple[str, Path, Path]], dict[str, tuple[str, ...]]]:
+    """Name and models of each pair, and the names that only one side has."""
+    files = model_files(base), model_files(new)
+    if base.is_dir() != new.is_dir():
+        raise InputError(f"{base} and {new} are a file and a folder: give two of a kind")
+    if base.is_file():
+        name = base.parent.name if base.stem == "model" and base.parent.name else base.stem
+        return [(submodule_name(name), base, new)], {"base": (), "new": ()}
+    named = [
+        {path.relative_to(side): path for path in found}
+        for side, found in zip((base, new), files, strict=True)
+    ]
+    both = [key for key in named[0] if key in named[1]]
+    if not both:
+        raise InputError(f"{base} and {new} have no model of the same name: give two models")
+    pairs = [(submodule_name(_part(key)), named[0][key], named[1][key]) for key in both]
+    alone = [tuple(str(key) for key in side if key not in both) for side in named]
+    return pairs, {"base": alone[0], "new": alone[1]}
+
+
+def _part(relative: Path) -> str:
+    """`vae_decoder` of `vae_decoder/model.onnx`, `unet.lora` of `unet/lora.onnx`."""
+    folder = ".".join(relative.parent.parts)
+    if relative.stem == "model" and folder:
+        return folder
+    return ".".join(relative.with_suffix("").parts)
+
+
+def _side(name: str, path: Path, sizes: Mapping[str, int]) -> GraphSide:
+    try:
+        found = inventory(path, sizes)
+    except InputError as error:
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
+    nodes = [PlainNode(n.layer, n.op_type, n.type, n.category, n.shapes) for n in found.nodes]
+    return GraphSide(
+        path=str(path),
+        file_bytes=found.file_bytes,
+        weight_bytes=found.weight_bytes,
+        inputs=found.inputs,
+        nodes=node_table(name, nodes, found.classes),
+    )
+
+
+def _inputs(path: Path, sizes: Mapping[str, int]) -> Callable[[], dict[str, Any]]:
+    """Makes the inputs that both models of a pair run on."""
+
+    def made() -> dict[str, Any]:
+        try:
+            return random_inputs(read_model(path), sizes)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    return made

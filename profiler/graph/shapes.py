@@ -1,0 +1,273 @@
+"""Static shapes of an ONNX graph for given input sizes, and the inventory of its nodes.
+
+Shapes are inferred node by node, without a run of the model. Small integer tensors (sizes,
+axes) are computed, so shapes are known behind Reshapes with computed sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from profiler.graph.model import (
+    CATEGORY,
+    constant,
+    external_files,
+    infer_types,
+    input_shape,
+    layer_of,
+    module_scopes,
+    read_model,
+)
+
+# --- The shape of every value in a run with given sizes of its inputs, found without running it.
+#
+# Node by node, in the graph's order: ONNX's own inference of one operator, and the values of
+# small
+# integer tensors (sizes, axes), which it needs, by ONNX's reference implementation. So shapes
+# follow
+# through Reshapes whose sizes are computed, where inference of a whole graph gives up.
+
+
+_SMALL = 64  # elements of an integer tensor whose values are followed
+_AS_FIRST_INPUT = {  # of ONNX Runtime's own operators: the first output is as the first input
+    *("FastGelu", "QuickGelu", "BiasGelu", "Gelu", "BiasAdd", "MultiHeadAttention"),
+    *("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "SimplifiedLayerNormalization"),
+}
+_Types = dict[str, Any]  # onnx.TypeProto by value
+
+
+def static_shapes(
+    model: ir.Model, inputs: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Shapes of the values of the main graph, by name; without those that do not follow from the
+    shapes of the `inputs`."""
+    types: _Types = {}
+    data: dict[str, Any] = {}
+    for value in model.graph.inputs:
+        if value.name in inputs and value.dtype is not None:
+            types[str(value.name)] = _type(value.dtype, inputs[str(value.name)])
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is not None and tensor.dtype != ir.DataType.STRING:
+            types[name] = _type(tensor.dtype, tuple(tensor.shape.numpy()))
+            _keep_small(data, name, constant(value, _SMALL * 8))
+    for node in model.graph:
+        _follow(node, model.opset_imports, types, data)
+    found = {name: _static(proto) for name, proto in types.items()}
+    return {name: shape for name, shape in found.items() if shape is not None}
+
+
+def _follow(node: ir.Node, opsets: Mapping[str, int], types: _Types, data: dict[str, Any]) -> None:
+    """Add what is known of the outputs of a node."""
+    given = [value for value in node.inputs if value is not None]
+    _compute(node, given, types, data)
+    unknown = [o for o in node.outputs if o.name and o.name not in types]
+    if unknown and node.domain == "com.microsoft" and node.op_type in _AS_FIRST_INPUT and given:
+        first = types.get(str(given[0].name))
+        if first is not None:
+            types[str(node.outputs[0].name)] = first
+    elif unknown and not node.domain:
+        _infer(node, given, opsets, types, data)
+    for output in node.outputs:
+        name, dtype, shape = output.name, output.dtype, output.shape
+        if name and name not in types and dtype and shape is not None and shape.is_static():
+            types[name] = _type(dtype, tuple(shape.numpy()))
+
+
+def _compute(node: ir.Node, given: list[ir.Value], types: _Types, data: dict[str, Any]) -> None:
+    """The values of small integers: sizes, and what is computed from them."""
+    if node.domain or any(output.is_graph_output() for output in node.outputs):
+        return
+    name = str(node.outputs[0].name) if node.outputs else ""
+    if node.op_type == "Constant":
+        _learn(name, constant(node.outputs[0], _SMALL * 8), types, data)
+        return
+    if node.op_type == "Shape":
+        shape = _static(types.get(str(given[0].name))) if given else None
+        if shape is not None:
+            start = node.attributes.get_int("start", 0)
+            end = node.attributes.get_int("end", len(shape))
+            _learn(name, np.array(shape[start:end], dtype=np.int64), types, data)
+        return
+    if not given or any(str(value.name) not in data for value in given):
+        return
+    if len(given) < len(node.inputs) and node.inputs[-1] is None:
+        return
+    for output, array in zip(node.outputs, _evaluated(node, given, data), strict=False):
+        _learn(str(output.name), array, types, data)
+
+
+def _evaluated(node: ir.Node, given: list[ir.Value], data: Mapping[str, Any]) -> list[Any]:
+    """What the node gives by ONNX's reference implementation; nothing where that does not know."""
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        evaluator = ReferenceEvaluator(ir.serde.serialize_node(node))
+        with np.errstate(all="ignore"):  # of masks of -inf, as of any model
+            found: list[Any] = evaluator.run(None, {str(v.name): data[str(v.name)] for v in given})
+    except Exception:
+        return []
+    return found
+
+
+def _learn(name: str, array: Any, types: _Types, data: dict[str, Any]) -> None:
+    if not isinstance(array, (np.ndarray, np.generic)):
+        return
+    array = np.asarray(array)
+    try:
+        types[name] = _type(ir.DataType.from_numpy(array.dtype), array.shape)
+    except TypeError:
+        return
+    _keep_small(data, name, array)
+
+
+def _keep_small(data: dict[str, Any], name: str, array: Any) -> None:
+    if array is not None and array.size <= _SMALL and array.dtype.kind in "iubf":
+        data[name] = array
+
+
+def _infer(
+    node: ir.Node,
+    given: list[ir.Value],
+    opsets: Mapping[str, int],
+    types: _Types,
+    data: Mapping[str, Any],
+) -> None:
+    """ONNX's inference of the node's own operator."""
+    import onnx
+
+    names = [str(value.name) for value in given]
+    if any(name not in types for name in names):
+        return
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opsets.get("", 1), "")
+        found = onnx.shape_inference.infer_node_outputs(
+            schema,
+            ir.serde.serialize_node(node),
+            {name: types[name] for name in names},
+            {n: onnx.numpy_helper.from_array(np.asarray(data[n])) for n in names if n in data},
+            opset_imports=[onnx.helper.make_opsetid("", opsets.get("", 1))],
+        )
+    except Exception:
+        return
+    types.update({name: proto for name, proto in found.items() if _static(proto) is not None})
+
+
+def _type(dtype: ir.DataType, shape: tuple[int, ...]) -> Any:
+    import onnx
+
+    return onnx.helper.make_tensor_type_proto(int(dtype), shape)
+
+
+def _static(proto: Any) -> tuple[int, ...] | None:
+    """The shape in a type, None where a dimension of it is open."""
+    if proto is None or not proto.HasField("tensor_type"):
+        return None
+    tensor = proto.tensor_type
+    if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
+        return None
+    return tuple(d.dim_value for d in tensor.shape.dim)
+
+
+# --- A model's file → what is in it, as plain values: nodes with layers and shapes, sizes, weights.
+#
+# What joins graphs with roles and formulas of work takes these; `graph compare` shows them.
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A node: its type (`domain.type` outside of ONNX's own), `category` (`compute` or `copy`), and
+    its `shapes` as ONNX Runtime's profile has them, "" where one is not known:
+    `float32[2,77,64] float32[64] -> float32[2,77,64]`."""
+
+    name: str
+    layer: str
+    op_type: str
+    domain: str
+    category: str
+    shapes: str
+
+    @property
+    def type(self) -> str:
+        return f"{self.domain}.{self.op_type}" if self.domain else self.op_type
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInventory:
+    """A model: nodes in the graph's order, those of subgraphs included; bytes on disk, data files
+    included, and of the weights; `classes` by module path, "" the model itself; `inputs` are
+    "dtype[d0,d1,…]" by name, with the sizes that its shapes were inferred for."""
+
+    path: Path
+    nodes: tuple[GraphNode, ...]
+    file_bytes: int
+    weight_bytes: int
+    classes: Mapping[str, str]
+    inputs: Mapping[str, str]
+
+
+def inventory(path: Path, sizes: Mapping[str, int] | None = None) -> GraphInventory:
+    """What is in the model of the file. `sizes` are those of symbolic dimensions, 2 for a batch and
+    8 for others where they say nothing. Raises InputError where it cannot be read."""
+    model = read_model(path)
+    files = [path, *external_files(model)]
+    infer_types(model)
+    given = {str(value.name): input_shape(value, sizes or {}) for value in model.graph.inputs}
+    shapes = static_shapes(model, given)
+    weights = [
+        value.const_value
+        for graph in model.graphs()
+        for value in graph.initializers.values()
+        if value.const_value is not None and value.const_value.dtype != ir.DataType.STRING
+    ]
+    return GraphInventory(
+        path=path,
+        nodes=tuple(_node(node, shapes) for node in model.graph.all_nodes()),
+        file_bytes=sum(file.stat().st_size for file in files if file.is_file()),
+        weight_bytes=sum(tensor.nbytes for tensor in weights),
+        classes=_classes(model),
+        inputs={
+            str(value.name): _described(value, shapes.get(str(value.name)))
+            for value in model.graph.inputs
+        },
+    )
+
+
+def _node(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> GraphNode:
+    sides = [
+        [_described(value, shapes.get(value.name or "")) for value in values if value is not None]
+        for values in (node.inputs, node.outputs)
+    ]
+    known = all(text for side in sides for text in side)
+    return GraphNode(
+        name=node.name or "",
+        layer=layer_of(node),
+        op_type=node.op_type,
+        domain=node.domain,
+        category="copy" if node.metadata_props.get(CATEGORY) == "copy" else "compute",
+        shapes=" -> ".join(" ".join(side) for side in sides) if known else "",
+    )
+
+
+def _described(value: ir.Value, shape: tuple[int, ...] | None) -> str:
+    """`float32[2,77,64]`, "" where type or shape is not known."""
+    dtype = value.dtype or (value.const_value.dtype if value.const_value is not None else None)
+    if dtype is None or shape is None:
+        return ""
+    name = {"FLOAT": "float32", "DOUBLE": "float64"}.get(dtype.name, dtype.name.lower())
+    return f"{name}[{','.join(str(dim) for dim in shape)}]"
+
+
+def _classes(model: ir.Model) -> dict[str, str]:
+    """The class of each module path on the nodes, "" for the model itself."""
+    found: dict[str, str] = {}
+    for node in model.graph.all_nodes():
+        for path, name in module_scopes(node):
+            found.setdefault(path, name.rpartition(".")[2])
+    return found

@@ -1,1 +1,0 @@
-"""Operations in parts, the way compilers of accelerators cut them: `files.split_files`, `model`."""

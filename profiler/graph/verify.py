@@ -1,0 +1,362 @@
+"""Verify two ONNX models on the same inputs, and list the nodes ONNX Runtime executes.
+
+    with optimized_graph(path) as optimized:
+        nodes = executed_nodes(optimized, layer_of)
+
+Both models run on the CPU provider with ONNX Runtime's optimizations off, so only the models'
+differences show. `TOLERANCES` has the limit per type.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from profiler.errors import InputError, OutputError, needing
+from profiler.graph.model import read_graph
+
+# --- What ONNX Runtime makes of a model: the nodes that it executes, and those they stand for.
+#
+#     with optimized_graph(path) as optimized:
+#         nodes = executed_nodes(optimized, layer_of)
+#
+# ONNX Runtime folds constants, fuses, and inserts nodes of its own, and keeps no metadata. It
+# writes
+# the graph that it executes in the order in which it executes it.
+
+
+_CHANNELS_LAST = "_nchwc"  # ONNX Runtime names what has its own layout after the value
+_CASTS = ("InsertedPrecisionFreeCast_", "InsertedCast_")  # and what has another precision
+_WITH_ACTIVATION = "fused "
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedNode:
+    """A node that ONNX Runtime executes: its layer as capture names it, the values it writes."""
+
+    name: str
+    op_type: str
+    layer: str
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The nodes of the model that an executed node stands for: `counted_at` the one that its time
+    is written on, None where it was inserted; `others` what was fused into it."""
+
+    counted_at: ir.Node | None
+    others: tuple[ir.Node, ...] = ()
+
+
+@contextmanager
+def optimized_graph(model: Path) -> Iterator[Path]:
+    """The graph that ONNX Runtime's CPU provider executes for `model`, as a file that goes with the
+    block; its weights are not written. Raises InputError where ONNX Runtime refuses the model."""
+    with needing("graph", "profiler.graph", "onnxruntime"):
+        import onnxruntime
+
+    with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
+        optimized = Path(folder) / "optimized.onnx"
+        weights = "weights.bin"
+        (Path(folder) / weights).symlink_to("/dev/null")  # nobody reads them
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(optimized)
+        options.log_severity_level = 4
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_file_name", weights
+        )
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        try:
+            onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its errors have no common base
+            reason = " ".join(str(error).split())[:300]
+            raise InputError(f"ONNX Runtime cannot open {model} ({reason})") from error
+        yield optimized
+
+
+def executed_nodes(
+    optimized: Path, layer_of: Callable[[str, str], str]
+) -> tuple[list[ExecutedNode], frozenset[str]]:
+    """The nodes of an optimized graph in order of execution, and every value that exists in it.
+
+    `layer_of` gives the layer of a node by its name, of one without by the first value it writes,
+    and its op type.
+    """
+    graph = read_graph(optimized).graph
+    values = {value.name or "" for value in graph.inputs} | set(graph.initializers)
+    found = []
+    for node in graph.all_nodes():
+        outputs = tuple(value.name or "" for value in node.outputs)
+        name = node.name or ""
+        layer = layer_of(name or next(filter(None, outputs), ""), node.op_type)
+        found.append(ExecutedNode(name, node.op_type, layer, outputs))
+        values.update(outputs)
+    for inner in graph.subgraphs():
+        values |= {str(name) for name in inner.initializers}
+    return found, frozenset(values)
+
+
+def origins_of(
+    model: ir.Model, executed: Sequence[ExecutedNode], values: frozenset[str]
+) -> list[Origins]:
+    """For each executed node the nodes of `model` that it stands for.
+
+    It is known by its name, or by that without what fusions append; else by the values it writes.
+    It stands for all that leads to these values from those that exist in the optimized graph
+    (`values`), other than nodes that are executed themselves.
+    """
+    by_name = {node.name: node for node in model.graph.all_nodes() if node.name}
+    writer = {
+        value.name: node for node in model.graph.all_nodes() for value in node.outputs if value.name
+    }
+    anchors = [_counted_at(node, by_name, writer) for node in executed]
+    taken = {node for node in anchors if node is not None}
+    found = []
+    for node, anchor in zip(executed, anchors, strict=True):
+        others: list[ir.Node] = []
+        if anchor is not None:
+            others = _fused(node, anchor, writer, values, taken)
+            taken.update(others)
+        found.append(Origins(anchor, tuple(others)))
+    return found
+
+
+def _counted_at(
+    node: ExecutedNode, by_name: dict[str, ir.Node], writer: dict[str, ir.Node]
+) -> ir.Node | None:
+    name = node.name.removeprefix(_WITH_ACTIVATION)
+    while name:
+        if name in by_name:
+            return by_name[name]
+        name = name.rpartition("/")[0]
+    written = (*node.outputs, *map(_original, node.outputs))
+    for value in (*written, node.name.removesuffix(_CHANNELS_LAST)):
+        if value in writer:
+            return writer[value]
+    return None
+
+
+def _original(value: str) -> str:
+    """The value that one of ONNX Runtime's holds in another layout or precision."""
+    for prefix in _CASTS:
+        value = value.removeprefix(prefix)
+    return value.removesuffix(_CHANNELS_LAST)
+
+
+def _fused(
+    node: ExecutedNode,
+    anchor: ir.Node,
+    writer: dict[str, ir.Node],
+    values: frozenset[str],
+    taken: set[ir.Node],
+) -> list[ir.Node]:
+    """What leads to the outputs of an executed node, back to values that exist without it and to
+    nodes that are `taken`."""
+    pending = [_original(value) for value in node.outputs]
+    own, seen = set(pending), set(pending)
+    found: list[ir.Node] = []
+    while pending:
+        name = pending.pop()
+        origin = writer.get(name)
+        if origin is None or (name in values and name not in own):
+            continue
+        if origin is not anchor:
+            if origin in taken:
+                continue
+            if origin not in found:
+                found.append(origin)
+        fresh = [value.name for value in origin.inputs if value is not None and value.name]
+        pending += [value for value in fresh if value not in seen]
+        seen.update(fresh)
+    return found
+
+
+# --- Two models, the same inputs → how far each output differs, against the tolerance of its type.
+#
+# Both are run by ONNX Runtime on its CPU provider, one after the other, as they are: its own
+# optimizations are off, so that what differs is what the models differ in.
+
+
+_BFLOAT16 = "tensor(bfloat16)"
+_MOST_LETTERS = 400  # of ONNX Runtime's own sentence
+_BFLOAT16_CODE = 16  # onnx.TensorProto.BFLOAT16
+# Largest allowed difference by dtype, relative to the output's largest magnitude; 0 for others.
+TOLERANCES = {"float64": 1e-7, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDifference:
+    """How far an output of two models differs: `absolute` in its own unit, `relative` to the
+    largest magnitude that the first model gives; infinite where shapes or types differ, or one
+    has an infinity or NaN where the other has none."""
+
+    output: str
+    dtype: str
+    absolute: float
+    relative: float
+    tolerance: float
+    compared: bool = True  # False where all values are infinite or NaN: nothing is proven
+
+    @property
+    def within(self) -> bool:
+        """Whether the difference stays within the tolerance of the output's type."""
+        return self.relative <= self.tolerance
+
+    def __str__(self) -> str:
+        return (
+            f"{self.output} ({self.dtype}): largest difference {self.absolute:.3g}, "
+            f"{self.relative:.3g} of its largest magnitude; at most {self.tolerance:g}"
+        )
+
+
+def verify(
+    before: Path, after: Path, inputs: Mapping[str, Any], *, what: str = "the new model"
+) -> list[OutputDifference]:
+    """`compare_models`; raises OutputError where an output differs by more than its tolerance."""
+    differences = compare_models(before, after, inputs)
+    for found in differences:
+        if not found.within:
+            raise OutputError(f"{what} was not written, for it computes something else: {found}")
+    empty = next((found.output for found in differences if not found.compared), "")
+    if empty:
+        raise OutputError(
+            f"{what} was not written, for nothing is proven: output {empty} has no finite value on "
+            "random inputs"
+        )
+    return differences
+
+
+def compare_models(before: Path, after: Path, inputs: Mapping[str, Any]) -> list[OutputDifference]:
+    """How far each output of the model in `after` differs from that in `before`.
+
+    `inputs` are arrays by name. Raises InputError where a model cannot be run, OutputError where
+    the models have other outputs.
+    """
+    return compare_outputs(run_model(before, inputs), run_model(after, inputs))
+
+
+def compare_outputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[OutputDifference]:
+    """How far arrays differ, by output. Raises OutputError where they are of other outputs."""
+    if list(before) != list(after):
+        raise OutputError(
+            f"the outputs are {', '.join(after)} where they were {', '.join(before)}: not compared"
+        )
+    return [_difference(name, before[name], after[name]) for name in before]
+
+
+def run_model(model: Path | bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of the model in the file or bytes, by name, as arrays.
+
+    Raises InputError where ONNX Runtime does not take the model, fails on the inputs, or gives
+    what is no tensor.
+    """
+    session = _session(model)
+    names = [output.name for output in session.get_outputs()]
+    try:
+        outputs = _outputs(session, names, inputs)
+    except Exception as error:  # ONNX Runtime's errors have no common class
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
+        raise InputError(
+            f"{_called(model)} does not run on inputs {shapes} ({_first_line(error)}): give sizes "
+            "that it takes for its symbolic dimensions"
+        ) from error
+    for name, array in zip(names, outputs, strict=True):
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{_called(model)}: output {name!r} is no tensor: it is not compared")
+    return dict(zip(names, outputs, strict=True))
+
+
+def _outputs(session: Any, names: list[str], inputs: Mapping[str, Any]) -> Sequence[Any]:
+    """What the session gives; bfloat16, which ONNX Runtime's Python does not take as arrays, goes
+    in and out as its bits."""
+    given: Sequence[Any]
+    entries = (*session.get_inputs(), *session.get_outputs())
+    if all(entry.type != _BFLOAT16 for entry in entries):
+        given = session.run(names, dict(inputs))
+        return given
+    with needing("graph", "profiler.graph", "onnxruntime"):
+        import onnxruntime
+
+    feeds = {
+        name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            array.view(np.uint16), _BFLOAT16_CODE
+        )
+        if array.dtype.name == "bfloat16"
+        else onnxruntime.OrtValue.ortvalue_from_numpy(array)
+        for name, array in inputs.items()
+    }
+    given = session.run_with_ort_values(names, feeds)
+    return [_array(value) for value in given]
+
+
+def _array(value: Any) -> Any:
+    """An OrtValue as an array."""
+    if value.data_type() != _BFLOAT16:
+        return value.numpy()
+    import ctypes
+
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64))
+    bits = (ctypes.c_uint16 * count).from_address(value.data_ptr()) if count else ()
+    return np.array(bits, dtype=np.uint16).view(ir.DataType.BFLOAT16.numpy()).reshape(shape)
+
+
+def _called(model: Path | bytes) -> str:
+    return str(model) if isinstance(model, Path) else "the model"
+
+
+def _session(model: Path | bytes) -> Any:
+    with needing("graph", "profiler.graph", "onnxruntime"):
+        import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(
+            str(model) if isinstance(model, Path) else model,
+            options,
+            providers=["CPUExecutionProvider"],
+        )
+    except Exception as error:  # as above
+        raise InputError(
+            f"ONNX Runtime does not take {_called(model)} ({_first_line(error)}): what it computes "
+            "cannot be compared"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip()[: _MOST_LETTERS + 1].splitlines()
+    line = lines[0] if lines else type(error).__name__
+    return line if len(line) <= _MOST_LETTERS else f"{line[:_MOST_LETTERS]}…"
+
+
+def _difference(name: str, before: Any, after: Any) -> OutputDifference:
+    dtype = str(before.dtype)
+    tolerance = TOLERANCES.get(dtype, 0.0)
+    if before.dtype != after.dtype or before.shape != after.shape:
+        return OutputDifference(name, dtype, np.inf, np.inf, tolerance)
+    if before.dtype.kind in "biuOSU":
+        same = bool(np.array_equal(before, after))
+        return OutputDifference(name, dtype, *((0.0, 0.0) if same else (np.inf, np.inf)), tolerance)
+    wide = np.complex128 if before.dtype.kind == "c" else np.float64
+    old, new = before.astype(wide), after.astype(wide)
+    finite = np.isfinite(old)
+    if not np.array_equal(finite, np.isfinite(new)) or not np.array_equal(
+        old[~finite], new[~finite], equal_nan=True
+    ):
+        return OutputDifference(name, dtype, np.inf, np.inf, tolerance)
+    absolute = float(np.max(np.abs(old[finite] - new[finite]), initial=0.0))
+    magnitude = float(np.max(np.abs(old[finite]), initial=0.0))
+    relative = absolute / magnitude if magnitude else (np.inf if absolute else 0.0)
+    compared = bool(finite.any()) or old.size == 0
+    return OutputDifference(name, dtype, absolute, relative, tolerance, compared)

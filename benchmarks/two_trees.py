@@ -36,7 +36,7 @@ from paired import with_interval
 _WRITES = """
 import sys
 sys.path.insert(0, "benchmarks")
-import checkout
+import checkout  # noqa: F401  (finds the project)
 from pathlib import Path
 from analysis import prepared
 print(prepared(sys.argv[3], int(sys.argv[2]), Path(sys.argv[1])))

@@ -1,6 +1,6 @@
 """profile-sd3: profile inference pipelines submodule by submodule, and analyze what they did.
 
-    import profiler
+    import profiler  # noqa: E402
     run = profiler.load("traces/")
     run.to_pandas().groupby("layer").duration_ns.sum()
     profiler.analyze(run).to_pandas("roles")

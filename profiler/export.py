@@ -37,7 +37,8 @@ def bmf(rows: Iterable[tuple[str, float, float | None, float | None, str]]) -> d
     return found
 
 
-# --- A run as OpenTelemetry traces: the JSON of OTLP, which collectors and backends read from files.
+# --- A run as OpenTelemetry traces: the JSON of OTLP, which collectors and backends read from
+# files.
 #
 #     otlp_document(run)      # {"resourceSpans": [...]}
 #

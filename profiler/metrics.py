@@ -36,7 +36,8 @@ from profiler.trace.bundle import call_files, host_file
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 from profiler.trace.manifest_fields import Generation
 
-# --- The columns of `runs` and `metrics`, declared once; `docs/decisions/0084-fleet-data-set.md` has
+# --- The columns of `runs` and `metrics`, declared once; `docs/decisions/0084-fleet-data-set.md`
+# has
 # what they are for.
 
 
@@ -221,7 +222,8 @@ def _text(path: Path) -> str:
         return ""
 
 
-# --- What identifies a run by its content: wherever it lies, however often it is imported or merged.
+# --- What identifies a run by its content: wherever it lies, however often it is imported or
+# merged.
 #
 # The key is of the run's calls: which submodule, when, for how long, to the nanosecond. It is not
 # of
@@ -352,7 +354,7 @@ def _binomial(count: int, number: int) -> float:
     )
 
 
-def _row(  # what a number may be of
+def _row(  # noqa: PLR0913  # what a number may be of
     metric: str,
     value: float | None,
     unit: str = "ns",

@@ -4,7 +4,7 @@
     table.commands(run.nodes, origin_ns)            # CommandColumns
 
 A file is one JSON array per session with one event per line: `Node` events, then
-`SequentialExecutor::Execute` and `model_run`. Times are integer us since the profile's start
+`SequentialExecutor::Execute` and `model_run`. Times are integer µs since the profile's start
 (CLOCK_REALTIME). A file ends at 1,000,000 events. A run that is refused leaves no event; one
 that ends early leaves its `model_run` and its finished nodes. `trace/core/profile_nodes.cpp`
 reads most nodes by the same rules.
@@ -392,7 +392,8 @@ class CommandTable:
         return strings, [np.ascontiguousarray(column) for column in place[codes].T]
 
 
-# --- The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one where a
+# --- The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one where
+# a
 # block has a line that is none.
 
 

@@ -536,7 +536,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Whether the request names this machine. Any port will do: a tunnel may have another."""
         return str(self.headers.get("Host", "")).partition(":")[0].lower() in _NAMES
 
-    def log_message(self, format: str, *args: object) -> None:  # the base's name
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
         """Keep quiet."""
 
 

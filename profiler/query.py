@@ -170,7 +170,8 @@ FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
 }
 
 
-# --- The tables that SQL sees: those of the run, those of its analysis, and what their columns mean.
+# --- The tables that SQL sees: those of the run, those of its analysis, and what their columns
+# mean.
 #
 # Every table has a column `run` at its end, so that a query works for one run and for several.
 
@@ -712,7 +713,7 @@ class Database:
         names = {name, f"analysis.{of_analysis}"} if of_analysis else {name}
         for view in names:
             self._connection.execute(
-                f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # names of ours
+                f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # noqa: S608  # names of ours
             )
 
     def _register(self, name: str, frame: Any) -> None:

@@ -176,7 +176,7 @@ def _words(name: str) -> list[str]:
 
 def own_homes() -> tuple[str, ...]:
     """The home folder of who runs this, as it is called and as it is reached without links."""
-    home = os.path.expanduser("~")  # Path.home() raises where there is none
+    home = os.path.expanduser("~")  # noqa: PTH111  # Path.home() raises where there is none
     found = (Path(home), Path(os.path.realpath(home)))
     below = (str(one) for one in found if one.is_absolute() and one.parent != one)
     return tuple(dict.fromkeys(below))

@@ -1,10 +1,11 @@
-"""Sentences that a report can give in several languages: English text that knows its template.
+"""Text of reports: translatable sentences, notes, numbers with units.
 
     said("{n} of {all} calls", n=3, all=12)     == "3 of 12 calls"
+    Note.of(Evidence.PATH, name="to_k_ip").as_json() == {"code": "path", "name": "to_k_ip"}
 
-Wherever a `Said` goes it is its English text: it compares, prints and serializes as such. A page
-looks its template up in a catalogue (template → template, as gettext has them) and fills in the
-values again. Text of a trace is a value, never a template: nobody looks it up.
+A `Said` is its English text and knows its template, which a page looks up in a catalogue. Trace
+text is always a value, never a template. Numbers have three significant digits;
+`templates/format.js` must agree (`tests/browser/test_report.py`).
 """
 
 from __future__ import annotations

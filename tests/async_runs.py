@@ -173,7 +173,7 @@ def _of_call(call: Invocation) -> tuple[object, ...]:
     return (call.device, _ns(call.begin), _length(call), lag, length, traced, "")
 
 
-def _row(
+def _row(  # what a number may be of
     place: tuple[object, ...], start: int, end: int, named: Sequence[Place], pipeline: int
 ) -> tuple[int, tuple[object, ...]]:
     call, device, track, category, layer = place

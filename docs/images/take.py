@@ -32,7 +32,7 @@ def main() -> None:
         page = Path(folder) / "page.html"
         subcommand = ["analyze"] if len(runs) == 1 else ["diff"]
         command = [sys.executable, "-m", "profiler", *subcommand, *runs, "--html", str(page)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
         target = PLACE / ("report.png" if len(runs) == 1 else "two-runs.png")
         photograph(page, target, SIZE if len(runs) == 1 else FIRST_SCREEN)
 

@@ -48,7 +48,7 @@ class AnnotatedCommands:
     @property
     def frame(self) -> pl.DataFrame:
         """The commands, same rows and columns, with `role`, `flops`, `bytes_read`, `bytes_written`
-        (int64, bytes) of those whose producer told none: what a formula of `profiler.analysis.flops`
+        (int64, bytes) of those whose producer told none: what a formula of `analysis.flops`
         gives for one command, a share of its operator's where that launched several kernels. Null
         where none fits."""
         if self._made is None:
@@ -212,7 +212,7 @@ TABLES = (
 
 def analyze(
     run: Run,
-    selection: Selection = Selection(),
+    selection: Selection = Selection(),  # noqa: B008 (frozen)
     measured: Sequence[DeviceProfile] = (),
     device_memory: Mapping[str, int] = MappingProxyType({}),
 ) -> Analysis:

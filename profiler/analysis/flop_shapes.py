@@ -187,7 +187,8 @@ def _tensors(text: str) -> tuple[Tensor, ...] | None:
     return tuple(found)
 
 
-# --- Formulas by operation type: what an operation computes and moves, from the shapes it was given.
+# --- Formulas by operation type: what an operation computes and moves, from the shapes it was
+# given.
 #
 # A formula is registered under the names of its operation types and takes an `Operation`. It
 # raises
@@ -216,7 +217,7 @@ class Family(StrEnum):
     KERNEL = "kernel"
 
 
-class DoesNotFit(Exception):
+class DoesNotFit(Exception):  # noqa: N818 (not an error of anybody's: the work stays unknown)
     """The shapes are not those that the operation takes."""
 
 

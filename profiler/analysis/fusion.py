@@ -647,7 +647,7 @@ def fusion_table(
 _Fact = tuple[str, str, float, str | None]  # layer, op type, mean ns and role of a command's kind
 
 
-def _row(
+def _row(  # what a number may be of
     chain: Chain,
     works: Sequence[Work | None],
     facts: Sequence[_Fact],

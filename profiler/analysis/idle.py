@@ -452,7 +452,8 @@ def _told(doing: Doing, length: int) -> tuple[object, ...]:
     return (doing.name, doing.kind, doing.covered_ns / length, doing.repeated, doing.times)
 
 
-# --- How idle each device was, and what for: the sums of its gaps, and how its transfers were hidden.
+# --- How idle each device was, and what for: the sums of its gaps, and how its transfers were
+# hidden.
 #
 # A device *computes* while a command of category compute or other runs on it, it *communicates*
 # while one of category collective does, and *transfers* while one of dma or copy does. With |A|

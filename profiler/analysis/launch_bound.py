@@ -132,7 +132,8 @@ def _denoiser_device(analysis: Analysis) -> str | None:
     return str(rows["device"][0]) if len(rows) else None
 
 
-# --- Times at which the host stood still once: long gaps of a device in one call of a submodule that
+# --- Times at which the host stood still once: long gaps of a device in one call of a submodule
+# that
 # has others, none of which has the like. What makes one (a garbage collection, a library that is
 # loaded, a profiler at its start) is none of what each call launches.
 

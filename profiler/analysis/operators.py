@@ -400,7 +400,8 @@ def _per_track(
     return tracks, working, working_busy, busiest
 
 
-# --- Partial results of operators in single calls, beside those of their commands (`roles.partials`).
+# --- Partial results of operators in single calls, beside those of their commands
+# (`roles.partials`).
 #
 # The wall time of an operator in a call does not follow from its commands' durations. A fold
 # tells

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from profiler.analysis.device_profiles import DeviceProfile
     from profiler.analysis.end_to_end import Accounting
     from profiler.analysis.steps import StepSummary
-    from profiler.compare.compare import Comparison
 
 
 # --- Words that several questions share: closed sets.
@@ -307,7 +306,7 @@ class ReportInput(Struct, frozen=True, eq=False):
     analysis: Analysis
     begin_ns: int
     end_ns: int
-    against: Comparison | None = None
+    against: Any = None
     source: Path | None = None
     top: int | None = None
 

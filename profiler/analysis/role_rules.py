@@ -194,7 +194,8 @@ def of_kernel(found: Evidence) -> Decision | None:
     return Decision(role, "kernel", kernel.norm_kind)
 
 
-# --- What is known of the kinds of one submodule: each from its names and shapes, and from what runs
+# --- What is known of the kinds of one submodule: each from its names and shapes, and from what
+# runs
 # before and after it in a representative call.
 
 

@@ -281,7 +281,8 @@ def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:
     return pl.concat(pieces, rechunk=False) if len(pieces) > 1 else values
 
 
-# --- Partial results of the work of commands: what they are for, by what they are of, when and where.
+# --- Partial results of the work of commands: what they are for, by what they are of, when and
+# where.
 #
 # A cell holds the commands of one operator and role in one call (work of no call: in one step of
 # a

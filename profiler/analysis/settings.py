@@ -24,7 +24,8 @@ from profiler.trace.manifest_fields import (
     WeightType,
 )
 
-# --- How submodules and pipeline calls were set up, as pairs of a name and a value that two runs can
+# --- How submodules and pipeline calls were set up, as pairs of a name and a value that two runs
+# can
 # be compared by: `transformer cache` → `FirstBlockCache threshold=0.05`.
 #
 # Names and values are the objects' own. What changed while the run went on has all its values, in

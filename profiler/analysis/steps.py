@@ -126,7 +126,8 @@ STEPS: tuple[Column, ...] = (
 )
 
 
-# --- How long the device waited in each step for the host to launch, and how long of that before the
+# --- How long the device waited in each step for the host to launch, and how long of that before
+# the
 # first kernel of its calls.
 
 

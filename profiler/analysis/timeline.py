@@ -185,7 +185,8 @@ def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArray
     return group
 
 
-# --- The devices' axis of a run: how long its pipeline calls lasted there, when their calls had their
+# --- The devices' axis of a run: how long its pipeline calls lasted there, when their calls had
+# their
 # tiles, and when the host worked beside them.
 #
 # A pipeline call lasts from the begin of its span to the later of its span's end and the end of

@@ -185,12 +185,12 @@ class Backend:
     allocations = False
     order = 0
 
-    def owns(self, part: Any, owner: Any = None) -> bool:
+    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
         """Whether `part` belongs to this backend. Nothing is imported for that, and nothing is
         changed."""
         return False
 
-    def executes(self, part: Any) -> bool:
+    def executes(self, part: Any) -> bool:  # noqa: ARG002
         """Whether `part`, which is owned, is a submodule whatever a pipeline calls it."""
         return True
 
@@ -208,12 +208,12 @@ class Backend:
         """What `part` is called where the script has no name for it."""
         return type(part).__name__
 
-    def open(self, request: SourceRequest) -> OperatorSource | None:
+    def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
         """What traces the operators of `request.part`, hooked into it; None where they cannot be
         traced. A selection that traces nothing is told as well. Raises InputError."""
         return None
 
-    def event_cost(self, gaps: Gaps) -> EventCost | None:
+    def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
         """What one recorded event costs on average, measured now; None where that is not known.
         `gaps` are those between the events, as far as sources know."""
         return None
@@ -233,7 +233,7 @@ class Backend:
         calls."""
         return None
 
-    def device(self, part: Any, owner: Any, name: str) -> str:
+    def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
         """The device that a part runs on now, as `kind:index`. Asked in every call."""
         device = getattr(part, "device", None)
         return device_name(device) if device else ROOT_DEVICE
@@ -243,18 +243,18 @@ class Backend:
         none, or nobody can."""
         return None
 
-    def device_facts(self, device: str) -> Device | None:
+    def device_facts(self, device: str) -> Device | None:  # noqa: ARG002
         """What the runtime tells of the hardware of a device of that name; None where it is none of
         its devices. Nothing is loaded or started for that."""
         return None
 
-    def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:
+    def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:  # noqa: ARG002
         """What the user's program has itself configured of a pipeline's submodule, or of its part
         of that name, in the form of our own configuration; it counts where ours says nothing. Every
         backend is asked, whoever owns the part."""
         return {}
 
-    def weight_bytes(self, part: Any) -> int | None:
+    def weight_bytes(self, part: Any) -> int | None:  # noqa: ARG002
         """Bytes of a part's weights, as they are stored; None where nobody can tell. Nothing is
         loaded for that."""
         return None
@@ -264,7 +264,7 @@ class Backend:
         share one share their weights."""
         return weakly(part)
 
-    def settings(self, part: Any) -> SubmoduleSettings | None:
+    def settings(self, part: Any) -> SubmoduleSettings | None:  # noqa: ARG002
         """How a part is set up now, read from it; None where nobody can tell. Asked before each
         pipeline call: nothing is loaded for that, and nothing is changed."""
         return None
@@ -306,14 +306,14 @@ class Backend:
 
     def outside(
         self,
-        captured: Mapping[str, Any],
-        alive: Sequence[Any],
+        captured: Mapping[str, Any],  # noqa: ARG002
+        alive: Sequence[Any],  # noqa: ARG002
     ) -> Iterable[tuple[str, str, Any]]:
         """What of this runtime's may be executed while a pipeline runs, beside the `captured`
         submodules: name, method and object of each; "" where the script's variable names it.
         `alive` is what lives in the process of `executed_kinds`, perhaps of others'."""
         return ()
 
-    def watch(self, process: Watching) -> Watcher | None:
+    def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002
         """What notices parts that a script uses outside pipelines; None: nothing does."""
         return None

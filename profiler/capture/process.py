@@ -33,7 +33,8 @@ from profiler.capture.settings import Options, Settings, parse_config
 from profiler.errors import InputError
 from profiler.plugins import let_pass
 
-# --- The ends of a process: whatever it dies of, what was recorded is closed first, where it can be.
+# --- The ends of a process: whatever it dies of, what was recorded is closed first, where it can
+# be.
 #
 #     end = ProcessEnd(close=lambda failure: ..., forked=lambda: ...)
 #     end.watch()
@@ -166,7 +167,7 @@ def _die_of_sigint_still() -> None:
     Python/pythonrun.c), as a module does whose import makes a named tuple.
     """
     with contextlib.suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")
+        exec("raise KeyboardInterrupt")  # noqa: S102 - a constant
 
 
 def _handled_in_c(number: int) -> bool:
@@ -244,7 +245,7 @@ class Watchers:
                 self._add([backend])
                 if backend.name in self._by_backend and backend.name not in known:
                     self._watch(self._by_backend[backend.name])
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 notice(
                     f"the backend {backend.name} does not watch: {type(error).__name__}: {error}"
@@ -355,7 +356,7 @@ class SwitchedOn:
             path = self.switch_off(failure)
         except KeyboardInterrupt:
             return  # the process ends anyway
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             notice(f"the run could not be written whole: {error}")
             return
         if path is not None and not told:
@@ -412,7 +413,7 @@ class SwitchedOn:
                     if self._session is None:
                         self._session = self._open_session(self.settings, _script_name())
                     _tell(self.settings, bundle=str(self._session.directory))
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                     let_pass(error)
                     notice(f"not profiling: {error}")
                     _tell(self.settings, failed=str(error))

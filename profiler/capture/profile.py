@@ -64,7 +64,7 @@ def submodule(name: str, module: _T) -> _T:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def profile(
+def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
     pipeline: Any,
     *,
     config: Mapping[str, Mapping[str, Any]] | None = None,

@@ -75,7 +75,7 @@ class StandaloneSources:
         self._here: list[_Standalone] = []
         self._left: dict[str, SourceSummary] = {}
 
-    def add(
+    def add(  # one argument a column
         self, submodule: str, source: OperatorSource, gone: Callable[[], bool] | None = None
     ) -> None:
         """Take one; `gone` tells whether what it traces is no more, None where that stays."""
@@ -376,7 +376,7 @@ class RunFiles:
         for _, source in self._attached.staying():
             try:
                 yield from source.traces()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
 
     def _put_host(self, writer: CallWriter, *, all_left: bool = False) -> None:

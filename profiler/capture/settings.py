@@ -357,7 +357,7 @@ class Settings:
 
     def absolute(self) -> Settings:
         """The same settings, whatever folder a process works in."""
-        return replace(self, out=Path(os.path.abspath(self.out)))
+        return replace(self, out=Path(os.path.abspath(self.out)))  # noqa: PTH100 - links stay
 
     def given(self) -> dict[str, Any]:
         """What `Settings.of` takes to make these settings: those that say more than nothing."""

@@ -182,7 +182,8 @@ def _entries(typed: str) -> Iterator[str]:
         yield f"{folder}{separator}{entry.name}{'' if whole else os.sep}"
 
 
-# --- The command line: `profiler.cli.commands` holds its subcommands; errors become exit codes here.
+# --- The command line: `profiler.cli.commands` holds its subcommands; errors become exit codes
+# here.
 #
 # Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
 # said in one sentence on stderr; 130 interrupted; 141 who read stdout closed it.

@@ -165,7 +165,8 @@ def leave(thing: object) -> None:
         circle.append(circle)  # only a search would free it
 
 
-# --- What a command prints of a report: what matters most in 40 lines, everything, or some sections.
+# --- What a command prints of a report: what matters most in 40 lines, everything, or some
+# sections.
 #
 #     printed = Printed.of(section, run_sections, full=full)
 #     printed.print(lambda: report, brief)
@@ -295,7 +296,7 @@ def write_what_fits() -> None:
     """Have `sys.stderr` fail no more, where it is the process's own. One that is closed goes to
     /dev/null, whose descriptor no other file then gets."""
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for good
         return
     own = sys.__stderr__
     if own is None or sys.stderr is not own:  # somebody reads it in this process

@@ -157,7 +157,8 @@ def _in_classes(path: str, by_class: dict[str, str]) -> str:
     return by_class.get(path, path)
 
 
-# --- Two timelines, call by call: which call of one is which of the other, and where both begin when
+# --- Two timelines, call by call: which call of one is which of the other, and where both begin
+# when
 # the calls stand below each other.
 #
 #     base   | encode |  step 0  |      | step 1 |
@@ -222,7 +223,7 @@ def _merged(
     yield from left
 
 
-def _row(
+def _row(  # what a number may be of
     base: Timeline, new: Timeline, left: int | None, right: int | None, at: int
 ) -> tuple[object, ...]:
     sides = ((base.calls, left), (new.calls, right))
@@ -237,7 +238,8 @@ def _row(
     return (*names, left, right, base_start, base_ns, new_start, new_ns, difference, at)
 
 
-# --- The finest level at which two sides can be compared: that where most of both has a counterpart.
+# --- The finest level at which two sides can be compared: that where most of both has a
+# counterpart.
 #
 # Producers know different things of a model: some its modules, some its operators, some the names
 # of

@@ -316,7 +316,8 @@ def _tokens(what: str) -> Value:
     return Note.of(DifferenceReason.TOKENS, tokens=int(found[1].replace(",", ""))) if found else ""
 
 
-# --- `compare`: a baseline and new runs → how much each part changed, and whether noise explains it.
+# --- `compare`: a baseline and new runs → how much each part changed, and whether noise explains
+# it.
 #
 #     found = compare([measure(load(a))], [measure(load(b))])
 #     found.metrics      # one row a metric, from end_to_end to single modules

@@ -283,7 +283,8 @@ def _engine_of(submodule: str) -> str:
     return submodule.removesuffix(_SUFFIX)
 
 
-# --- What commands do, told by their kernels or op types alone: the words in which runs are compared
+# --- What commands do, told by their kernels or op types alone: the words in which runs are
+# compared
 # whose producers know different things about the model.
 
 

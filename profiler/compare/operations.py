@@ -29,7 +29,8 @@ from profiler.grammars.names import EngineLayer, engine_layer
 from profiler.run.columns import CALLS, COMMANDS, Column, schema
 from profiler.trace.manifest_fields import Submodule
 
-# --- Nodes of graphs that nobody has run: the role and the FLOPs of each, and how two graphs differ.
+# --- Nodes of graphs that nobody has run: the role and the FLOPs of each, and how two graphs
+# differ.
 #
 #     base = node_table("transformer", nodes, classes)
 #     by_role(base, new)

@@ -187,7 +187,7 @@ def headline(comparison: Comparison) -> str:
                 base=duration(row["base_ns"]),
                 new=duration(row["new_ns"]),
             )
-            parts.append(part)
+            parts.append(part)  # what came ahead of an error is kept
     if parts:
         return joined("; ", parts)
     called = comparison.metrics.filter(pl.col("verdict").is_in(CALLED))

@@ -269,7 +269,7 @@ def _below(node: _Node, submodule: str, path: str, depth: int) -> Iterator[tuple
         yield from _below(inner, submodule, own, depth + 1)
 
 
-def _row(
+def _row(  # what a number may be of
     depth: int,
     kind: TreeNode,
     name: str,

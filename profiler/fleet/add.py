@@ -359,7 +359,7 @@ class Outcome:
     summary: Summary | None = None
 
 
-def add(
+def add(  # one argument a column
     storage: Storage,
     paths: Sequence[Path],
     wishes: Wishes = Wishes(),
@@ -435,7 +435,7 @@ def outcome_of(task: tuple[Path, Mapping[str, str]], known: frozenset[str]) -> O
         return _summarized(path, options, known)
     except ProfilerError as error:
         return Outcome(str(path), State.FAILED, reason=str(error))
-    except Exception as error:  # of an importer, or a file beyond all checks
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return Outcome(str(path), State.FAILED, reason=f"{path} cannot be read ({said})")
 
@@ -583,7 +583,7 @@ def _done(path: Path, work: Callable[[], Done]) -> Done:
         return work()
     except ProfilerError as error:
         return Done(str(path), reason=str(error))
-    except Exception as error:  # one bad item among thousands stops nothing
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return Done(str(path), reason=f"{path} cannot be read ({said})")
 

@@ -362,7 +362,8 @@ def _name(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]
 
 
-# --- Runs that are compared with none, and why: their quality is bad, or a field of their identity is
+# --- Runs that are compared with none, and why: their quality is bad, or a field of their identity
+# is
 # unknown.
 
 

@@ -224,7 +224,8 @@ def spoken_words(qualities: set[str]) -> dict[str, Said]:
     return {str(one): one for one in (*known, *map(quality_word, sorted(qualities)))}
 
 
-# --- The frame of the pages of many runs: self-contained, offline, of the scripts and styles that the
+# --- The frame of the pages of many runs: self-contained, offline, of the scripts and styles that
+# the
 # page of one run has.
 
 

@@ -112,7 +112,8 @@ def _ordered(found: Sequence[MeasuredFinding]) -> Iterable[MeasuredFinding]:
     )
 
 
-# --- Two graphs, or folders of them → what differs in their nodes and, once both ran, in their time.
+# --- Two graphs, or folders of them → what differs in their nodes and, once both ran, in their
+# time.
 #
 # graphs = compare_graphs(Path("sd3-onnx"), Path("sd3-slim"))
 # times = compare_times(graphs, repeats=10)

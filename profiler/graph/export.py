@@ -229,7 +229,7 @@ def _checked(
     for sizes, inputs, outputs in expected:
         for found in compare_outputs(outputs, _run(path, inputs, what)):
             if tolerance is not None:
-                found = replace(found, tolerance=tolerance)
+                found = replace(found, tolerance=tolerance)  # noqa: PLW2901
             _refuse(found, sizes, what)
             if found.output not in worst or found.relative > worst[found.output].relative:
                 worst[found.output] = found
@@ -532,7 +532,7 @@ def _with_random_weights(
                 module = model_class(config)
             else:
                 module = model_class.from_config(model_class.load_config(part.folder))
-    except Exception as error:  # as above
+    except Exception as error:
         raise InputError(
             f"{part.folder / 'config.json'} is no configuration of {part.kind.class_name} "
             f"({_first_line(error)}): fetch it again"
@@ -541,7 +541,7 @@ def _with_random_weights(
     if hasattr(module, "tie_weights"):
         module.tie_weights()
     for owner in module.modules():
-        temporary = owner._non_persistent_buffers_set
+        temporary = owner._non_persistent_buffers_set  # noqa: SLF001 - torch tells no other way
         for name, buffer in owner.named_buffers(recurse=False):
             if buffer.is_floating_point() and name not in temporary:
                 setattr(owner, name, buffer.to(options.torch_dtype))

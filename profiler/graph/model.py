@@ -346,7 +346,7 @@ def _check_form(model: ir.Model) -> None:
     if not all(0 <= version < _MOST_VERSION for version in model.opset_imports.values()):
         raise ValueError("it is of an impossible opset")
     for tensor in all_tensors(model):
-        tensor.dtype
+        tensor.dtype  # noqa: B018 - an unknown one raises
     for node in nodes(model):
         values = [value for value in (*node.inputs, *node.outputs) if value is not None]
         names = (node.op_type, node.domain, node.name, *(value.name for value in values))

@@ -380,7 +380,8 @@ def dangling_input(checked: CheckedModel) -> Iterator[GraphFinding]:
             )
 
 
-# --- Pairs of Cast, Transpose, Reshape or Squeeze that one or no node does as well, and nodes that do
+# --- Pairs of Cast, Transpose, Reshape or Squeeze that one or no node does as well, and nodes that
+# do
 # nothing.
 
 

@@ -111,7 +111,7 @@ def _evaluated(node: ir.Node, given: list[ir.Value], data: Mapping[str, Any]) ->
         evaluator = ReferenceEvaluator(ir.serde.serialize_node(node))
         with np.errstate(all="ignore"):  # of masks of -inf, as of any model
             found: list[Any] = evaluator.run(None, {str(v.name): data[str(v.name)] for v in given})
-    except Exception:
+    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
         return []
     return found
 
@@ -154,7 +154,7 @@ def _infer(
             {n: onnx.numpy_helper.from_array(np.asarray(data[n])) for n in names if n in data},
             opset_imports=[onnx.helper.make_opsetid("", opsets.get("", 1))],
         )
-    except Exception:
+    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
         return
     types.update({name: proto for name, proto in found.items() if _static(proto) is not None})
 

@@ -89,7 +89,7 @@ class CannotSplitError(Exception):
     """An operation cannot be split; the message is the reason, without the operation's name."""
 
 
-class SmallEnough(Exception):  # nothing is wrong
+class SmallEnough(Exception):  # noqa: N818  # nothing is wrong
     """An operation has no more bytes than asked for, and stays as it is."""
 
 
@@ -386,7 +386,7 @@ class Parts:
             raise CannotSplitError(f"the shape of its operand {name} is not known")
         return self.portions_of(value, axis, lengths)
 
-    def add(
+    def add(  # one argument a column
         self,
         inputs: Sequence[ir.Value | None],
         changed: Mapping[str, Any] | None = None,

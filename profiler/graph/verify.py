@@ -327,7 +327,7 @@ def _session(model: Path | bytes) -> Any:
             options,
             providers=["CPUExecutionProvider"],
         )
-    except Exception as error:  # as above
+    except Exception as error:
         raise InputError(
             f"ONNX Runtime does not take {_called(model)} ({_first_line(error)}): what it computes "
             "cannot be compared"

@@ -1,10 +1,10 @@
 """GPU work, launches and NVTX or roctx ranges of a recording, placed in submodule calls.
 
 Work and its launch share process and correlation id; the id alone is not unique. Ranges name
-operators (`aten::mm, seq = 12, sizes = [[2, 3], [3, 4]]`), modules (`{'Module':
-'model.layers.0'}`), iterations (`ProfilerStep#3`) or submodules (`vae.decode`). The outermost
-submodule range is a call. Without one, each process is one call. A range of a named NVTX domain
-is `text@domain`.
+operators (`aten::mm, seq = 12, sizes = [[2, 3], [3, 4]]`), modules
+(`{'Module': 'model.layers.0'}`), iterations (`ProfilerStep#3`) or submodules (`vae.decode`).
+The outermost submodule range is a call. Without one, each process is one call. A range of a
+named NVTX domain is `text@domain`.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ def distinct(*columns: Int64s) -> tuple[list[tuple[int, ...]], Int64s]:
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), place
 
 
-# --- What ranges of NVTX and roctx say: which operator of which shapes, in which module, submodule or
+# --- What ranges of NVTX and roctx say: which operator of which shapes, in which module, submodule
+# or
 # iteration.
 #
 # - `aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]]`: an operator, as torch's
@@ -269,7 +270,7 @@ class Marks:
         return cls.known(start, end, thread, text, sizes, known, submodules, unclosed)
 
     @classmethod
-    def known(
+    def known(  # noqa: PLR0913, PLR0917 - what ranges are
         cls,
         start: Int64s,
         end: Int64s,

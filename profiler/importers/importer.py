@@ -205,7 +205,7 @@ def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:
     """Whether an importer recognises a path; one that fails on what it does not know does not."""
     try:
         return bool(importer.recognises(path, head))
-    except Exception:
+    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
         return False
 
 

@@ -102,7 +102,7 @@ class SqliteFile:
             for at, lead in enumerate(led.values())
         ]
         asked = ", ".join((*own, *others))
-        rows = self._ask(f'SELECT {asked} FROM "{table}" AS r {" ".join(joins)}')
+        rows = self._ask(f'SELECT {asked} FROM "{table}" AS r {" ".join(joins)}')  # noqa: S608
         found = dict(zip((*there, *led), self._columns_of(rows, len(own) + len(led)), strict=True))
         missing = {**columns, **{name: lead.missing for name, lead in leads.items()}}
         count = len(found[there[0]])
@@ -124,7 +124,7 @@ class SqliteFile:
             for name, missing in columns.items()
         ]
         asked.append(_text(text) if text in there else "NULL")
-        rows = self._ask(f'SELECT {", ".join(asked)} FROM "{table}"')
+        rows = self._ask(f'SELECT {", ".join(asked)} FROM "{table}"')  # noqa: S608
         try:
             while some := rows.fetchmany(_BATCH):
                 *numbers, texts = zip(*some, strict=True)
@@ -140,7 +140,7 @@ class SqliteFile:
             return
         asked = ", ".join(_value(name) if name in there else "NULL" for name in columns)
         try:
-            yield from self._ask(f'SELECT {asked} FROM "{table}"')  # names of our own
+            yield from self._ask(f'SELECT {asked} FROM "{table}"')  # noqa: S608  # names of our own
         except _BROKEN as error:
             raise self._broken(error) from error
 
@@ -153,7 +153,7 @@ class SqliteFile:
         for first in range(0, len(wanted), _ASKED):
             some = wanted[first : first + _ASKED]
             asked = (
-                f'SELECT id, substr("{column}", 1, {_TEXT_LIMIT}) FROM "{table}" '
+                f'SELECT id, substr("{column}", 1, {_TEXT_LIMIT}) FROM "{table}" '  # noqa: S608
                 f"WHERE id IN ({','.join('?' * len(some))})"
             )
             try:

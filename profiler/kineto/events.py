@@ -255,7 +255,8 @@ def renamed(events: Sequence[Event]) -> None:
             event.cat = "user_annotation" if named else today
 
 
-# --- Events of a trace, part by part, as columns: of each a few numbers stay, and its arguments where
+# --- Events of a trace, part by part, as columns: of each a few numbers stay, and its arguments
+# where
 # anything of them is read. Texts that are equal are one.
 
 
@@ -281,7 +282,7 @@ class _Time(msgspec.Struct, gc=False):
 
 
 class _Times(msgspec.Struct):
-    traceEvents: list[_Time]
+    traceEvents: list[_Time]  # noqa: N815  the key's own name
 
 
 _TIMES = decoder_of(_Times, strict=False)

@@ -2,7 +2,7 @@
 
     result_of("aten::mean", [[2, 24, 4096, 64]], ["c10::BFloat16"], b'["","[-1]","True",""]')
     → (2, 24, 4096, 1)
-    is_causal("aten::scaled_dot_product_attention", [None, None, None, None, 0.0, True])    → True
+    is_causal("aten::scaled_dot_product_attention", [None, None, None, None, 0.0, True])  → True
 
 Argument orders follow torch's `native_functions.yaml`, the flash-attention package and aiter.
 Results of convolutions, reductions and resamplings are derived.
@@ -20,7 +20,8 @@ import msgspec
 from profiler.files import decoded
 from profiler.trace.events import Category
 
-# --- The result of a convolution, which torch's events do not have: from input, weight and arguments.
+# --- The result of a convolution, which torch's events do not have: from input, weight and
+# arguments.
 #
 #     result_dims("aten::conv2d", [[1, 4, 8, 8], [6, 4, 3, 3]], [None, None, None, [2, 2], [1,
 # 1]])
@@ -221,7 +222,7 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class _Events(msgspec.Struct):
-    traceEvents: list[_Event]
+    traceEvents: list[_Event]  # noqa: N815  the key's own name
 
 
 def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
@@ -238,7 +239,8 @@ def collective_args(data: bytes | bytearray) -> dict[int, CollectiveArgs]:
     }
 
 
-# --- The type of the tensors of a list, which torch's events do not have: from the kernel that copied
+# --- The type of the tensors of a list, which torch's events do not have: from the kernel that
+# copied
 # them.
 #
 #     listed_type("void at::native::(…)::CatArrayBatchedCopy<at::native::(…)::OpaqueType<2u>, …")
@@ -361,7 +363,7 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
 # and the order of these).
 
 
-_REDUCTION_ARGUMENTS = {  # operator: arguments of the overload with dims → where it has these, and keepdim
+_REDUCTION_ARGUMENTS = {  # operator: number of arguments → places of dims and keepdim
     "aten::mean": {4: (1, 2)},
     "aten::sum": {4: (1, 2)},
     "aten::amax": {3: (1, 2)},

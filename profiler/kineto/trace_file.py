@@ -124,7 +124,7 @@ _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote
 
 
 class _Events(msgspec.Struct):
-    traceEvents: list[Event]
+    traceEvents: list[Event]  # noqa: N815  the key's own name
 
 
 class _Part(_Events, forbid_unknown_fields=True):
@@ -134,10 +134,10 @@ class _Part(_Events, forbid_unknown_fields=True):
 class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
     """What is read of the file beside its events."""
 
-    deviceProperties: msgspec.Raw = msgspec.Raw(b"")
-    distributedInfo: msgspec.Raw = msgspec.Raw(b"")
+    deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    distributedInfo: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
     base_ns: Scalar = None
-    schemaVersion: Scalar = None
+    schemaVersion: Scalar = None  # noqa: N815
     record_shapes: Scalar = None
     with_stack: Scalar = None
     with_modules: Scalar = None

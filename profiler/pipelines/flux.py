@@ -78,7 +78,7 @@ class FluxPipeline(PackedPipeline):
         """The guidance scale that the model was or is told."""
         return self._guidance_scale
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - the parameters of diffusers' pipeline
         self,
         prompt: str | Sequence[str],
         negative_prompt: str | Sequence[str] | None = None,

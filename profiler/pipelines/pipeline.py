@@ -700,9 +700,6 @@ def _scheduler(folder: ModelFolder) -> FlowMatchEulerDiscreteScheduler:
 # wraps that one can wrap this one.
 
 
-with needing("run", "profiler.pipelines"):
-    from PIL import Image
-
 StepCallback = Callable[[Any, int, float, dict[str, Array]], Mapping[str, Array] | None]
 """Called after each step with pipeline, step, timestep and {"latents": …}; may return new ones."""
 

@@ -70,7 +70,7 @@ class QwenImagePipeline(PackedPipeline):
             "negative_prompt": negative_prompt or "",
         }
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - the parameters of diffusers' pipeline
         self,
         prompt: str | Sequence[str],
         negative_prompt: str | Sequence[str] | None = None,

@@ -71,7 +71,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
         """Whether the present or last run weighs prompt against negative prompt."""
         return self._guidance_scale > 1
 
-    def __call__(
+    def __call__(  # noqa: PLR0913 - the parameters of diffusers' pipeline
         self,
         prompt: str | Sequence[str],
         negative_prompt: str | Sequence[str] = "",

@@ -250,10 +250,6 @@ def _added_flags(settings: Mapping[str, object], content: str) -> Mapping[str, o
 # From tokenizer.json, or vocab.json and merges.txt; the ids equal those of transformers'
 # `Qwen2Tokenizer`.
 
-
-with needing("run", "profiler.pipelines"):
-    from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
-
 _PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -280,7 +280,8 @@ def _ratio(above: float | None, below: float | None) -> float | None:
     return above / below if above and below else None
 
 
-# --- Whether a placement fits: the weights of what is placed on a device, and the activations of what
+# --- Whether a placement fits: the weights of what is placed on a device, and the activations of
+# what
 # runs there. A device runs one call at a time, so that the activations of one count, beside what
 # the
 # others keep meanwhile; the embeddings and latents of requests are small beside them and left
@@ -472,7 +473,7 @@ def best_placement(
     if possible <= EXHAUSTIVE:
         search.all()
     else:
-        search.climb(random.Random(seed))
+        search.climb(random.Random(seed))  # noqa: S311 - starts of a search, no secrets
     search.settle()
     if search.best is None:
         raise InputError(

@@ -347,7 +347,7 @@ def resized(
     if not resizing.grids:
         return None
     known = {id(kind): _scaled(kind, resizing) for kind in costs.kinds}
-    scale: Callable[[KindCost], Scaled] = lambda kind: known[id(kind)]
+    scale: Callable[[KindCost], Scaled] = lambda kind: known[id(kind)]  # noqa: E731
     wall, busy = costs.ratio(scale, overhead_ratio), costs.on_device.ratio(scale)
     return _by_caches(costs, wall, resizing.area), _by_caches(costs, busy, resizing.area)
 

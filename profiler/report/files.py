@@ -265,7 +265,8 @@ def _markdown_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(map(escaped, cells)) + " |"
 
 
-# --- The short reports of a notebook: an analysis by its submodules and findings, a run by its calls.
+# --- The short reports of a notebook: an analysis by its submodules and findings, a run by its
+# calls.
 #
 # They are made of the parts of the whole report, so that both say the same.
 

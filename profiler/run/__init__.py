@@ -35,7 +35,8 @@ def annotated(run: Run) -> pl.DataFrame:
     return _COMMAND_HOOKS[0](run) if _COMMAND_HOOKS else run.commands
 
 
-# --- The hooks by which a `Run` and an `Analysis`, which import no report, give the report's figures
+# --- The hooks by which a `Run` and an `Analysis`, which import no report, give the report's
+# figures
 
 
 _DRAWING_HOOKS: list[Callable[..., Any]] = []

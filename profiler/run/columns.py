@@ -1,7 +1,8 @@
-"""Every column of a `Run`, declared once: dtype, unit, meaning and whether it may be null.
+"""Columns of a `Run`: dtype, unit, meaning, nullability, and how values combine.
 
-`docs/columns.md` is generated from these declarations (`python -m profiler.table.columns`), and
-`checked` holds a frame against them.
+`docs/columns.md` is generated from these declarations, and `checked` validates a frame against
+them. A combining rule says how a column's value follows from partial results. If a selection
+takes only some parts of a row, a column without a rule has no value.
 """
 
 from __future__ import annotations

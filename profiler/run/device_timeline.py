@@ -1,4 +1,15 @@
-"""One device's axis: its work in order of begin, and the gaps in which nothing ran on it."""
+"""The device timeline of a run: when each call occupied its device, and the gaps.
+
+    run.tiles.calls["elapsed_ns"]
+
+A call's tile is its exclusive part of the device's axis:
+
+    start = max(host start, end of all work launched before, end of the tiles before)
+    end   = max(host return, end of its last work), cut at later work of another call
+
+A device command without a launch that runs ahead of all launched work on its stream is carried
+over. All of it is computed on first use and stored in no file.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +115,8 @@ DEVICE_AXES: tuple[Column, ...] = (
 )
 
 
-# --- When each command was launched, and when the host was blocked: what the recorder tells of both.
+# --- When each command was launched, and when the host was blocked: what the recorder tells of
+# both.
 #
 # A flow from a host command to a device's is a launch. A device command without one was launched
 # before the recording began where it runs ahead of every launched command of its stream, because

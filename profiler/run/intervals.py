@@ -1,5 +1,8 @@
-"""When the commands of a run ran, where, and in which call: arrays that everything is made from
-that asks what devices did.
+"""Interval arithmetic: lengths of unions of many groups, without a loop over rows.
+
+A union of intervals, sorted by group and start, costs O(n log n) for the sort and O(n) for the
+rest. Work runs in batches that fit the processor's caches, so memory does not grow with the
+run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""One trace as frames: the columns of the reader, with texts and tracks in the place of numbers.
+"""Load a bundle, a Perfetto trace or a Parquet folder into a `Run`.
 
-No row is touched by Python. Commands stay as the reader left them, each column of codes beside the
-short table of what they stand for: `command_parts` makes the frame of all traces of a run at once.
+    run = load_bundle(Path("traces/20261121-093000-sd3"))
+    run = load_trace(Path("any.pb"))         # any Perfetto trace: its slices are commands
+
+Missing data is in `run.drops`. Frames are built one column at a time for all traces of a
+bundle, and small traces are joined first, so there is no second copy and no loop over rows.
 """
 
 from __future__ import annotations
@@ -577,7 +580,8 @@ def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
     return dict(rows)
 
 
-# --- Small traces put together before they become frames: what Polars takes for a frame, whatever is
+# --- Small traces put together before they become frames: what Polars takes for a frame, whatever
+# is
 # in it, is more than the work on some thousand rows.
 #
 #     traces = together([read_trace(path) for path in small])

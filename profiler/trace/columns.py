@@ -264,7 +264,7 @@ class CommandBuilder:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(  # one argument a column
+    def add(  # noqa: PLR0913  # one argument a column
         self,
         track: Track,
         layer: str,

@@ -86,7 +86,7 @@ class Unpacker:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             try:
                 for part in self._bounded(file.read1):
-                    parts.append(part)  # what came ahead of an error is kept
+                    parts.append(part)  # noqa: PERF402  # what came ahead of an error is kept
             except (OSError, EOFError, zlib.error) as error:
                 failure = str(error) or type(error).__name__
         if failure and not parts:
@@ -100,7 +100,7 @@ class Unpacker:
         parts: list[bytes] = []
         try:
             for part in self._bounded(read):
-                parts.append(part)  # as above
+                parts.append(part)  # noqa: PERF402  # what came ahead of an error is kept
         except (failure, EOFError):
             if not parts:
                 return None

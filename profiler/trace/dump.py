@@ -1,9 +1,9 @@
-"""A trace as lines of text, in file order: to read, to grep, to compare.
+"""`profile-sd3 dump`: a trace as text lines in file order.
 
     12 2 1795253400123456789 begin "cpu:0/Host" "scheduler.step" category=host command.step=0
 
-Packet number, packet sequence, time in ns (`-` where there is none), kind, then what that kind has:
-texts are JSON strings, everything else is `key=value`.
+A line has the packet number, the packet sequence, the time in ns (`-` if there is none), the
+kind and its fields. Texts are JSON strings, and other fields are `key=value`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The vocabulary of a profiled run, as values. Standard library only.
+"""The vocabulary of a run: stages, calls, commands, tracks, devices, lost data.
 
-A *run* is one profiled execution of a pipeline. The pipeline goes through *stages*; in each it
-invokes *submodules*. One invocation is a *call*; what it executes on the *tracks* of a *device*
-are *commands*. All commands of one call that share a *layer* are one *operator*.
+A run is one profiled execution of a pipeline. The pipeline goes through stages, and in each it
+invokes submodules. One invocation is a call. The work of a call on the tracks of a device is
+its commands. All commands of one call that share a layer are one operator.
 
-Times are int64 nanoseconds on one clock per run (CLOCK_REALTIME epoch).
+Times are int64 nanoseconds on one clock per run (CLOCK_REALTIME epoch). This module uses only
+the standard library.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ from profiler.trace.manifest_fields import (
     Warmup,
 )
 
-# --- The manifest without secrets: where texts of a user's stand in it. `redaction` decides what one
+# --- The manifest without secrets: where texts of a user's stand in it. `redaction` decides what
+# one
 # is; what is written has none, and neither has what is read of bundles that others wrote.
 
 

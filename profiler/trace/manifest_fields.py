@@ -276,7 +276,8 @@ class CachedCall(Fields, frozen=True, kw_only=True):
     residual_ratio: _Real | None = None
 
 
-# --- What a manifest says of clocks: whose time the timestamps are, and how others were laid onto it.
+# --- What a manifest says of clocks: whose time the timestamps are, and how others were laid onto
+# it.
 #
 # `docs/file-format.md` describes the keys.
 
@@ -407,7 +408,8 @@ class DropRow(Fields, frozen=True, kw_only=True):
         return Drop(self.kind, self.where, self.count, self.unit, self.detail.note())
 
 
-# --- What a manifest says of the cost of tracing: how it is known, what it was, why it is not known.
+# --- What a manifest says of the cost of tracing: how it is known, what it was, why it is not
+# known.
 #
 # `docs/file-format.md` describes the keys.
 
@@ -495,7 +497,8 @@ class Overhead(Fields, frozen=True, kw_only=True):
     conversion_ns: _Count | None = None
 
 
-# --- What a manifest says of the files of several recorders that are one run: their clocks, and what
+# --- What a manifest says of the files of several recorders that are one run: their clocks, and
+# what
 # they recorded twice.
 
 

@@ -153,5 +153,5 @@ class _Handler(SimpleHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:  # the base's name
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
         """Keep quiet."""

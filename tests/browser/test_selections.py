@@ -198,7 +198,7 @@ def compare_all(report: ReportPage, expected: Expected) -> Counter[str]:
 
 _STATES = """() => Object.fromEntries(Object.entries(profileReport.tables).map(([key, table]) =>
   [key, { combined: table.combined, said: table.scope.textContent,
-    whole: table.values === (table.whole.variants?.[Number(table.chosen.value)] ?? table.whole).values }]))"""
+    whole: table.values === (table.whole.variants?.[Number(table.chosen.value)] ?? table.whole).values }]))"""  # noqa: E501
 
 
 def compare(

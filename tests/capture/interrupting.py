@@ -18,7 +18,7 @@ __all__ = ["KINDS", "Interruptions", "TimeIsUp", "handled"]
 _OURS = str(Path(profiler.__file__).parent / "capture")
 
 
-class TimeIsUp(Exception):
+class TimeIsUp(Exception):  # noqa: N818
     """Of the user's program."""
 
 

@@ -120,7 +120,7 @@ class Environment:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            preexec_fn=default_signals,
+            preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
         )
 
     def run(self, script: str, *arguments: str, **settings: str | None) -> Ended:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 
 SCRIPT = """
     import sys
-    import profiler
+    import profiler  # noqa: E402
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
 
@@ -66,7 +66,7 @@ class Child:
         self.bundle = folder / "traces" / "run"
         self._process = subprocess.Popen(
             [sys.executable, str(folder / "script.py"), ops, str(steps), str(stop), how],
-            preexec_fn=default_signals,
+            preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
             cwd=folder,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
             stdin=subprocess.PIPE,
@@ -207,7 +207,7 @@ def test_signals_end_profile_sd3_run(tmp_path: Path, number: signal.Signals) -> 
     command = [sys.executable, "-m", "profiler", "run", "--steps", "5000", "--warmup", "0"]
     process = subprocess.Popen(
         [*command, "--name", "run", "--out", str(tmp_path), "--height", "64", "--width", "64"],
-        preexec_fn=default_signals,
+        preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

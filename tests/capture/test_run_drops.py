@@ -88,7 +88,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(BundleWriter, "begin", begin)
     session = Session.open(Options(), tmp_path)
     with pytest.raises(OutputError, match=r"left on device.: make room there, or give a"):
-        session.directory
+        session.directory  # noqa: B018 - it is made on first use
     assert list(tmp_path.iterdir()) == []
     assert session.close() is None
 

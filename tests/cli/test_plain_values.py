@@ -26,7 +26,7 @@ def _said(command_class, args):
     app = typer.Typer(rich_markup_mode=None)
 
     @app.command(cls=command_class)
-    def command(
+    def command(  # noqa: PLR0917
         first: Annotated[Path, typer.Argument()],
         rest: Annotated[list[Path] | None, typer.Argument()] = None,
         text: str = "usual",

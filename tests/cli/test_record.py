@@ -44,7 +44,7 @@ def scripts(python, tmp_path):
 def started(scripts, *arguments, **settings):
     return subprocess.Popen(
         [scripts.python, "-m", "profiler", "record", *arguments],
-        preexec_fn=default_signals,
+        preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
         cwd=scripts.work,
         env=scripts.variables(settings),
         stdout=subprocess.PIPE,

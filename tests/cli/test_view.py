@@ -31,7 +31,7 @@ def test_serves_until_interrupted(tmp_path: Path) -> None:
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         # A shell's background jobs ignore Ctrl-C, and hand that down.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as process:
         try:
             lines = [process.stdout.readline() for _ in range(4)]

@@ -81,7 +81,7 @@ def test_a_killed_compaction_leaves_nothing_that_counts(storage, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("profiler.fleet.dataset._commit", lambda *_: (_ for _ in ()).throw(OSError))
         patch.setattr(LocalStorage, "remove", lambda *_: None)
-        with pytest.raises(OSError):
+        with pytest.raises(OSError):  # noqa: PT011
             compact(storage)
     assert snapshot(storage).orphans
     assert _runs(storage) == ["run0", "run1", "run2", "run3"]

@@ -189,7 +189,7 @@ def test_of_many_who_create_one_file_on_s3_one_succeeds(s3):
     for number in range(10):
         name = f"generations/{number:08d}.json"
         with ThreadPoolExecutor(16) as pool:
-            made = [*pool.map(lambda who: storage.create(name, b"%d" % who), range(16))]
+            made = [*pool.map(lambda who: storage.create(name, b"%d" % who), range(16))]  # noqa: B023
         assert made.count(True) == 1
         assert storage.read(name) == b"%d" % made.index(True)
 

@@ -87,7 +87,7 @@ def test_gemm(rows, inner, columns, trans_a, trans_b, bias, constant, target):
     *(st.booleans(), st.booleans()),
     TARGETS,
 )
-def test_conv(group, inputs, outputs, kernel, stride, rank, bias, constant, target):
+def test_conv(group, inputs, outputs, kernel, stride, rank, bias, constant, target):  # noqa: PLR0917
     """One and two dimensions, groups, strides, with and without a bias, weights computed or not."""
     arrays = {
         "x": numbers(2, group * inputs, *(6,) * rank),

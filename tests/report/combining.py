@@ -103,7 +103,7 @@ def _of(frame: pl.DataFrame, keys: Sequence[str], key: Sequence[Any]) -> pl.Data
     )
 
 
-def _row(
+def _row(  # what a number may be of
     columns: Sequence[Column],
     parts: Sequence[pl.DataFrame],
     broken: Sequence[bool],

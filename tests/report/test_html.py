@@ -48,7 +48,7 @@ class Elements(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def page_of(run, selection=Selection()):
+def page_of(run, selection=Selection()):  # noqa: B008
     return html_page(run, analyze(run, selection))
 
 

@@ -244,7 +244,7 @@ def test_figures_are_those_of_the_report():
         (bars,) = figures.longest(analyze(tiny_run())).data
     assert len(bars.x) == len(analysis.submodules)
     with pytest.raises(AttributeError, match="critical_path, devices"):
-        figures.nothing
+        figures.nothing  # noqa: B018
 
 
 def test_themes_differ_in_colour_only():

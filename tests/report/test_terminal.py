@@ -28,7 +28,7 @@ from tests.runs import (
 _UNIT = re.compile(r" (ns|µs|ms|s|%|[MGT]FLOP/s|[MG]B/s)$")
 
 
-def _text(run, width=100, selection=Selection(), **options):
+def _text(run, width=100, selection=Selection(), **options):  # noqa: B008
     return printed(analyze(run, selection), width, **options)
 
 

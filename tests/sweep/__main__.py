@@ -63,7 +63,7 @@ def _run(case: Case, *, whole: bool):
     with tempfile.TemporaryDirectory() as folder:
         try:
             return compared(case, Path(folder))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             print(f"FAILS  {case.name}: {type(error).__name__}: {str(error)[:300]}")
             if whole:
                 traceback.print_exc()

@@ -103,7 +103,7 @@ class OnnxRuntime(Backend):
     packages = ("onnxruntime", "optimum-onnx")
     order = 3  # asked last: any object may have something that it calls a session
 
-    def owns(self, part: Any, owner: Any = None) -> bool:
+    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
         return hasattr(part, "open_session") or hasattr(part, "session") or is_session(part)
 
     def executes(self, part: Any) -> bool:

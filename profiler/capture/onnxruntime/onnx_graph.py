@@ -188,7 +188,8 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-# --- Commands of operations that `profile-sd3 graph split` has split, as it wrote them on the nodes.
+# --- Commands of operations that `profile-sd3 graph split` has split, as it wrote them on the
+# nodes.
 #
 # ONNX Runtime keeps no metadata in its optimized graph, but names what it makes of a node after
 # the

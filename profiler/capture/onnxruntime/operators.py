@@ -406,7 +406,7 @@ class ProfileConverter:
         """Convert a profile; what cannot be read of it is a drop."""
         try:
             self._traces.extend(self._converted(segment))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             let_pass(error)
             detail = Note.of(DropReason.OPERATORS_UNREADABLE, error=str(error))
             self.lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)
@@ -705,7 +705,8 @@ def _in_process(process: int, action: Callable[[], None]) -> None:
         action()
 
 
-# --- Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its calls.
+# --- Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its
+# calls.
 #
 # ONNX Runtime profiles whole sessions, keeps their events in memory, stops at 1,000,000 and ends
 # a
@@ -772,7 +773,7 @@ class ProfiledPart:
             begin = self._clock.now_ns()
             try:
                 renewed = self._renew_in_time()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 detail = Note.of(DropReason.SESSION_NOT_RENEWED, error=str(error))
                 self._converter.lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)

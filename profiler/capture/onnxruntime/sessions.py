@@ -191,7 +191,7 @@ def open_profiled(part: Any, own: Any, prefix: Path, optimized: Path | None) -> 
 
 def copied_options(session: Any) -> Any:
     """A copy of the options that a session was made with."""
-    options = session._sess.session_options
+    options = session._sess.session_options  # noqa: SLF001 - the public ones are no copy
     options.optimized_model_filepath = ""
     return options
 
@@ -240,10 +240,10 @@ def _take_what_belongs_to(session: Any, own: Any) -> None:
     def run_with_iobinding(iobinding: Any, run_options: Any = None) -> None:
         running = itself()
         if running is not None:
-            running._sess.run_with_iobinding(iobinding._iobinding, run_options)
+            running._sess.run_with_iobinding(iobinding._iobinding, run_options)  # noqa: SLF001
 
     session.run_with_iobinding = run_with_iobinding
-    session._validate_ortvalue_ownership = lambda _: None
+    session._validate_ortvalue_ownership = lambda _: None  # noqa: SLF001
     for name in ("io_binding", "create_ortvalue_from_shape_and_type"):
         if hasattr(own, name):
             setattr(session, name, getattr(own, name))
@@ -302,7 +302,7 @@ def model_name(session: Any) -> str:
         return folder if stem == "model" and folder else stem
     try:
         return str(session.get_modelmeta().graph_name or "model")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         let_pass(error)
         return "model"
 
@@ -374,7 +374,7 @@ class BareRun:
                 self._source.after(self._invocation)
             if not failed:
                 self._recorder.spent(self._invocation, self._invocation.end_ns)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             let_pass(error)
             self._recorder.lose(self._bare.submodule, error)
 
@@ -579,7 +579,7 @@ def _open(path: Path) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # as above
+    except Exception as error:
         raise InputError(
             f"ONNX Runtime does not take {path} ({_first_line(error)}): profiled is what it runs"
         ) from error
@@ -632,7 +632,7 @@ class OnnxSessions:
         made = module.InferenceSession.__init__
 
         @functools.wraps(made)
-        def __init__(session: Any, *args: Any, **kwargs: Any) -> None:
+        def __init__(session: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             caller = inspect.currentframe()
             caller = caller.f_back if caller is not None else None
             if caller is not None and str(caller.f_globals.get("__name__")).startswith(_OWN):
@@ -696,7 +696,7 @@ class OnnxSessions:
                 return None
             begun = BareRun(recording, bare, session, name, original, arguments)
             begun.begin()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             if begun is not None:
                 begun.end(failed=True)
             let_pass(error)
@@ -728,7 +728,7 @@ class OnnxSessions:
         """Give it a source, where its operators can be traced."""
         try:
             bare.source = self._open_source(recording, bare)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             let_pass(error)
             recording.recorder.lose(bare.submodule, error, for_good=True)
         if bare.source is not None:

@@ -19,7 +19,8 @@ from profiler.errors import InputError
 from profiler.plugins import let_pass
 from profiler.trace.manifest_fields import SubmoduleSettings, WeightType
 
-# --- Protobuf's wire format, as far as ONNX files use it: fields of a message one by one, no schema.
+# --- Protobuf's wire format, as far as ONNX files use it: fields of a message one by one, no
+# schema.
 #
 # Lengths are checked before anything is read; what does not fit raises ValueError, what is cut
 # IndexError.

@@ -71,7 +71,7 @@ class _OpenCall:
         are not told of that."""
         if self.caller is None or self.thread != threading.get_ident():
             return False
-        frame: FrameType | None = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect's
         while frame is not None and frame is not self.caller:
             frame = frame.f_back
         return frame is None
@@ -171,7 +171,7 @@ class CallHook:
         before = scope()
         try:
             return self._begun(args, kwargs, caller)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             enter(before)
             let_pass(error)
             self._hooks.recorder.lose(self._entry.submodule, error)
@@ -217,7 +217,7 @@ class CallHook:
         if opened.source is not None:
             try:
                 opened.source.before(invocation)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 recorder.lose(self._entry.submodule, error)
                 invocation.drop_told = True
@@ -307,7 +307,7 @@ def _guided(pipeline: Any) -> bool:
     scale that is not there before the first run."""
     try:
         return bool(pipeline.do_classifier_free_guidance)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         let_pass(error)
         return False
 

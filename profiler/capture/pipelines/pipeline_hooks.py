@@ -354,7 +354,7 @@ class PipelineHooks:
 
 def _under_variables(objects: list[Any]) -> Mapping[str, Any]:
     """Objects under the names that the script has for them."""
-    return names_of(objects, sys._getframe(1)) if objects else {}
+    return names_of(objects, sys._getframe(1)) if objects else {}  # noqa: SLF001
 
 
 def _forward_of(pipeline: Any, entry: Entry) -> Any:
@@ -430,7 +430,7 @@ class Attachment:
         def open_or_lose(entry: Entry, *of: Any) -> OperatorSource | None:
             try:
                 return self._open_source(entry, *of)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 self._recorder.lose(entry.submodule, error, for_good=True)
                 return None

@@ -160,7 +160,8 @@ def _count(value: Any) -> int | None:
     return value if known else None
 
 
-# --- What denoising loops of a script's own made, outside every pipeline call: from their scheduler,
+# --- What denoising loops of a script's own made, outside every pipeline call: from their
+# scheduler,
 # from what it steps, and from what is decoded behind them.
 #
 # A loop begins with the first step of a scheduler after a new schedule, where the scheduler
@@ -386,7 +387,7 @@ def look_for_schedulers(session: Any, caller: FrameType) -> None:
         left -= 1
         if left <= 0:
             session.parts.look = None
-        around = schedulers_around(at or sys._getframe(1))
+        around = schedulers_around(at or sys._getframe(1))  # noqa: SLF001 - inspect's is slow
         known = {id(value) for value in session.parts.alive().values()}
         for name, scheduler in around.items():
             if id(scheduler) not in known:

@@ -29,7 +29,8 @@ from profiler.plugins import let_pass
 from profiler.trace.events import NO_ITERATION, NO_STEP, RUN_STAGE, Branch
 from profiler.trace.manifest_fields import Setting, SubmoduleSettings, setting
 
-# --- How the submodules of a pipeline are set up now, as their backends read it, and the numbers that
+# --- How the submodules of a pipeline are set up now, as their backends read it, and the numbers
+# that
 # a call of it was given.
 
 
@@ -54,7 +55,7 @@ def part_settings(part: Any) -> SubmoduleSettings | None:
     user's objects says nothing."""
     try:
         found = backend_of(part).settings(part)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         let_pass(error)
         return None
     return None if found == _NOTHING else found
@@ -88,7 +89,7 @@ def block_defaults(pipeline: Any) -> dict[str, Setting]:
         inputs: Any = getattr(blocks, "inputs", None)
         found = {one.name: one.default for one in inputs if isinstance(one.name, str)}
         return _DEFAULTS.setdefault(blocks, _plain(found))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         let_pass(error)
         return {}
 
@@ -392,7 +393,8 @@ def _with_passes(waiting: list[_Waiting]) -> list[tuple[_Waiting, int]]:
     return found
 
 
-# --- What a call is called: its denoising step from the scheduler, its branch from what it was given.
+# --- What a call is called: its denoising step from the scheduler, its branch from what it was
+# given.
 #
 # Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch
 # comes,

@@ -45,7 +45,8 @@ from profiler.errors import InputError
 from profiler.plugins import let_pass
 from profiler.trace.events import NO_PIPELINE
 
-# --- What a call is called: its denoising step from the scheduler, its branch from what it was given.
+# --- What a call is called: its denoising step from the scheduler, its branch from what it was
+# given.
 #
 # Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch
 # comes,
@@ -88,7 +89,7 @@ class Outside:
         self._open = open_now  # .begins: of this thread's calls, -1 for those in another
         self._alone = alone
 
-    def begin(self, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> None:
+    def begin(self, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> None:  # noqa: ARG002
         """A call begins."""
         begins = self._open.__dict__.setdefault("begins", [])
         open_now = scope()
@@ -96,7 +97,7 @@ class Outside:
         counts = not begins and open_now.call is None and here
         begins.append(self._recorder.clock.now_ns() if counts else -1)
 
-    def end(self, output: Any) -> None:
+    def end(self, output: Any) -> None:  # noqa: ARG002
         """It has ended, or failed."""
         begins = self._open.__dict__.get("begins")
         begin_ns = begins.pop() if begins else -1
@@ -156,7 +157,7 @@ class PipelineCoverage:
         captured = self._captured()
         looking = backends()
         kinds = [kind for backend in looking for kind in backend.executed_kinds()]
-        alive = instances(kinds, sys._getframe(1))
+        alive = instances(kinds, sys._getframe(1))  # noqa: SLF001 - inspect's is slow
         found = [one for backend in looking for one in backend.outside(captured, alive)]
         unnamed = {id(part): part for name, _, part in found if not name}
         names = {id(part): name for name, part in self._named(list(unnamed.values())).items()}

@@ -269,7 +269,7 @@ class ScriptRuntimes:
         def use(runtime: Any, *args: Any, **kwargs: Any) -> Any:
             around = scope()
             alone = around.pipeline is None and around.call is None
-            if alone and self._handed_over(runtime, sys._getframe(1)):
+            if alone and self._handed_over(runtime, sys._getframe(1)):  # noqa: SLF001 - as modules'
                 again = runtime if name == "__call__" else getattr(runtime, name)
                 return again(*args, **kwargs)  # through the hooks that are there now
             return original(runtime, *args, **kwargs)
@@ -284,14 +284,15 @@ class ScriptRuntimes:
                     return False
                 self._seen.add(runtime)
                 self._process.use_parts([runtime], caller)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 notice(f"a runtime outside pipelines is not recorded: {error}")
                 return False
             return True
 
 
-# --- RBLN: submodules of optimum-rbln, whose runtimes are called through proxies, and runtimes that a
+# --- RBLN: submodules of optimum-rbln, whose runtimes are called through proxies, and runtimes that
+# a
 # script calls by itself.
 
 

@@ -105,7 +105,7 @@ class _Hook:
 class _Before(_Hook):
     def __call__(self, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self.compiling() and called is self.module():
-            self.tell(args, kwargs, sys._getframe(1))
+            self.tell(args, kwargs, sys._getframe(1))  # noqa: SLF001 - inspect's, without a check
 
 
 class _After(_Hook):
@@ -162,7 +162,7 @@ class Torch(Backend):
     allocations = True
     order = 1
 
-    def owns(self, part: Any, owner: Any = None) -> bool:
+    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
         return is_module(part)
 
     def inside(self, part: Any) -> Iterable[Any]:
@@ -181,7 +181,7 @@ class Torch(Backend):
             return TorchPause(request.recorder)
         return TorchOperators.of(request)
 
-    def event_cost(self, gaps: Gaps) -> EventCost | None:
+    def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
         from profiler.capture.torch.operators import torch_event_cost
 
         return torch_event_cost()
@@ -196,7 +196,7 @@ class Torch(Backend):
 
         return DynamoLog()
 
-    def device(self, part: Any, owner: Any, name: str) -> str:
+    def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
         return execution_device(part)
 
     def device_marks(self) -> DeviceMarks:
@@ -274,7 +274,8 @@ class Torch(Backend):
 BACKEND = Torch()
 
 
-# --- Modules that a switched-on script calls by itself, outside pipelines: noticed on the first call.
+# --- Modules that a switched-on script calls by itself, outside pipelines: noticed on the first
+# call.
 #
 # Whatever module is made is noted. The first call of any module after that looks at all new ones:
 # the
@@ -321,7 +322,7 @@ class ScriptModules:
         self._new = [weakref.ref(o) for o in gc.get_objects() if issubclass(type(o), base)]
 
         @functools.wraps(made)
-        def __init__(new: Any, *args: Any, **kwargs: Any) -> None:
+        def __init__(new: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             made(new, *args, **kwargs)
             if _is_compilers(new) and not _may_be_scripts(new):
                 return  # in the middle of a call
@@ -357,12 +358,12 @@ class ScriptModules:
         original = self._before[1]
 
         @functools.wraps(original)
-        def __call__(called: Any, *args: Any, **kwargs: Any) -> Any:
+        def __call__(called: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             import torch  # it is whole by now
 
             traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
             if not (traces or (_is_compilers(called) and not _is_graph(called))):
-                self._look(sys._getframe(1))
+                self._look(sys._getframe(1))  # noqa: SLF001 - inspect's, without a check
             return original(called, *args, **kwargs)
 
         self._base.__call__ = __call__
@@ -380,7 +381,7 @@ class ScriptModules:
                 return
             try:
                 self._hand_over([found for r in references if (found := r()) is not None], caller)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
                 let_pass(error)
                 notice(f"modules outside pipelines are not recorded: {error}")
 
@@ -427,7 +428,7 @@ def _may_be_scripts(module: Any) -> bool:
 def outermost(modules: Iterable[Any]) -> list[Any]:
     """Those that none of the others has as a child, once."""
     modules = list(modules)
-    children = {id(child) for module in modules for child in module._modules.values()}
+    children = {id(child) for module in modules for child in module._modules.values()}  # noqa: SLF001
     seen: set[int] = set()
     found = []
     for module in modules:
@@ -442,7 +443,7 @@ def _whole_modules(module: Any) -> Iterator[Any]:
     if is_whole(module):
         yield module
     else:
-        for child in module._modules.values():
+        for child in module._modules.values():  # noqa: SLF001
             if child is not None:
                 yield from _whole_modules(child)
 
@@ -453,7 +454,7 @@ def _small_modules(module: Any) -> Iterator[Any]:
     if not any(True for _ in _whole_modules(module)):
         yield module
     elif not is_whole(module):
-        for child in module._modules.values():
+        for child in module._modules.values():  # noqa: SLF001
             if child is not None:
                 yield from _small_modules(child)
 
@@ -463,5 +464,5 @@ def is_whole(module: Any) -> bool:
     its children have parameters."""
     if not f"{type(module).__module__}.".startswith(_FRAMEWORK):
         return True
-    children = (child for child in module._modules.values() if child is not None)
+    children = (child for child in module._modules.values() if child is not None)  # noqa: SLF001
     return sum(any(True for _ in c.parameters()) for c in children) >= _FEWEST_CHILDREN

@@ -118,7 +118,7 @@ def _places(dynamo: Any) -> dict[str, str]:
     for one in getattr(dynamo, "graph_break_reasons", ()):
         stack = getattr(one, "user_stack", None)
         if stack:
-            found[one.reason] = f"{os.path.basename(stack[-1].filename)}:{stack[-1].lineno}"
+            found[one.reason] = f"{os.path.basename(stack[-1].filename)}:{stack[-1].lineno}"  # noqa: PTH119 - pathlib takes longer
     return found
 
 

@@ -315,7 +315,8 @@ def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
     return " ".join(words)
 
 
-# --- Host events of a torch.profiler session as nested ranges: whose invocation, module and operator.
+# --- Host events of a torch.profiler session as nested ranges: whose invocation, module and
+# operator.
 #
 # Our own ranges stand among the operators: one around each invocation, one around each module
 # call,

@@ -155,7 +155,7 @@ def module_settings(root: Any) -> SubmoduleSettings:
 
 def _marked(module: Any) -> bool:
     own = module.__dict__
-    return not own.keys().isdisjoint(_MARKS) or "processor" in module._modules
+    return not own.keys().isdisjoint(_MARKS) or "processor" in module._modules  # noqa: SLF001
 
 
 def _weights(root: Any, modules: Sequence[Any]) -> dict[str, WeightType]:
@@ -204,7 +204,7 @@ def _attention(modules: Sequence[Any]) -> Attention | None:
 def _backend(processor: Any) -> str:
     """The processor's own, else the one that the dispatcher takes for it; "" where that does not
     tell."""
-    chosen = processor._attention_backend
+    chosen = processor._attention_backend  # noqa: SLF001 - where diffusers keeps it
     if chosen is None:
         registry = getattr(sys.modules.get(_DISPATCH), "_AttentionBackendRegistry", None)
         chosen = getattr(registry, "_active_backend", None)
@@ -458,8 +458,8 @@ class _Threshold(float):
 
 def _state(manager: Any) -> Any:
     """The state of the context in which the submodule is called now; None where it has none."""
-    context = manager._context
-    return None if context is None else manager._state_cache.get(context.name)
+    context = manager._context  # noqa: SLF001 - its property raises
+    return None if context is None else manager._state_cache.get(context.name)  # noqa: SLF001
 
 
 def _of_decision(hook: Any, paths: list[str]) -> _Read:

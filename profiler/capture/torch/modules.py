@@ -38,7 +38,7 @@ from profiler.trace.columns import Counter, Int64s
 def child(module: Any, name: str) -> Any:
     """The child of that name; None where there is none."""
     children: Any = getattr(module, "_modules", {})
-    return children[name] if name in children else None
+    return children[name] if name in children else None  # noqa: SIM401 - it may have no `get`
 
 
 def every(root: Any) -> list[Any]:
@@ -46,7 +46,7 @@ def every(root: Any) -> list[Any]:
     which also makes their paths."""
     found, seen = [root], {id(root)}
     for module in found:  # grows meanwhile
-        for below in module._modules.values():
+        for below in module._modules.values():  # noqa: SLF001 - torch has nothing else that is fast
             if below is not None and id(below) not in seen:
                 seen.add(id(below))
                 found.append(below)
@@ -112,7 +112,8 @@ def device_memory(events: TorchEvents, before: Mapping[str, int]) -> list[Device
     return found
 
 
-# --- Where offloading moves weights: the methods of accelerate's and diffusers' hooks that do it, and
+# --- Where offloading moves weights: the methods of accelerate's and diffusers' hooks that do it,
+# and
 # how many bytes are not yet where each of them puts them.
 #
 # - accelerate's `AlignDevicesHook` (sequential offload, `device_map`) puts a module's weights in
@@ -240,7 +241,7 @@ def is_ours() -> bool:
     """Whether what torch is recording now is our session."""
     import torch.autograd.profiler as torch_profiler
 
-    return torch_profiler._is_profiler_enabled is _OURS
+    return torch_profiler._is_profiler_enabled is _OURS  # noqa: SLF001
 
 
 def say_running(*, ours: bool) -> None:
@@ -249,7 +250,7 @@ def say_running(*, ours: bool) -> None:
 
     if ours:
         _RUNNING.session += 1
-    torch_profiler._is_profiler_enabled = _OURS if ours else False
+    torch_profiler._is_profiler_enabled = _OURS if ours else False  # noqa: SLF001
 
 
 def running_session() -> int:
@@ -281,7 +282,7 @@ def is_profiling() -> bool:
     """Whether any profiler of torch is running."""
     import torch.autograd.profiler as torch_profiler
 
-    return bool(torch_profiler._is_profiler_enabled)
+    return bool(torch_profiler._is_profiler_enabled)  # noqa: SLF001 - there is no public question
 
 
 def accelerator() -> str | None:
@@ -508,10 +509,10 @@ class _Hooks:
     def put_back(self, module: Any) -> None:
         """Hook it again, under the same ids: torch has no public way to do so."""
         first, second = (handle.id for handle in self.handles)
-        module._forward_pre_hooks[first] = self.before
-        module._forward_pre_hooks.move_to_end(first, last=False)
-        module._forward_hooks[second] = self.after
-        module._forward_hooks_always_called[second] = True
+        module._forward_pre_hooks[first] = self.before  # noqa: SLF001
+        module._forward_pre_hooks.move_to_end(first, last=False)  # noqa: SLF001
+        module._forward_hooks[second] = self.after  # noqa: SLF001
+        module._forward_hooks_always_called[second] = True  # noqa: SLF001
 
     def remove(self) -> None:
         for handle in self.handles:
@@ -634,7 +635,7 @@ def _bytes_of(move: Move) -> int:
     """How much a move will move; 0 where a library's hook is not as we know it."""
     try:
         return move.nbytes()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         let_pass(error)
         return 0
 
@@ -725,7 +726,7 @@ def encoder_of(module: Any) -> Any:
         return None
     try:
         found = getattr(module, ENCODER)()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
         let_pass(error)
         return None
     below = found is not module and any(found is one for one in module.modules())
@@ -773,7 +774,7 @@ def _may_reach(module: Any, function: Any, seen: set[str]) -> bool:
     """Whether a method, or what it may call of the same class, has the name of a child in it: else
     its source is not worth reading."""
     names, kind = function.__code__.co_names, _class_of(module)
-    if any(name in module._modules for name in names):
+    if any(name in module._modules for name in names):  # noqa: SLF001
         return True
     for name in names:
         if name in seen or name not in _all_methods(kind):
@@ -862,7 +863,8 @@ def _path(value: ast.AST, own: str) -> Iterator[tuple[str, ...]]:
         yield tuple(reversed(names))
 
 
-# --- Modules that a pipeline call may execute outside captured calls: whatever lives in the process,
+# --- Modules that a pipeline call may execute outside captured calls: whatever lives in the
+# process,
 # and the pieces of captured modules.
 #
 # Nothing inside what has been compiled is hooked, and where something has been compiled already,

@@ -50,7 +50,8 @@ from profiler.text import Note
 from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Submodule
 
-# --- What recording one event of torch costs: measured on small transformer blocks, recorded as runs
+# --- What recording one event of torch costs: measured on small transformer blocks, recorded as
+# runs
 # are.
 
 

@@ -137,7 +137,7 @@ class StoppedSession:
                 found, after = self._read(self.trace, after)
         except (OSError, InputError, RuntimeError):
             failure = Note.of(DropReason.SESSION_UNREADABLE)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
             let_pass(error)
             told = f"{type(error).__name__}: {error}"
             failure = Note.of(DropReason.SESSION_NOT_CUT, error=told)
@@ -492,7 +492,7 @@ class Tracing:
             self._stop(session)
         elif session.given_up and session.records(thread):
             self._end(thread)
-        elif not session.records(thread) and session.thread not in sys._current_frames():
+        elif not session.records(thread) and session.thread not in sys._current_frames():  # noqa: SLF001
             self._drop(session)
         return self._session
 
@@ -512,7 +512,7 @@ class Tracing:
     def _elsewhere(self, session: _Session, thread: int) -> bool:
         """Whether another thread that the session records runs a pipeline call."""
         others = {other for other in self._running.values() if other != thread}
-        return session.all_threads and not others.isdisjoint(sys._current_frames())
+        return session.all_threads and not others.isdisjoint(sys._current_frames())  # noqa: SLF001
 
     def _only_here(self, session: _Session, thread: int) -> bool:
         """Whether no call is open, and no host work or pipeline call but this thread's."""

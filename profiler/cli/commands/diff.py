@@ -155,7 +155,7 @@ def diff(
     full: _Full = False,
     sections: _Sections = None,
     by: _By = None,
-    list_sections: _ListSections = False,
+    list_sections: _ListSections = False,  # noqa: ARG001 (its callback ends the command)
     json_file: _JsonFile = None,
     markdown_file: _MarkdownFile = None,
     html_file: _HtmlFile = None,

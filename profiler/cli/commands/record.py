@@ -148,7 +148,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     from profiler.errors import InputError
 
     try:
-        child = subprocess.Popen(command, env=environment)
+        child = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user asked for
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
@@ -181,7 +181,7 @@ def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
 def _in_foreground() -> bool:
     """Whether a terminal's Ctrl-C reaches this process and its children alike."""
     try:
-        with open(os.ctermid(), "rb") as terminal:
+        with open(os.ctermid(), "rb") as terminal:  # noqa: PTH123
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     except (OSError, AttributeError):
         return False

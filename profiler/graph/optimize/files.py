@@ -378,7 +378,7 @@ def _run(optimizer: Optimizer, request: dict[str, Any], source: Path, model: ir.
     paths = [package_root, os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     environment.pop("RBLN_PROFILER", None)  # it is the user's script that is profiled
-    finished = subprocess.run(
+    finished = subprocess.run(  # noqa: S603 - our own module
         [sys.executable, "-m", "profiler.graph.optimize.runner", json.dumps(request)],
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -500,7 +500,8 @@ def _snake(class_name: str) -> str:
     return "_".join(words).lower() or "module"
 
 
-# --- The calls of a pipeline told apart where only its submodules are known: prompts that are encoded
+# --- The calls of a pipeline told apart where only its submodules are known: prompts that are
+# encoded
 # after something was denoised, and latents that are denoised after some were decoded, belong to
 # the
 # next call of the pipeline. What was not guessed tells nothing.
@@ -524,7 +525,8 @@ def parted(calls: Sequence[CallRange]) -> list[list[CallRange]]:
     return found
 
 
-# --- Passes of a loop that only its kernels tell: the same names in the same order, again and again.
+# --- Passes of a loop that only its kernels tell: the same names in the same order, again and
+# again.
 #
 # Kernels are taken in the order of their launches. The period is the distance at which a kernel
 # comes back that ran three times or more; it holds where nine of ten kernels are the same one

@@ -270,7 +270,8 @@ class CommandWriter:
         return track
 
 
-# --- What the host did while devices had nothing to run: kept of Python frames, operators and runtime
+# --- What the host did while devices had nothing to run: kept of Python frames, operators and
+# runtime
 # calls, of which the bundle holds only those that launched or waited.
 #
 # For each of the longest gaps of a device, and of the longest of all devices, one activity,

@@ -42,7 +42,8 @@ from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import CallsFrom
 
-# --- Which captured graph a replay is of, and which of its kernels is which: a replay fits where 98 %
+# --- Which captured graph a replay is of, and which of its kernels is which: a replay fits where 98
+# %
 # of its kernels are the capture's, in the same order.
 #
 # A capture of exactly the replay's kernels is looked up. Others are compared, first the one that
@@ -203,7 +204,8 @@ def _matching(ours: Sequence[str], theirs: Sequence[str], steps: _Steps) -> Int6
     return places
 
 
-# --- Graph replay: kernels of a CUDA or HIP graph, which one launch runs, with what was told of them
+# --- Graph replay: kernels of a CUDA or HIP graph, which one launch runs, with what was told of
+# them
 # when the graph was captured.
 #
 # A replayed graph shows kernels and one `…GraphLaunch`. The operators ran once, when the engine

@@ -267,7 +267,8 @@ def _id(value: Scalar) -> Scalar:
     return int(value) if plain and value is not None else value
 
 
-# --- What the operators of one thread show of the parts of a diffusion pipeline: convolutions, matrix
+# --- What the operators of one thread show of the parts of a diffusion pipeline: convolutions,
+# matrix
 # products, embeddings of tokens, compiled regions, blocking calls.
 
 

@@ -286,7 +286,8 @@ def _collect(dims: object, found: list[list[int]]) -> None:
         _collect(entry, found)
 
 
-# --- What a command's shapes say: the tensors of its operator, with what its arguments and its kernel
+# --- What a command's shapes say: the tensors of its operator, with what its arguments and its
+# kernel
 # tell of them.
 #
 #     in: bfloat16[2,77,64] bfloat16[64]                   inputs

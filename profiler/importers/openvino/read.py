@@ -286,6 +286,6 @@ def plain_yaml(data: bytes, deepest: int = _DEEPEST) -> Any:
             depth += opens - isinstance(event, yaml.CollectionEndEvent)
             if depth > deepest or isinstance(event, yaml.AliasEvent):
                 raise ValueError("it nests too deeply or uses an alias (*name)")
-        return yaml.load(data, loader)
+        return yaml.load(data, loader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error

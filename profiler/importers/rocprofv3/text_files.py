@@ -114,10 +114,10 @@ def read_csv(data: bytes, numbers: Sequence[str], texts: Sequence[str]) -> CsvCo
     """Some columns of a CSV; those that the header lacks are left out."""
     header = header_of(data)
     found = CsvColumns(header)
-    found._numbers.update({name: [] for name in numbers if name in header})
+    found._numbers.update({name: [] for name in numbers if name in header})  # noqa: SLF001
     for name in texts:
         if name in header:
-            found._codes[name], found._places[name] = {}, []
+            found._codes[name], found._places[name] = {}, []  # noqa: SLF001
     for block in _blocks(data, data.find(b"\n") + 1, found):
         _add_block(block, found)
     return found

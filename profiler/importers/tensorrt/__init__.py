@@ -46,22 +46,22 @@ class LayerTime(msgspec.Struct, frozen=True):
     """A row of `--exportProfile`; `timeMs` is the sum over all profiled inferences."""
 
     name: str
-    timeMs: _Milliseconds = -1.0
-    averageMs: _Milliseconds = -1.0
+    timeMs: _Milliseconds = -1.0  # noqa: N815 - the key's name, as in what follows
+    averageMs: _Milliseconds = -1.0  # noqa: N815
 
 
 class Row(msgspec.Struct, frozen=True):
     """A row of `--exportTimes`: an inference. Enqueueing is on the host's clock, all else is by
     events of the GPU; both count from trtexec's start."""
 
-    startEnqMs: _Milliseconds
-    endEnqMs: _Milliseconds
-    startComputeMs: _Milliseconds
-    endComputeMs: _Milliseconds
-    startH2dMs: _Milliseconds = 0.0
-    endH2dMs: _Milliseconds = 0.0
-    startD2hMs: _Milliseconds = 0.0
-    endD2hMs: _Milliseconds = 0.0
+    startEnqMs: _Milliseconds  # noqa: N815
+    endEnqMs: _Milliseconds  # noqa: N815
+    startComputeMs: _Milliseconds  # noqa: N815
+    endComputeMs: _Milliseconds  # noqa: N815
+    startH2dMs: _Milliseconds = 0.0  # noqa: N815
+    endH2dMs: _Milliseconds = 0.0  # noqa: N815
+    startD2hMs: _Milliseconds = 0.0  # noqa: N815
+    endD2hMs: _Milliseconds = 0.0  # noqa: N815
 
 
 class Export(Struct, frozen=True):

@@ -165,7 +165,7 @@ def read_space(path: Path) -> Space:
     told = (plane.stats.get("profile_start_time") for plane in planes if plane.name == _TASK)
     start = next((one for one in told if isinstance(one, int) and 0 < one < 1 << 61), 0)
     for plane in planes:
-        plane._start_ns = start
+        plane._start_ns = start  # noqa: SLF001 - known once all planes are read
     return Space(tuple(planes), start, damaged, end < len(data))
 
 

@@ -23,7 +23,8 @@ from profiler.graph.export_models import SD3_INDEX
 from profiler.graph.export_torch import ExportOptions, fill_parameters, quiet_libraries
 from profiler.pipelines.tiny import default_model_folder
 
-# --- Tokenizers for the tiny model: byte-level BPE for the CLIPs, unigram for T5, made from one text.
+# --- Tokenizers for the tiny model: byte-level BPE for the CLIPs, unigram for T5, made from one
+# text.
 #
 # The text below stands in the source, and every choice is ordered, so the files come out the same
 # each time. (The trainers in `tokenizers` do not promise that: they break ties and add numbers in

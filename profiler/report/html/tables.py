@@ -223,7 +223,8 @@ def _listed(values: Any) -> str | None:
     return None if values is None else ", ".join(map(str, values))
 
 
-# --- Columns of the tables that the page itself fills: those of one call's operators, and what a row
+# --- Columns of the tables that the page itself fills: those of one call's operators, and what a
+# row
 # of the table of operators unfolds to.
 
 
@@ -528,7 +529,8 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
     }
 
 
-# --- From one end-to-end time to the other as a table whose rows are bars: each begins where the one
+# --- From one end-to-end time to the other as a table whose rows are bars: each begins where the
+# one
 # above it ends. It needs no script, follows the theme, and reads aloud as the table that it is.
 
 

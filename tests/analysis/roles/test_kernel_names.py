@@ -44,7 +44,7 @@ class _Event(msgspec.Struct):
 
 
 class _Trace(msgspec.Struct):
-    traceEvents: list[_Event]
+    traceEvents: list[_Event]  # noqa: N815  the key's own name
 
 
 def _rows():

@@ -41,7 +41,7 @@ def test_a_part_that_goes():
     weak.session = "own"
     del weak.session
     with pytest.raises(AttributeError):
-        weak.session
+        weak.session  # noqa: B018
 
 
 def test_calling_it_off():

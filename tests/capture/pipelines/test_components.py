@@ -12,13 +12,13 @@ import profiler
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytest.importorskip("diffusers", reason="needs the torch extra")
 
-import diffusers
-import transformers
-from PIL import Image
+import diffusers  # noqa: E402
+import transformers  # noqa: E402
+from PIL import Image  # noqa: E402
 
-from profiler.capture.torch.modules import entry_points
-from tests.capture import tiny_components as components
-from tests.capture import tiny_diffusers as tiny
+from profiler.capture.torch.modules import entry_points  # noqa: E402
+from tests.capture import tiny_components as components  # noqa: E402
+from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch
 

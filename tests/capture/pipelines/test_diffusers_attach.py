@@ -19,7 +19,7 @@ from profiler.errors import InputError
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from tests.capture import tiny_diffusers as tiny
+from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch
 

@@ -97,6 +97,6 @@ class Gpus:
         yield
         self.current = before
 
-    def Event(self, *, enable_timing: bool) -> Event:
+    def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
         assert enable_timing
         return Event(self)

@@ -14,8 +14,8 @@ from profiler.trace.manifest_fields import Compilation
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.torch import compile
-from profiler.capture.torch.compile import DynamoLog
+from profiler.capture.torch import compile  # noqa: A004, E402
+from profiler.capture.torch.compile import DynamoLog  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

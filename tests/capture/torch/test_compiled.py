@@ -9,8 +9,8 @@ import profiler
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.torch.modules import ModuleRanges, close_range, open_range
-from tests.capture import tiny_diffusers as tiny
+from profiler.capture.torch.modules import ModuleRanges, close_range, open_range  # noqa: E402
+from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch
 

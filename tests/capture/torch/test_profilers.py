@@ -15,8 +15,8 @@ from profiler.capture.settings import Options
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.torch.modules import leave, running_session, say_running
-from tests.capture import tiny_diffusers as tiny
+from profiler.capture.torch.modules import leave, running_session, say_running  # noqa: E402
+from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 
 pytestmark = pytest.mark.torch
 

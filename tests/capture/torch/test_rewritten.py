@@ -11,8 +11,8 @@ import profiler
 pytest.importorskip("diffusers", reason="needs the torch extra")
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from tests.capture import tiny_diffusers as tiny
-from tests.capture.pipelines.test_diffusers_hooks import (
+from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
+from tests.capture.pipelines.test_diffusers_hooks import (  # noqa: E402
     CPU,
     PARTS,
     cache_first_block,

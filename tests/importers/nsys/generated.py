@@ -1,3 +1,4 @@
+# ruff: noqa: N815  # attributes are columns
 # attributes are columns
 """Small exports of Nsight Systems whose tables are written down row by row.
 

@@ -43,7 +43,7 @@ def test_no_instance_computes_two_batches_at_once(models):
         assert request.queue_ns >= 0
         by_batch.setdefault(request.batch, set()).add(times)
     assert all(len(times) == 1 for times in by_batch.values())
-    place = lambda r: (r.model.name, r.instance)
+    place = lambda r: (r.model.name, r.instance)  # noqa: E731
     for _, group in groupby(sorted(computed, key=place), key=place):
         spans = sorted({(r.compute_start, r.compute_end, r.batch) for r in group})
         assert all(a[1] <= b[0] for a, b in pairwise(spans))
@@ -88,7 +88,7 @@ def test_both_files_say_the_same():
         one |= row
     for one in json.loads(objects(traced)):
         other = joined.pop(one["id"])
-        by_name = lambda stamp: stamp["name"]
+        by_name = lambda stamp: stamp["name"]  # noqa: E731
         assert sorted(other.pop("timestamps"), key=by_name) == sorted(
             one.pop("timestamps"), key=by_name
         )

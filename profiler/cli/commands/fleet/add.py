@@ -43,7 +43,7 @@ _Labels = Annotated[
 ]
 
 
-def add(
+def add(  # one argument a column
     dataset: DatasetPlace,
     paths: _Paths,
     commit: _Commit = None,

@@ -93,12 +93,26 @@ DEVICES: tuple[Column, ...] = (
     Column("calls_ns", INT64, "ns", "union of the tiles of calls on it", importance=8),
     Column("busy_ns", INT64, "ns", "union of its commands of every category except host and sync"),
     Column("compute_ns", INT64, "ns", "union of its compute commands", importance=1),
-    Column("dma_ns", INT64, "ns", "union of its dma commands", importance=2),
-    Column("copy_ns", INT64, "ns", "union of its copy commands", importance=5),
-    Column("collective_ns", INT64, "ns", "union of its collectives between ranks", importance=5),
-    Column("sync_ns", INT64, "ns", "union of its sync commands", importance=6),
-    Column("other_ns", INT64, "ns", "union of its commands of category other", importance=17),
-    Column("host_ns", INT64, "ns", "union of its host commands", importance=3),
+    Column("dma_ns", INT64, "ns", "union of its dma commands", importance=2, hide_if_zero=True),
+    Column("copy_ns", INT64, "ns", "union of its copy commands", importance=5, hide_if_zero=True),
+    Column(
+        "collective_ns",
+        INT64,
+        "ns",
+        "union of its collectives between ranks",
+        importance=5,
+        hide_if_zero=True,
+    ),
+    Column("sync_ns", INT64, "ns", "union of its sync commands", importance=6, hide_if_zero=True),
+    Column(
+        "other_ns",
+        INT64,
+        "ns",
+        "union of its commands of category other",
+        importance=17,
+        hide_if_zero=True,
+    ),
+    Column("host_ns", INT64, "ns", "union of its host commands", importance=3, hide_if_zero=True),
     Column(
         "span_ns",
         INT64,
@@ -122,6 +136,7 @@ DEVICES: tuple[Column, ...] = (
         "drop says so; not idle",
         label="not recorded",
         importance=7,
+        hide_if_zero=True,
     ),
     Column(
         "carried_over_ns",
@@ -131,6 +146,7 @@ DEVICES: tuple[Column, ...] = (
         label="carried over",
         importance=7,
         combine=Kept(),
+        hide_if_zero=True,
     ),
     Column(
         "utilization",
@@ -170,6 +186,7 @@ DEVICES: tuple[Column, ...] = (
         True,
         importance=5,
         combine=Kept(),
+        hide_if_zero=True,
     ),
 )
 

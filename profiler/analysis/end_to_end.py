@@ -119,6 +119,7 @@ PIPELINES: tuple[Column, ...] = (
         True,
         label="not recorded",
         importance=9,
+        hide_if_zero=True,
     ),
     Column(
         "residual_ns",

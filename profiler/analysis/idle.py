@@ -106,6 +106,7 @@ IDLE: tuple[Column, ...] = (
         "recorded",
         label="cause not recorded",
         importance=1,
+        hide_if_zero=True,
     ),
     Column(
         "sync_ns",
@@ -114,6 +115,7 @@ IDLE: tuple[Column, ...] = (
         "idle because the host launched too late after it had waited for a device",
         label="sync-bound",
         importance=1,
+        hide_if_zero=True,
     ),
     Column(
         "queue_ns",
@@ -121,6 +123,7 @@ IDLE: tuple[Column, ...] = (
         "ns",
         "idle in tiles of its calls although work was launched in time: it had not begun",
         importance=1,
+        hide_if_zero=True,
     ),
     Column(
         "copy_wait_ns",
@@ -128,9 +131,24 @@ IDLE: tuple[Column, ...] = (
         "ns",
         "waiting for an asynchronous copy of its own, while a command that waits for the copy ran",
         label="waiting for copies",
+        hide_if_zero=True,
     ),
-    Column("other_device_ns", INT64, "ns", "waiting for another device, which was running"),
-    Column("host_ns", INT64, "ns", "between calls", label="between calls", importance=1),
+    Column(
+        "other_device_ns",
+        INT64,
+        "ns",
+        "waiting for another device, which was running",
+        hide_if_zero=True,
+    ),
+    Column(
+        "host_ns",
+        INT64,
+        "ns",
+        "between calls",
+        label="between calls",
+        importance=1,
+        hide_if_zero=True,
+    ),
     Column(
         "outside_ns",
         INT64,
@@ -148,7 +166,12 @@ IDLE: tuple[Column, ...] = (
         importance=3,
     ),
     Column(
-        "data_ns", INT64, "ns", "waiting for data, while one of its transfers ran", importance=1
+        "data_ns",
+        INT64,
+        "ns",
+        "waiting for data, while one of its transfers ran",
+        importance=1,
+        hide_if_zero=True,
     ),
     Column(
         "collective_ns",
@@ -157,6 +180,7 @@ IDLE: tuple[Column, ...] = (
         "union of its collectives between ranks, including the wait for the last rank",
         label="collectives",
         importance=4,
+        hide_if_zero=True,
     ),
     Column(
         "exposed_ns",
@@ -165,6 +189,7 @@ IDLE: tuple[Column, ...] = (
         "part of collective_ns in which it computed nothing",
         label="of it exposed",
         importance=4,
+        hide_if_zero=True,
     ),
     Column(
         "unrecorded_ns",
@@ -173,6 +198,7 @@ IDLE: tuple[Column, ...] = (
         "time in which nothing was recorded although work or the host waited, or which a drop "
         "says is missing",
         label="not recorded",
+        hide_if_zero=True,
     ),
     Column(
         "idle_inside_ns",
@@ -205,6 +231,7 @@ IDLE: tuple[Column, ...] = (
         "union of its dma and copy commands",
         label="transfers",
         importance=8,
+        hide_if_zero=True,
     ),
     Column(
         "overlapped_ns",
@@ -212,6 +239,7 @@ IDLE: tuple[Column, ...] = (
         "ns",
         "part of transfer_ns in which it also computed or communicated",
         importance=DATA_ONLY,
+        hide_if_zero=True,
     ),
     Column(
         "overlap_share",
@@ -229,6 +257,7 @@ IDLE: tuple[Column, ...] = (
         "",
         "gaps with more than 100 µs of idle time within the end-to-end time",
         importance=15,
+        hide_if_zero=True,
     ),
     Column(
         "long_gap_ns",
@@ -237,6 +266,7 @@ IDLE: tuple[Column, ...] = (
         "idle time of these gaps",
         label="in these",
         importance=15,
+        hide_if_zero=True,
     ),
 )
 

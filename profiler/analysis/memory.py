@@ -187,6 +187,7 @@ MEMORY_DEVICES: tuple[Column, ...] = (
         True,
         label="weights",
         importance=2,
+        hide_if_zero=True,
     ),
     Column(
         "weights_counted",
@@ -259,6 +260,7 @@ MEMORY: tuple[Column, ...] = (
         "its weights, except those shared with an earlier submodule",
         True,
         label="weights",
+        hide_if_zero=True,
     ),
     Column("held_bytes", INT64, "bytes", "its part of the device's needed_bytes at the peak", True),
     Column(

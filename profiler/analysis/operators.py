@@ -160,6 +160,7 @@ OPERATORS: tuple[Column, ...] = (
         label="waited",
         importance=DATA_ONLY,
         combine=Sum(("waited_ns",)),
+        hide_if_zero=True,
     ),
     Column(
         "gap_ns",

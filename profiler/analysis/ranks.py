@@ -106,9 +106,14 @@ RANKS: tuple[Column, ...] = (
         INT64,
         "ns",
         "union of its collectives, including the wait for the last rank",
+        hide_if_zero=True,
     ),
     Column(
-        "exposed_ns", INT64, "ns", "part of collective_ns in which nothing else ran on that device"
+        "exposed_ns",
+        INT64,
+        "ns",
+        "part of collective_ns in which nothing else ran on that device",
+        hide_if_zero=True,
     ),
     Column(
         "exposed_share",
@@ -127,6 +132,7 @@ RANKS: tuple[Column, ...] = (
         "time in its collectives before the last rank began; null where no other rank was recorded",
         True,
         label="waited for others",
+        hide_if_zero=True,
     ),
     Column(
         "compared",
@@ -189,7 +195,13 @@ COLLECTIVES: tuple[Column, ...] = (
     Column("message_bytes", INT64, "bytes", f"{_BYTES}; null where unknown", True),
     Column("commands", INT64, "", "how often a rank executed it, over all ranks", importance=1),
     Column("total_ns", INT64, "ns", "sum of their durations, including the wait for the last rank"),
-    Column("exposed_ns", INT64, "ns", "part of total_ns in which nothing else ran on that device"),
+    Column(
+        "exposed_ns",
+        INT64,
+        "ns",
+        "part of total_ns in which nothing else ran on that device",
+        hide_if_zero=True,
+    ),
     Column(
         "waited_ns",
         INT64,
@@ -198,6 +210,7 @@ COLLECTIVES: tuple[Column, ...] = (
         True,
         label="waited for others",
         importance=3,
+        hide_if_zero=True,
     ),
     Column("median_ns", INT64, "ns", "median of its commands", importance=4),
     Column(
@@ -207,6 +220,7 @@ COLLECTIVES: tuple[Column, ...] = (
         "median from the last recorded begin to the end; null where no other rank was recorded",
         True,
         importance=1,
+        hide_if_zero=True,
     ),
     Column(
         "bus_rate",
@@ -229,8 +243,14 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
     Column("last_rank", INT32, "", f"rank that began last; null {_LATE}", True, kind="step"),
     Column("late_ns", INT64, "ns", "from the second-latest begin to the latest"),
     Column("spread_ns", INT64, "ns", "from the first begin to the last: the longest wait"),
-    Column("waited_ns", INT64, "ns", "time that all ranks together waited for the last one"),
-    Column("transfer_ns", INT64, "ns", "from the last begin to the last end"),
+    Column(
+        "waited_ns",
+        INT64,
+        "ns",
+        "time that all ranks together waited for the last one",
+        hide_if_zero=True,
+    ),
+    Column("transfer_ns", INT64, "ns", "from the last begin to the last end", hide_if_zero=True),
     Column(
         "ends_apart_ns",
         INT64,

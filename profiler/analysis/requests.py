@@ -55,6 +55,7 @@ REQUESTS: tuple[Column, ...] = (
         "ns",
         "time in which one of its calls waited in a queue; null where no queue was recorded",
         True,
+        hide_if_zero=True,
     ),
     Column(
         "compute_ns",

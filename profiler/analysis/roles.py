@@ -235,6 +235,7 @@ BLOCKS: tuple[Column, ...] = (
         "total_ns of its modulation: shift, scale and gate",
         importance=1,
         combine=_MODULATION,
+        hide_if_zero=True,
     ),
     Column(
         "modulation_share",
@@ -245,6 +246,7 @@ BLOCKS: tuple[Column, ...] = (
         label="modulation",
         kind="share",
         combine=Ratio(_MODULATION, _TOTAL),
+        hide_if_zero=True,
     ),
     *_STREAMS,
 )

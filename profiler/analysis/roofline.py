@@ -434,7 +434,9 @@ _WORK: tuple[Column, ...] = (
         "commands whose FLOPs or bytes are not known",
         importance=DATA_ONLY,
     ),
-    Column("unknown_ns", INT64, "ns", "sum of the durations of these", importance=15),
+    Column(
+        "unknown_ns", INT64, "ns", "sum of the durations of these", importance=15, hide_if_zero=True
+    ),
     Column(
         "refuted_ns",
         INT64,

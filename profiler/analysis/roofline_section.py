@@ -241,6 +241,7 @@ _RATE_COLUMNS = (
         "FLOPs / time, of commands whose FLOPs are known",
         label="compute",
         importance=3,
+        hide_if_zero=True,
     ),
     Column(
         "bandwidth",

@@ -272,6 +272,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
         "first steps of the run that took longer than later ones",
         label="warm-up",
         importance=1,
+        hide_if_zero=True,
     ),
     Column(
         "warmup_ns",
@@ -280,6 +281,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
         "time of these steps beyond median_ns",
         label="cost",
         importance=2,
+        hide_if_zero=True,
     ),
     Column(
         "drift_ns",

@@ -255,6 +255,7 @@ _CALLS: tuple[Column, ...] = (
         True,
         label="before first kernel",
         importance=13,
+        hide_if_zero=True,
     ),
     column_of(TILES, "lead_ns"),
     column_of(TILES, "hidden_ns"),

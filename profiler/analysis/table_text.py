@@ -584,7 +584,7 @@ def table(
     if frame.is_empty() or not options.get("shown", 1):
         return None
     first, *others = columns_of(columns, declared)
-    kept = (first, *(column for column in others if _says_something(frame[column.name])))
+    kept = (first, *(column for column in others if _says_something(column, frame[column.name])))
     view = TableView(key, name, kept, frame, **options)
     sort = view.sort
     variants = tuple((label, ranked(rows, sort)) for label, rows in view.variants)
@@ -643,7 +643,7 @@ def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:
     columns = [column for column in table.columns if column.importance != DATA_ONLY]
     if not columns or frame.is_empty():
         return None
-    kept = tuple(c for c in columns if c is columns[0] or _says_something(frame[c.name]))
+    kept = tuple(c for c in columns if c is columns[0] or _says_something(c, frame[c.name]))
     selected = None if table.partials is None else Selected(table.name)
     title = table.title or _heading(table.name)
     return TableView(table.name, title, kept, frame, table.shown, selected=selected)
@@ -653,13 +653,13 @@ def _heading(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def _says_something(column: pl.Series) -> bool:
-    """Whether a column holds any value, and one that is often 0 any other."""
-    if column.null_count() == len(column):
+def _says_something(column: Column, values: pl.Series) -> bool:
+    """Whether a column has a value to show."""
+    if values.null_count() == len(values):
         return False
-    if column.dtype == pl.String:
-        return bool((column != "").any())
-    return column.name not in _MAY_BE_ALL_ZERO or bool((column != 0).any())
+    if values.dtype == pl.String:
+        return bool((values != "").any())
+    return not column.hide_if_zero or bool((values != 0).any())
 
 
 def declared_figure(

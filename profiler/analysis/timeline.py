@@ -49,6 +49,7 @@ ON_AXIS: tuple[Column, ...] = (
         "ns",
         "time outside of tiles in which the host worked, without its waits for devices",
         label="host work",
+        hide_if_zero=True,
     ),
     Column("idle_ns", INT64, "ns", "elapsed_ns - calls_ns - host_ns"),
 )

@@ -238,7 +238,9 @@ DEVICE_TRANSITIONS: tuple[Column, ...] = (
     Column(
         "bytes", INT64, "bytes", "bytes that these copied; null where the trace does not say", True
     ),
-    Column("copy_ns", INT64, "ns", "sum of the durations of these", label="copying"),
+    Column(
+        "copy_ns", INT64, "ns", "sum of the durations of these", label="copying", hide_if_zero=True
+    ),
     Column("gap_ns", INT64, "ns", "time at the switches in which no node ran", label="gaps"),
 )
 
@@ -508,7 +510,12 @@ COPIES: tuple[Column, ...] = (
         label="rate",
     ),
     Column(
-        "hidden_ns", INT64, "ns", "part of wall_ns in which the device also computed", importance=5
+        "hidden_ns",
+        INT64,
+        "ns",
+        "part of wall_ns in which the device also computed",
+        importance=5,
+        hide_if_zero=True,
     ),
     Column("hidden_share", FLOAT64, "ratio", "hidden_ns / wall_ns", label="hidden", kind="share"),
 )

@@ -179,7 +179,7 @@ class Column:
     default as unit and dtype have it. `importance` is 0 where it is always shown; where room is
     scarce, the highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns
     stand in files and frames alone. `codes` are the words that it holds, where they are a closed
-    set.
+    set. A column with `hide_if_zero` is shown if any of its values is not 0.
     `combine` is how its values follow from those of parts of the run; None where they do not.
     """
 
@@ -193,6 +193,7 @@ class Column:
     importance: int = 0
     codes: type[StrEnum] | None = None
     combine: Rule | None = None
+    hide_if_zero: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or _label(self.name))

@@ -75,6 +75,7 @@ TILES: tuple[Column, ...] = (
         "part of idle_inside_ns in which the host launched too late, or had nothing more to launch",
         label="launch-bound",
         importance=2,
+        hide_if_zero=True,
     ),
     Column(
         "lead_ns",
@@ -92,6 +93,7 @@ TILES: tuple[Column, ...] = (
         "part of busy_ns outside of its tile, hidden beneath other calls",
         label="hidden",
         importance=16,
+        hide_if_zero=True,
     ),
     Column(
         "unrecorded_ns",
@@ -100,6 +102,7 @@ TILES: tuple[Column, ...] = (
         "time in its tile in which work waited but nothing was recorded; in no other column",
         label="not recorded",
         importance=11,
+        hide_if_zero=True,
     ),
 )
 
@@ -108,8 +111,20 @@ DEVICE_AXES: tuple[Column, ...] = (
     Column("first_ns", INT64, "ns", "begin of its first work, on the run's clock"),
     Column("last_ns", INT64, "ns", "end of its last work"),
     Column("idle_ns", INT64, "ns", "nothing ran between these, less unrecorded_ns"),
-    Column("unrecorded_ns", INT64, "ns", "nothing was recorded though work waited, between these"),
-    Column("carried_over_ns", INT64, "ns", "union of work launched before the recording began"),
+    Column(
+        "unrecorded_ns",
+        INT64,
+        "ns",
+        "nothing was recorded though work waited, between these",
+        hide_if_zero=True,
+    ),
+    Column(
+        "carried_over_ns",
+        INT64,
+        "ns",
+        "union of work launched before the recording began",
+        hide_if_zero=True,
+    ),
     Column("carried_over", INT64, "", "how many commands that were"),
     Column("latency_ns", INT64, "ns", "from a launch to its work, the median on the dry device"),
 )

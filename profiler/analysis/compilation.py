@@ -10,7 +10,7 @@ import polars as pl
 from profiler.analysis.context import Inputs
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     end_to_end_ns,
     number,
@@ -278,4 +278,10 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-WORDS: RuleWords = {"compilation": _compilation}
+RULES = (
+    Rule(
+        compilation,
+        _compilation,
+        said("Warm up with every shape; keep the compiler's cache between processes"),
+    ),
+)

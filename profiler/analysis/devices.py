@@ -22,7 +22,7 @@ from profiler.analysis.context import Inputs
 from profiler.analysis.document import Fact, Figure, Part, SectionKind, Selected
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     end_to_end_ns,
@@ -747,7 +747,11 @@ def _device_imbalance(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {
-    "track_imbalance": _track_imbalance,
-    "device_imbalance": _device_imbalance,
-}
+RULES = (
+    Rule(track_imbalance, _track_imbalance, said("Divide by a multiple of the number of tracks")),
+    Rule(
+        device_imbalance,
+        _device_imbalance,
+        said("Divide heads or channels evenly over the devices"),
+    ),
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
@@ -297,24 +297,34 @@ class Words(Struct, frozen=True):
     recommendation: str
 
 
-RuleWords = Mapping[str, Callable[[Finding], Words]]
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: `find` looks at an analysis and returns its findings, `words` what each of them says.
+    `change` is what to do about it in at most 72 characters, or makes it of a finding; None: the
+    whole recommendation. Its name is that of `find`."""
+
+    find: Callable[[Analysis], Finding | tuple[Finding, ...] | None]
+    words: Callable[[Finding], Words]
+    change: Said | Callable[[Finding], Said | None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.find.__name__
 
 
 @lru_cache
-def all_words() -> RuleWords:
-    """What the modules of this package say, by rule."""
-    found: dict[str, Callable[[Finding], Words]] = {}
-    for module in question_modules():
-        found |= getattr(module, "WORDS", {})
-    return MappingProxyType(found)
+def rules() -> Mapping[str, Rule]:
+    """The rules that questions declare as `RULES`, by name."""
+    declared = (getattr(module, "RULES", ()) for module in question_modules())
+    return MappingProxyType({rule.name: rule for own in declared for rule in own})
 
 
 def words(finding: Finding) -> Words:
     """What a finding says; of a rule that nobody wrote sentences for its name."""
-    of_rule = all_words().get(finding.rule)
-    if of_rule is None:
+    rule = rules().get(finding.rule)
+    if rule is None:
         return Words(Said(finding.rule.replace("_", " ")), "", "")
-    found = of_rule(finding)
+    found = rule.words(finding)
     gain = gained(finding)
     if gain is None:
         return found

@@ -10,42 +10,18 @@ device time of the removed work alone would overstate it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from profiler.analysis.compilation import compilation
-from profiler.analysis.devices import device_imbalance, track_imbalance
 from profiler.analysis.document import Part, SectionKind
-from profiler.analysis.finding_text import end_to_end_ns, share, words
-from profiler.analysis.fusion import (
-    data_movement,
-    elementwise_chains,
-    norm_chains,
-    unfused_attention,
-)
-from profiler.analysis.idle_section import (
-    host_bound,
-    idle_device,
-    idle_gaps,
-    transfers_exposed,
-)
-from profiler.analysis.launch_bound import host_between_steps, scheduler_sync
-from profiler.analysis.memory import decode_peak, little_headroom
+from profiler.analysis.finding_text import end_to_end_ns, rules, share, words
 from profiler.analysis.profiling_overhead import (
     RECORDING_RULES,
-    graph_capture,
-    incomplete_trace,
-    tracing_overhead,
-    unaccounted_time,
-    uncaptured_modules,
 )
-from profiler.analysis.ranks import straggler
-from profiler.analysis.redundant_work import known_ahead, recomputed
 from profiler.analysis.replay import Gain, Gains
 from profiler.analysis.result import (
     FINDINGS,
@@ -57,25 +33,7 @@ from profiler.analysis.result import (
     ReportInput,
     Severity,
 )
-from profiler.analysis.roofline_section import (
-    launch_bound,
-    single_precision,
-    slow_products,
-)
-from profiler.analysis.stages import (
-    encoder_dominates,
-    negative_prompt,
-    separate_guidance,
-)
-from profiler.analysis.step_caches import step_cache
-from profiler.analysis.step_outliers import (
-    first_call,
-    outlier_steps,
-    slow_start,
-    step_drift,
-)
 from profiler.analysis.table_text import Sentences, WordedTable
-from profiler.analysis.transfers import cpu_fallback, outside_nodes, provider_switches
 from profiler.files import plain
 from profiler.run.columns import Column, schema
 from profiler.text import Value, counted, plain_value, said
@@ -197,55 +155,8 @@ def _gain(effect: Effect, gains: Gains) -> Gain:
 #     print(finding.severity, finding.rule, finding.evidence)
 
 
-Rule = Callable[[Analysis], Finding | tuple[Finding, ...] | None]
-
 _HIGH = 0.20  # of end to end
 _MEDIUM = 0.05
-
-RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        rule.__name__: rule
-        for rule in (
-            incomplete_trace,
-            graph_capture,
-            tracing_overhead,
-            uncaptured_modules,
-            unaccounted_time,
-            compilation,
-            step_cache,
-            first_call,
-            slow_start,
-            step_drift,
-            outlier_steps,
-            host_bound,
-            idle_gaps,
-            host_between_steps,
-            scheduler_sync,
-            transfers_exposed,
-            idle_device,
-            outside_nodes,
-            straggler,
-            encoder_dominates,
-            negative_prompt,
-            separate_guidance,
-            track_imbalance,
-            device_imbalance,
-            unfused_attention,
-            norm_chains,
-            elementwise_chains,
-            data_movement,
-            launch_bound,
-            slow_products,
-            single_precision,
-            recomputed,
-            known_ahead,
-            little_headroom,
-            decode_peak,
-            cpu_fallback,
-            provider_switches,
-        )
-    }
-)
 
 
 def find(
@@ -258,13 +169,13 @@ def find(
     what has none that is known.
     """
     total = end_to_end_ns(analysis)
-    found = [each for rule in RULES.values() for each in _several(rule(analysis))]
+    found = [each for rule in rules().values() for each in _several(rule.find(analysis))]
     found = once_for_all_devices(once_for_all_ranks(found))
     known = gains() if any(each.effect is not None for each in found) else None
     if known is not None:
         found = [replayed(each, known, total) for each in found]
     found = [_weighed(each, total) for each in found]
-    order = {name: number for number, name in enumerate(RULES)}
+    order = {name: number for number, name in enumerate(rules())}
 
     def rank(finding: Finding) -> tuple[int, bool, int, int]:
         return (
@@ -340,7 +251,7 @@ def findings_part(found: tuple[Finding, ...]) -> Part:
             findings=counted(len(found), "finding"),
         )
     elif not found:
-        lead = said("None: {rules} found no evidence.", rules=counted(len(RULES), "rule"))
+        lead = said("None: {rules} found no evidence.", rules=counted(len(rules()), "rule"))
     return Part(lead=lead, findings=found, always=True)
 
 

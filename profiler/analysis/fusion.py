@@ -22,7 +22,7 @@ from profiler.analysis.context import Inputs
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     end_to_end_ns,
@@ -887,12 +887,24 @@ def _figure(found: Finding) -> str:
     return said("its chains take {share} of the run", share=given["busy_share"])
 
 
-WORDS: RuleWords = {
-    "unfused_attention": _unfused_attention,
-    "norm_chains": _norm_chains,
-    "elementwise_chains": _elementwise_chains,
-    "data_movement": _data_movement,
-}
+RULES = (
+    Rule(
+        unfused_attention,
+        _unfused_attention,
+        said("Use scaled_dot_product_attention, or a fused attention of ONNX"),
+    ),
+    Rule(norm_chains, _norm_chains, said("Use the framework's norm, or compile the block")),
+    Rule(
+        elementwise_chains,
+        _elementwise_chains,
+        said("Compile the submodule, or export activations as one operator"),
+    ),
+    Rule(
+        data_movement,
+        _data_movement,
+        said("Keep one type and layout from end to end; avoid .contiguous()"),
+    ),
+)
 
 
 # --- What is said of fusions.

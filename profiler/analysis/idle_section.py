@@ -12,7 +12,7 @@ from profiler.analysis.critical_path import CRITICAL_PATH
 from profiler.analysis.document import Bars, Figure, Part, SectionKind
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     accelerators,
     calls_of,
@@ -29,7 +29,16 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.idle import GAPS, IDLE
 from profiler.analysis.idle_causes import WaitCause
-from profiler.analysis.launch_bound import LOOK_IN_GAPS, stalls_of, with_host
+from profiler.analysis.launch_bound import (
+    LAUNCH_GAPS,
+    LOAD_AHEAD,
+    LOOK_IN_GAPS,
+    host_bound_change,
+    host_bound_words,
+    stalls_of,
+    waits_for_data_loader,
+    with_host,
+)
 from profiler.analysis.profiling_overhead import tracing_overhead
 from profiler.analysis.question import table_named
 from profiler.analysis.result import Analysis, Finding, Recorded, ReportInput, Where
@@ -682,8 +691,36 @@ def _times(number: int) -> Said:
     return few.get(number) or said("{number} times", number=count(number))
 
 
-WORDS: RuleWords = {
-    "idle_gaps": _idle_gaps,
-    "transfers_exposed": _transfers_exposed,
-    "idle_device": _idle_device,
+CAUSE_CHANGES: Mapping[object, Said] = {
+    WaitCause.LAUNCH: LAUNCH_GAPS,
+    WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
+    WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
+    WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
+    WaitCause.COPY: said("Start copies earlier; keep what is copied in each call resident"),
+    WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
+    WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
+    WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
 }
+
+
+def _idle_gaps_change(found: Finding) -> Said | None:
+    if waits_for_data_loader(found):
+        return LOAD_AHEAD
+    return CAUSE_CHANGES.get(found.evidence.get("cause"))
+
+
+def _transfers_change(found: Finding) -> Said:
+    cause = CAUSE_CHANGES.get(found.evidence.get("cause"))
+    return cause or said("Prefetch from pinned memory; leave tensors on the device")
+
+
+RULES = (
+    Rule(host_bound, host_bound_words, host_bound_change),
+    Rule(idle_gaps, _idle_gaps, _idle_gaps_change),
+    Rule(transfers_exposed, _transfers_exposed, _transfers_change),
+    Rule(
+        idle_device,
+        _idle_device,
+        said("Run guidance's branches or several requests on both devices"),
+    ),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 import polars as pl
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     accelerators,
     end_to_end_ns,
@@ -271,7 +272,8 @@ _LOAD_AHEAD = said(
 )
 
 
-def _host_bound(found: Finding) -> Words:
+def host_bound_words(found: Finding) -> Words:
+    """What a finding says of a device that waits for the host."""
     given = texts(found)
     title = _waits_for_host(found)
     if waits_longer_than_launches(found):
@@ -381,8 +383,36 @@ def with_host(title: Said, found: Finding) -> Said:
     )
 
 
-WORDS: RuleWords = {
-    "host_between_steps": _host_between_steps,
-    "scheduler_sync": _scheduler_sync,
-    "host_bound": _host_bound,
+LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
+LAUNCH_GAPS = said("Look at what the host does in the gaps: .item(), allocation, loading")
+_BETWEEN_CHANGES: Mapping[object, Said] = {
+    MostlyBetween.HOST_WORK: said("Move the host work of this step out of the loop"),
+    MostlyBetween.NOT_RECORDED: said(
+        "Find what runs there: callbacks, progress bars, other threads"
+    ),
 }
+
+
+def _between_steps_change(found: Finding) -> Said | None:
+    return _BETWEEN_CHANGES.get(found.evidence.get("mostly"))
+
+
+def host_bound_change(found: Finding) -> Said:
+    """What to do about a device that waits for the host, in one line."""
+    if waits_for_data_loader(found):
+        return LOAD_AHEAD
+    return (
+        LAUNCH_GAPS
+        if waits_longer_than_launches(found)
+        else said("Launch less: CUDA graphs, torch.compile, larger batches, fused nodes")
+    )
+
+
+RULES = (
+    Rule(host_between_steps, _host_between_steps, _between_steps_change),
+    Rule(
+        scheduler_sync,
+        _scheduler_sync,
+        said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
+    ),
+)

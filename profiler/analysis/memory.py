@@ -19,7 +19,7 @@ from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Bars, Figure, Part, SectionKind
 from profiler.analysis.finding_text import (
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     number,
@@ -895,10 +895,18 @@ def _decode_peak(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {
-    "little_headroom": _little_headroom,
-    "decode_peak": _decode_peak,
-}
+RULES = (
+    Rule(
+        little_headroom,
+        _little_headroom,
+        said("Quantize the largest submodule, or offload encoders when done"),
+    ),
+    Rule(
+        decode_peak,
+        _decode_peak,
+        said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
+    ),
+)
 
 
 # --- What is said of memory that nobody recorded.

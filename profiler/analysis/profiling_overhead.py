@@ -17,7 +17,7 @@ from profiler.analysis.commands import times_recorded
 from profiler.analysis.document import Fact, Part, SectionKind
 from profiler.analysis.end_to_end import asynchronous
 from profiler.analysis.finding_text import (
-    RuleWords,
+    Rule,
     Words,
     accelerators,
     captures_and_replays,
@@ -514,13 +514,33 @@ def _uncaptured_modules(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {
-    "graph_capture": _graph_capture,
-    "incomplete_trace": _incomplete_trace,
-    "tracing_overhead": _tracing_overhead,
-    "unaccounted_time": _unaccounted_time,
-    "uncaptured_modules": _uncaptured_modules,
-}
+RULES = (
+    Rule(
+        graph_capture,
+        _graph_capture,
+        said("Record a replay: profile after the engine has captured its graphs"),
+    ),
+    Rule(
+        incomplete_trace,
+        _incomplete_trace,
+        said("Record again with fewer calls traced; copy truncated files again"),
+    ),
+    Rule(
+        tracing_overhead,
+        _tracing_overhead,
+        said("Record with fewer calls traced: --ops every:4, or call spans only"),
+    ),
+    Rule(
+        unaccounted_time,
+        _unaccounted_time,
+        said("Record the pipeline's stages, or name what runs between them"),
+    ),
+    Rule(
+        uncaptured_modules,
+        _uncaptured_modules,
+        said("Name what is not captured: profiler.submodule()"),
+    ),
+)
 
 
 # --- What is said of who timed a call.

@@ -18,7 +18,7 @@ from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Part, SectionKind
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     end_to_end_ns,
     share,
@@ -774,4 +774,8 @@ def _straggler(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {"straggler": _straggler}
+RULES = (
+    Rule(
+        straggler, _straggler, said("Find what this rank does beyond the others; check its clocks")
+    ),
+)

@@ -22,7 +22,7 @@ from profiler.analysis.commands import CallKinds, Kinds
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     end_to_end_ns,
@@ -665,7 +665,14 @@ def _known_ahead(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {"recomputed": _recomputed, "known_ahead": _known_ahead}
+RULES = (
+    Rule(recomputed, _recomputed, said("Compute it once before the loop and pass it in")),
+    Rule(
+        known_ahead,
+        _known_ahead,
+        said("Compute shift, scale and gate of all steps as one batch before the loop"),
+    ),
+)
 
 
 # --- What is said of redundant work.

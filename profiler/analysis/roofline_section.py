@@ -11,7 +11,7 @@ from profiler.analysis.commands import is_accelerator
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Figure, Part, SectionKind, Selected
 from profiler.analysis.finding_text import (
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     end_to_end_ns,
@@ -26,7 +26,7 @@ from profiler.analysis.roles import role_parts
 from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
 from profiler.run.columns import Column
-from profiler.text import said, sentence
+from profiler.text import Said, said, sentence
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -463,11 +463,21 @@ def _single_precision(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {
-    "launch_bound": _launch_bound,
-    "slow_products": _slow_products,
-    "single_precision": _single_precision,
-}
+def _slow_products_change(found: Finding) -> Said:
+    if is_attention(found):
+        return said("Try another attention backend; lengths in multiples of 64")
+    return said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64")
+
+
+RULES = (
+    Rule(
+        launch_bound,
+        _launch_bound,
+        said("Launch fewer, larger commands: fuse, batch prompts and branches"),
+    ),
+    Rule(slow_products, _slow_products, _slow_products_change),
+    Rule(single_precision, _single_precision, said("Load it in bfloat16, or allow TF32")),
+)
 
 
 # --- What is said of rooflines and of chains of operators that could be one.

@@ -9,7 +9,7 @@ import polars as pl
 from profiler.analysis.document import Figure, Part, SectionKind, Selected, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES
 from profiler.analysis.finding_text import (
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     end_to_end_ns,
@@ -366,8 +366,8 @@ def _separate_guidance(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {
-    "encoder_dominates": _encoder_dominates,
-    "negative_prompt": _negative_prompt,
-    "separate_guidance": _separate_guidance,
-}
+RULES = (
+    Rule(encoder_dominates, _encoder_dominates, said("Cache the embeddings of repeated prompts")),
+    Rule(negative_prompt, _negative_prompt, said("Cache the embeddings of the negative prompt")),
+    Rule(separate_guidance, _separate_guidance, said("Batch both branches in one call")),
+)

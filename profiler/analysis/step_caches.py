@@ -11,7 +11,7 @@ import polars as pl
 
 from profiler.analysis.commands import unsteady_calls
 from profiler.analysis.context import Inputs
-from profiler.analysis.finding_text import RuleWords, Words, number, texts
+from profiler.analysis.finding_text import Rule, Words, number, texts
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.run.columns import INT32, INT64, STRING, Column, schema
@@ -213,4 +213,8 @@ def _advice(found: Finding) -> str:
     )
 
 
-WORDS: RuleWords = {"step_cache": _step_cache}
+RULES = (
+    Rule(
+        step_cache, _step_cache, said("Compare images and times at other thresholds of the cache")
+    ),
+)

@@ -31,7 +31,7 @@ from profiler.analysis.critical_path import (
 )
 from profiler.analysis.finding_text import (
     UNLABELLED,
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     end_to_end_ns,
@@ -713,12 +713,36 @@ def _longer(found: Finding) -> Said:
     )
 
 
-WORDS: RuleWords = {
-    "first_call": _first_call,
-    "slow_start": _slow_start,
-    "step_drift": _step_drift,
-    "outlier_steps": _outlier_steps,
+_OUTLIER_CHANGES: Mapping[object, Said] = {
+    OutlierCause.OVERLAP: said("Keep what overlaps off this device, or off these steps"),
+    OutlierCause.HOST_WORK: said("Move the host work of this step out of the loop"),
+    OutlierCause.IDLE: said("Look for garbage collection, I/O and other threads in this step"),
+    OutlierCause.COMMANDS: said("Look for changed shapes or guidance in this step"),
+    OutlierCause.FIRST_STEP: said("Look at what the pipeline call loads or allocates before it"),
 }
+
+
+def _first_call_change(found: Finding) -> Said:
+    if "stalls_ns" in found.evidence:
+        return said("Warm up and record again; gc.freeze() before the run prevents collections")
+    return said("Warm up with the same shapes, and keep the process alive")
+
+
+def _outlier_change(found: Finding) -> Said:
+    cause = _OUTLIER_CHANGES.get(found.evidence.get("cause"))
+    return cause or said("Record again on a quiet machine; look at these steps in the timeline")
+
+
+RULES = (
+    Rule(first_call, _first_call, _first_call_change),
+    Rule(slow_start, _slow_start, said("Run at least as many steps before recording (--warmup)")),
+    Rule(
+        step_drift,
+        _step_drift,
+        said("Watch clocks, temperature and memory; measure again when it is warm"),
+    ),
+    Rule(outlier_steps, _outlier_steps, _outlier_change),
+)
 
 
 # --- What is said of outliers of steps.

@@ -25,7 +25,7 @@ from profiler.analysis.commands import CommandArrays, is_accelerator, times_reco
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import (
     MATERIAL,
-    RuleWords,
+    Rule,
     Words,
     calls_of,
     end_to_end_ns,
@@ -48,7 +48,7 @@ from profiler.run.intervals import (
     text_codes,
 )
 from profiler.run.run import Run
-from profiler.text import Note, NoteCode, Value, said
+from profiler.text import Note, NoteCode, Said, Value, said
 from profiler.trace.events import CATEGORIES, device_kind
 
 # --- Words of the evidence of findings: closed sets.
@@ -787,11 +787,25 @@ def _provider_switches(found: Finding) -> Words:
     )
 
 
-WORDS: RuleWords = {
-    "outside_nodes": _outside_nodes,
-    "cpu_fallback": _cpu_fallback_words,
-    "provider_switches": _provider_switches,
-}
+def _outside_nodes_change(found: Finding) -> Said:
+    if is_qnn(found):
+        return said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
+    return said("Share buffers with the device; send several inputs a call")
+
+
+RULES = (
+    Rule(outside_nodes, _outside_nodes, _outside_nodes_change),
+    Rule(
+        cpu_fallback,
+        _cpu_fallback_words,
+        said("Export with another opset or type, so that the provider takes them"),
+    ),
+    Rule(
+        provider_switches,
+        _provider_switches,
+        said("Give the second provider larger pieces, or the whole submodule"),
+    ),
+)
 
 
 # --- What is said of copies.

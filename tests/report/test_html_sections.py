@@ -180,7 +180,8 @@ def test_a_finding_has_its_numbers_and_links(monkeypatch):
     where = Where("vae", "decoder.<conv>", None, None, 3, tuple(range(8)))
     evidence = {"total_ns": 1_500_000, "busy_share": 0.25, "kind": "a <b>", "gaps": 1414}
     said = Words("Title & more", "caveat", "recommendation")
-    monkeypatch.setattr(finding_text, "all_words", lambda: {"r": lambda _: said})
+    rule = finding_text.Rule(lambda _: None, lambda _: said)
+    monkeypatch.setattr(finding_text, "rules", lambda: {"r": rule})
     finding = Finding("r", evidence, where, 2_000_000, severity="high")
     text = english(finding_html(finding)).replace("\N{NO-BREAK SPACE}", " ")
     assert '<article class="finding high" data-rule="r"' in text

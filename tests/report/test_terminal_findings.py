@@ -8,8 +8,7 @@ from rich.console import Console
 
 from profiler.analysis import finding_text
 from profiler.analysis.analyze import analyze
-from profiler.analysis.finding_text import Words
-from profiler.analysis.findings import RULES
+from profiler.analysis.finding_text import Words, rules
 from profiler.analysis.result import Finding, Where
 from profiler.report.terminal import evidence_text, finding_texts
 from profiler.trace.events import Drop, DropKind
@@ -40,8 +39,9 @@ def _words(monkeypatch):
         long = title.replace("vae", "vae and all") if finding.where.step else title
         return Words(long, "It may be right.", "Do something else.")
 
-    ours = finding_text.all_words()
-    monkeypatch.setattr(finding_text, "all_words", lambda: {**ours, "rule": said})
+    ours = finding_text.rules()
+    rule = finding_text.Rule(lambda _: None, said)
+    monkeypatch.setattr(finding_text, "rules", lambda: {**ours, "rule": rule})
 
 
 def _printed(parts, width=200):
@@ -90,7 +90,7 @@ def test_many_findings():
 def test_no_finding():
     """The section says so, and how many rules looked."""
     found = printed(replace(analyze(tiny_run()), findings=()))
-    assert part_lines(found, "Findings") == [f"None: {len(RULES)} rules found no evidence."]
+    assert part_lines(found, "Findings") == [f"None: {len(rules())} rules found no evidence."]
 
 
 def test_narrow_terminal_and_hostile_names():
@@ -108,4 +108,4 @@ def test_section_follows_the_time():
     text = printed(analyze(tiny_run()), 120)
     places = [text.index(name) for name in ("\nStages and steps", "\nFindings", "\nDevices")]
     assert places == sorted(places)
-    assert len(RULES) > 12
+    assert len(rules()) > 12

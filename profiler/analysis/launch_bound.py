@@ -386,7 +386,7 @@ def with_host(title: Said, found: Finding) -> Said:
 LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
 LAUNCH_GAPS = said("Look at what the host does in the gaps: .item(), allocation, loading")
 _BETWEEN_CHANGES: Mapping[object, Said] = {
-    MostlyBetween.HOST_WORK: said("Move the host work of this step out of the loop"),
+    MostlyBetween.HOST_WORK: said("Keep latents, guidance and scheduler on the device"),
     MostlyBetween.NOT_RECORDED: said(
         "Find what runs there: callbacks, progress bars, other threads"
     ),

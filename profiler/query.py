@@ -42,7 +42,7 @@ from profiler.report.files import (
     worded_columns,
     worded_tables,
 )
-from profiler.run.columns import ARGS, TABLES, TEXT, Column
+from profiler.run.columns import ARGS, TABLES, TEXT, Column, col
 from profiler.run.run import Run
 from profiler.text import count, counted
 
@@ -178,7 +178,7 @@ FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
 
 _JOINED = "commands_with_calls"
 
-_RUN = Column("run", TEXT, "", "name of the run that it is of")
+_RUN = col("run", TEXT, "name of the run that it is of")
 _COMMAND = Column(
     "command", pl.Int64(), "row", "number of the command in its run: what flows and args refer to"
 )

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.run.columns import CATEGORY, STRING, Column, Key, Names
+from profiler.run.columns import CATEGORY, STRING, Key, Names, col
 from profiler.run.intervals import (
     Codes,
     CommandTimes,
@@ -93,26 +93,15 @@ def queue_codes(track: pl.Series) -> tuple[Codes, int]:
 # --- Columns that tables of commands have in common: what their rows are of.
 
 
-SUBMODULE = Column(
-    "submodule",
-    STRING,
-    "",
-    "submodule of its calls; null for work in no call",
-    True,
-    combine=Key(),
+SUBMODULE = col(
+    "submodule", STRING, "submodule of its calls; null for work in no call", True, combine=Key()
 )
-LAYER = Column(
-    "layer",
-    STRING,
-    "",
-    "tensor-level operation: module path or node name",
-    kind="layer",
-    combine=Key(),
+LAYER = col(
+    "layer", STRING, "tensor-level operation: module path or node name", kind="layer", combine=Key()
 )
-OP_TYPES = Column(
+OP_TYPES = col(
     "op_types",
     STRING,
-    "",
     "op types, longest time first, joined with commas",
     kind="list",
     combine=Names("op_type", by="total_ns"),

@@ -20,7 +20,7 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.analysis.table_text import Sentences
-from profiler.run.columns import DATA_ONLY, INT32, INT64, STRING, Column, schema
+from profiler.run.columns import DATA_ONLY, INT32, INT64, NS, STEP, STRING, Column, col, schema
 from profiler.text import Value, counted, joined, said
 from profiler.trace.events import NO_CALL, NO_STEP
 from profiler.trace.manifest_fields import Compilation, GraphBreak
@@ -29,45 +29,29 @@ from profiler.trace.manifest_fields import Compilation, GraphBreak
 
 
 COMPILATIONS: tuple[Column, ...] = (
-    Column("compilation", STRING, "", "the compiler's own number for the frame and its version"),
-    Column("call", INT32, "", "the call in which it began; -1 in a pipeline call outside of calls"),
-    Column("submodule", STRING, "", "submodule of the call", True),
-    Column("step", INT32, "", "denoising step of the call; -1 outside denoise", kind="step"),
-    Column("function", STRING, "", "what was compiled, by its name in the program"),
-    Column("start_ns", INT64, "ns", "begin, on the run's clock", importance=3),
-    Column("duration_ns", INT64, "ns", "how long it took"),
-    Column(
+    col("compilation", STRING, "the compiler's own number for the frame and its version"),
+    col("call", INT32, "the call in which it began; -1 in a pipeline call outside of calls"),
+    col("submodule", STRING, "submodule of the call", True),
+    col("step", STEP, "denoising step of the call; -1 outside denoise"),
+    col("function", STRING, "what was compiled, by its name in the program"),
+    col("start_ns", NS, "begin, on the run's clock", importance=3),
+    col("duration_ns", NS, "how long it took"),
+    col(
         "recompile_reason",
         STRING,
-        "",
         "why earlier compilations could not be used; null for a first compilation",
         True,
     ),
-    Column("graph_breaks", INT64, "", "how often it ended a graph before the end of the code"),
-    Column(
-        "graph_break_reason",
-        STRING,
-        "",
-        "why it ended them, and at which line of the program",
-        True,
-    ),
-    Column(
-        "failure", STRING, "", "why the compilation failed, so that the code ran as it is", True
-    ),
-    Column(
+    col("graph_breaks", INT64, "how often it ended a graph before the end of the code"),
+    col("graph_break_reason", STRING, "why it ended them, and at which line of the program", True),
+    col("failure", STRING, "why the compilation failed, so that the code ran as it is", True),
+    col(
         "forgotten",
         INT64,
-        "",
         "earlier compilations of which the compiler kept only the time",
         importance=DATA_ONLY,
     ),
-    Column(
-        "forgotten_ns",
-        INT64,
-        "ns",
-        "total time of these earlier compilations",
-        importance=DATA_ONLY,
-    ),
+    col("forgotten_ns", NS, "total time of these earlier compilations", importance=DATA_ONLY),
 )
 
 

@@ -33,7 +33,17 @@ from profiler.analysis.idle_causes import (
 from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis
-from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, schema
+from profiler.run.columns import (
+    DATA_ONLY,
+    INT32,
+    INT64,
+    NS,
+    SHARE,
+    STRING,
+    Column,
+    col,
+    schema,
+)
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -261,31 +271,27 @@ class PathPart(StrEnum):
 
 
 CRITICAL_PATH: tuple[Column, ...] = (
-    Column(
+    col(
         "pipeline",
         INT32,
-        "",
         "number of the pipeline call; -1 where the run has none",
         importance=DATA_ONLY,
     ),
-    Column("submodule", STRING, "", "submodule of the call; null for work in no call", True),
-    Column("part", STRING, "", ", ".join(PathPart), codes=PathPart),
-    Column("device", STRING, "", "where it ran, or the call was placed", True, importance=2),
-    Column(
-        "pieces", INT64, "", "calls, commands or host work of that part on the path", importance=1
-    ),
-    Column("path_ns", INT64, "ns", "their time on the critical path", label="on the path"),
-    Column(
+    col("submodule", STRING, "submodule of the call; null for work in no call", True),
+    col("part", STRING, ", ".join(PathPart), codes=PathPart),
+    col("device", STRING, "where it ran, or the call was placed", True, importance=2),
+    col("pieces", INT64, "calls, commands or host work of that part on the path", importance=1),
+    col("path_ns", NS, "their time on the critical path", label="on the path"),
+    col(
         "guessed_ns",
-        INT64,
-        "ns",
+        NS,
         "part of path_ns for which no wait of the host was recorded: it is guessed because "
         "nothing else was recorded of the host; null for none",
         True,
         label="of it guessed",
     ),
-    Column("wall_ns", INT64, "ns", "wall time of the pipeline call", importance=DATA_ONLY),
-    Column("share", FLOAT64, "ratio", "path_ns / wall_ns", kind="share"),
+    col("wall_ns", NS, "wall time of the pipeline call", importance=DATA_ONLY),
+    col("share", SHARE, "path_ns / wall_ns"),
 )
 
 

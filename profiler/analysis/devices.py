@@ -40,14 +40,18 @@ from profiler.analysis.submodules import call_parts
 from profiler.analysis.table_text import renamed, table
 from profiler.analysis.timeline import Axis, extent
 from profiler.run.columns import (
+    BYTES,
     DATA_ONLY,
-    FLOAT64,
     INT64,
+    NS,
+    SHARE,
+    STEP,
     STRING,
     Column,
     Kept,
     Key,
     Sum,
+    col,
     schema,
 )
 from profiler.run.device_timeline import Busy, RunTiles, device_work, work_axes
@@ -69,118 +73,98 @@ from profiler.trace.manifest_fields import Device
 
 
 DEVICES: tuple[Column, ...] = (
-    Column("device", STRING, "", "a place that executes commands", combine=Key()),
-    Column(
+    col("device", STRING, "a place that executes commands", combine=Key()),
+    col(
         "rank",
-        pl.Int32(),
-        "",
+        STEP,
         "process of the job to which it belongs, from 0; -1 in a run of a single process",
-        kind="step",
         importance=DATA_ONLY,
         combine=Kept(),
     ),
-    Column(
+    col(
         "hardware",
         STRING,
-        "",
         "name of the hardware, where the run knows it",
         True,
         importance=8,
         combine=Kept(),
     ),
-    Column("calls", INT64, "", "calls placed there", importance=9, combine=Sum(("calls",))),
-    Column("commands", INT64, "", "commands executed there", combine=Sum(("commands",))),
-    Column("calls_ns", INT64, "ns", "union of the tiles of calls on it", importance=8),
-    Column("busy_ns", INT64, "ns", "union of its commands of every category except host and sync"),
-    Column("compute_ns", INT64, "ns", "union of its compute commands", importance=1),
-    Column("dma_ns", INT64, "ns", "union of its dma commands", importance=2, hide_if_zero=True),
-    Column("copy_ns", INT64, "ns", "union of its copy commands", importance=5, hide_if_zero=True),
-    Column(
+    col("calls", INT64, "calls placed there", importance=9, combine=Sum(("calls",))),
+    col("commands", INT64, "commands executed there", combine=Sum(("commands",))),
+    col("calls_ns", NS, "union of the tiles of calls on it", importance=8),
+    col("busy_ns", NS, "union of its commands of every category except host and sync"),
+    col("compute_ns", NS, "union of its compute commands", importance=1),
+    col("dma_ns", NS, "union of its dma commands", importance=2, hide_if_zero=True),
+    col("copy_ns", NS, "union of its copy commands", importance=5, hide_if_zero=True),
+    col(
         "collective_ns",
-        INT64,
-        "ns",
+        NS,
         "union of its collectives between ranks",
         importance=5,
         hide_if_zero=True,
     ),
-    Column("sync_ns", INT64, "ns", "union of its sync commands", importance=6, hide_if_zero=True),
-    Column(
-        "other_ns",
-        INT64,
-        "ns",
-        "union of its commands of category other",
-        importance=17,
-        hide_if_zero=True,
+    col("sync_ns", NS, "union of its sync commands", importance=6, hide_if_zero=True),
+    col(
+        "other_ns", NS, "union of its commands of category other", importance=17, hide_if_zero=True
     ),
-    Column("host_ns", INT64, "ns", "union of its host commands", importance=3, hide_if_zero=True),
-    Column(
+    col("host_ns", NS, "union of its host commands", importance=3, hide_if_zero=True),
+    col(
         "span_ns",
-        INT64,
-        "ns",
+        NS,
         "from its first command or tile to the end of the last one, minus the profiler's own work",
         importance=9,
     ),
-    Column(
+    col(
         "idle_ns",
-        INT64,
-        "ns",
+        NS,
         "span_ns - busy_ns - unrecorded_ns; null where calls are untraced, or only host work ran",
         True,
         importance=4,
     ),
-    Column(
+    col(
         "unrecorded_ns",
-        INT64,
-        "ns",
+        NS,
         "time in its span in which nothing was recorded although work or the host waited, or a "
         "drop says so; not idle",
         label="not recorded",
         importance=7,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "carried_over_ns",
-        INT64,
-        "ns",
+        NS,
         "part of busy_ns that was launched before the recording began",
         label="carried over",
         importance=7,
         combine=Kept(),
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "utilization",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "busy_ns / (span_ns - unrecorded_ns), over the device's own span; null where idle_ns is",
         True,
         label="busy of its span",
-        kind="share",
     ),
-    Column(
+    col(
         "idle_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "share of the end-to-end time in which nothing ran on it; null where idle_ns is",
         True,
         label="idle of end to end",
-        kind="share",
         importance=3,
     ),
-    Column(
+    col(
         "calls_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "share of the end-to-end time in the tiles of calls placed there",
         True,
         label="in calls of end to end",
-        kind="share",
         importance=14,
     ),
-    Column(
+    col(
         "weight_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "largest amount of weights of the submodules placed there at one time; null where one of "
         "them is unknown",
         True,

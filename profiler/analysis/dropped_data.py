@@ -16,7 +16,7 @@ from profiler.analysis.document import Part
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import Sentences, worded_note
-from profiler.run.columns import DATA_ONLY, INT64, STRING, Column, schema
+from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, col, schema
 from profiler.text import NoteCode, Said, joined, notes_text, said
 from profiler.trace.events import GRAPH_CAPTURE, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import CallsFrom
@@ -25,26 +25,19 @@ from profiler.trace.manifest_fields import CallsFrom
 
 
 DROPS: tuple[Column, ...] = (
-    Column(
-        "kind",
-        STRING,
-        "",
-        ", ".join(f"`{kind}`" for kind in DropKind),
-    ),
-    Column(
+    col("kind", STRING, ", ".join(f"`{kind}`" for kind in DropKind)),
+    col(
         "time_missing",
-        pl.Boolean(),
-        "",
+        BOOL,
         "whether time of the run is missing from the report because of it",
         importance=DATA_ONLY,
     ),
-    Column("where", STRING, "", "file or part in which it was dropped"),
-    Column("count", INT64, "", "how much; -1 where unknown"),
-    Column("unit", STRING, "", "what `count` counts"),
-    Column(
+    col("where", STRING, "file or part in which it was dropped"),
+    col("count", INT64, "how much; -1 where unknown"),
+    col("unit", STRING, "what `count` counts"),
+    col(
         "detail",
         STRING,
-        "",
         "what happened: a list of one object, with a `DropReason` as `code` and its values",
         codes=DropReason,
     ),

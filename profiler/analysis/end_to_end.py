@@ -44,10 +44,12 @@ from profiler.analysis.timeline import (
 from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
-    FLOAT64,
     INT64,
+    NS,
+    SHARE,
     STRING,
     Column,
+    col,
     column_of,
     empty,
     schema,
@@ -80,40 +82,36 @@ class NoAccount(NoteCode):
 
 PIPELINES: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
-    Column("name", STRING, "", "class of the pipeline", label="pipeline"),
-    Column("start_ns", INT64, "ns", "begin, on the run's clock", importance=2),
-    Column(
+    col("name", STRING, "class of the pipeline", label="pipeline"),
+    col("start_ns", NS, "begin, on the run's clock", importance=2),
+    col(
         "elapsed_ns",
-        INT64,
-        "ns",
+        NS,
         "from its begin to its end, or to the end of the last command launched for it, minus "
         "unrecorded_ns",
     ),
-    Column(
+    col(
         "duration_ns",
-        INT64,
-        "ns",
+        NS,
         "length of its span on the host, as recorded",
         label="host range",
         importance=16,
     ),
-    Column(
+    col(
         "overlapping",
         BOOL,
-        "",
         "whether another pipeline call ran at the same time",
         label="at once",
         importance=8,
     ),
-    Column("steps", INT64, "", "its denoising steps", importance=4),
-    Column("calls", INT64, "", "its submodule calls", importance=3),
+    col("steps", INT64, "its denoising steps", importance=4),
+    col("calls", INT64, "its submodule calls", importance=3),
     column_of(ON_AXIS, "calls_ns", nullable=True, meaning="union of its calls' tiles"),
     column_of(ON_AXIS, "host_ns", nullable=True),
     column_of(ON_AXIS, "idle_ns", nullable=True),
-    Column(
+    col(
         "unrecorded_ns",
-        INT64,
-        "ns",
+        NS,
         "time in which work waited but nothing was recorded, or only work from before the "
         "recording ran",
         True,
@@ -121,59 +119,45 @@ PIPELINES: tuple[Column, ...] = (
         importance=9,
         hide_if_zero=True,
     ),
-    Column(
-        "residual_ns",
-        INT64,
-        "ns",
-        "elapsed_ns - calls_ns - host_ns - idle_ns",
-        True,
-        importance=DATA_ONLY,
-    ),
-    Column(
+    col("residual_ns", NS, "elapsed_ns - calls_ns - host_ns - idle_ns", True, importance=DATA_ONLY),
+    col(
         "residual_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "(residual_ns and tiles outside of the pipeline call) / elapsed_ns",
         True,
         label="unaccounted",
-        kind="share",
         importance=1,
     ),
 )
 
 STAGES: tuple[Column, ...] = (
-    Column("stage", STRING, "", "phase of the pipeline, in order of its first start"),
-    Column(
+    col("stage", STRING, "phase of the pipeline, in order of its first start"),
+    col(
         "start_ns",
-        INT64,
-        "ns",
+        NS,
         "begin of the first span of the stage, or of its first call where it has no span",
         importance=DATA_ONLY,
     ),
-    Column(
+    col(
         "elapsed_ns",
-        INT64,
-        "ns",
+        NS,
         "from the end of the previous stage to the end of its last tile; the stages add up to "
         "the end-to-end time",
         True,
     ),
-    Column(
+    col(
         "duration_ns",
-        INT64,
-        "ns",
+        NS,
         "union of the stage's spans on the host, as recorded",
         True,
         label="host range",
         importance=16,
     ),
-    Column("calls", INT64, "", "calls in the stage", importance=1),
+    col("calls", INT64, "calls in the stage", importance=1),
     column_of(ON_AXIS, "calls_ns"),
     column_of(ON_AXIS, "host_ns", nullable=True),
     column_of(ON_AXIS, "idle_ns", nullable=True),
-    Column(
-        "share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share", importance=2
-    ),
+    col("share", SHARE, "elapsed_ns / end-to-end time", True, importance=2),
 )
 
 

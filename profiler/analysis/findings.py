@@ -35,7 +35,7 @@ from profiler.analysis.result import (
 )
 from profiler.analysis.table_text import Sentences, WordedTable
 from profiler.files import plain
-from profiler.run.columns import Column, schema
+from profiler.run.columns import STRING, Column, col, schema
 from profiler.text import Value, counted, plain_value, said
 from profiler.trace.events import NO_RANK, device_kind, rank_of_device
 
@@ -268,9 +268,9 @@ SECTION = SectionKind(
 
 
 _WORDS: tuple[Column, ...] = (
-    Column("title", pl.String(), "", "what was found, in one sentence"),
-    Column("caveat", pl.String(), "", "what misleads, or breaks, when one follows it blindly"),
-    Column("recommendation", pl.String(), "", "what to do"),
+    col("title", STRING, "what was found, in one sentence"),
+    col("caveat", STRING, "what misleads, or breaks, when one follows it blindly"),
+    col("recommendation", STRING, "what to do"),
 )
 
 

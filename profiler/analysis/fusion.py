@@ -40,7 +40,7 @@ from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import as_declared, profiles, works
 from profiler.analysis.step_outliers import cold_calls
 from profiler.analysis.table_text import Sentences
-from profiler.run.columns import INT64, STRING, Column, Key, schema
+from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, Key, col, schema
 from profiler.text import Said, Value, joined, said
 from profiler.trace.events import CATEGORIES
 
@@ -323,45 +323,34 @@ def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
 
 
 FUSIONS: tuple[Column, ...] = (
-    Column(
+    col(
         "submodule",
         STRING,
-        "",
         "submodule in whose calls the chain stands",
         importance=2,
         combine=Key(),
     ),
-    Column("device", STRING, "", "device that ran it", importance=15, combine=Key()),
-    Column(
-        "what",
-        STRING,
-        "",
-        ", ".join(FusionKind),
-        codes=FusionKind,
-    ),
-    Column(
+    col("device", STRING, "device that ran it", importance=15, combine=Key()),
+    col("what", STRING, ", ".join(FusionKind), codes=FusionKind),
+    col(
         "layer",
-        STRING,
-        "",
+        LAYER,
         "layer of the first command of the first such chain",
         label="first layer",
-        kind="layer",
         importance=15,
     ),
-    Column("op_types", STRING, "", "op types of its commands in order", kind="layer"),
-    Column("chains", INT64, "", "such chains in all traced calls", importance=1),
-    Column("total_ns", INT64, "ns", "sum of their commands' durations"),
-    Column(
+    col("op_types", LAYER, "op types of its commands in order"),
+    col("chains", INT64, "such chains in all traced calls", importance=1),
+    col("total_ns", NS, "sum of their commands' durations"),
+    col(
         "saved_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "upper bound of the bytes of intermediates that are written and read",
         label="saves traffic",
     ),
-    Column(
+    col(
         "saved_ns",
-        INT64,
-        "ns",
+        NS,
         "upper bound of the time that fusing saves: total_ns - the roofline of one command in "
         "their place",
         True,

@@ -24,7 +24,7 @@ from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.roofline import Ratio, profiles
 from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch
 from profiler.analysis.table_text import Sentences, table
-from profiler.run.columns import BOOL, FLOAT64, INT64, STRING, Column, schema
+from profiler.run.columns import BOOL, INT64, NS, SHARE, STRING, Column, col, schema
 from profiler.run.device_timeline import Flags
 from profiler.text import (
     Note,
@@ -62,47 +62,37 @@ class GuidanceEvidence(NoteCode):
 
 
 GUIDANCE: tuple[Column, ...] = (
-    Column(
-        "what",
-        STRING,
-        "",
-        ", ".join(GuidanceKind),
-        codes=GuidanceKind,
-    ),
-    Column("submodule", STRING, "", "submodule whose calls it costs"),
-    Column("branch", STRING, "", "branch of these calls", importance=1),
-    Column("calls", INT64, "", "calls that it adds, or takes part in", importance=2),
-    Column(
+    col("what", STRING, ", ".join(GuidanceKind), codes=GuidanceKind),
+    col("submodule", STRING, "submodule whose calls it costs"),
+    col("branch", STRING, "branch of these calls", importance=1),
+    col("calls", INT64, "calls that it adds, or takes part in", importance=2),
+    col(
         "elapsed_ns",
-        INT64,
-        "ns",
+        NS,
         "sum of elapsed_ns that it costs: all of its own calls; for batched calls, what half the "
         "batch would save",
         label="costs",
     ),
-    Column(
+    col(
         "busy_ns",
-        INT64,
-        "ns",
+        NS,
         "its device time (union); for batched calls, the part of half the batch",
         label="device time",
         importance=3,
     ),
-    Column(
+    col(
         "corrected_ns",
-        INT64,
-        "ns",
+        NS,
         "elapsed_ns, with traced calls multiplied by overhead_ratio",
         True,
         label="untraced",
         importance=4,
     ),
-    Column("share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
-    Column("estimated", BOOL, "", "whether the time of half a batch is an estimate"),
-    Column(
+    col("share", SHARE, "elapsed_ns / end-to-end time", True),
+    col("estimated", BOOL, "whether the time of half a batch is an estimate"),
+    col(
         "evidence",
         STRING,
-        "",
         "how it was found, as a JSON list of notes",
         importance=15,
         codes=GuidanceEvidence,

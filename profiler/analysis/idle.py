@@ -44,11 +44,14 @@ from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis
 from profiler.run.columns import (
     DATA_ONLY,
-    FLOAT64,
-    INT32,
     INT64,
+    LAYER,
+    NS,
+    SHARE,
+    STEP,
     STRING,
     Column,
+    col,
     empty,
     schema,
 )
@@ -62,207 +65,158 @@ from profiler.trace.events import CATEGORIES
 
 
 IDLE: tuple[Column, ...] = (
-    Column("device", STRING, "", "a place that executes commands"),
-    Column(
+    col("device", STRING, "a place that executes commands"),
+    col(
         "span_ns",
-        INT64,
-        "ns",
+        NS,
         "from its first command or tile to the end of the last one, minus the profiler's own work",
         importance=2,
     ),
-    Column(
-        "computing_ns",
-        INT64,
-        "ns",
-        "union of its commands of category compute or other",
-        importance=8,
-    ),
-    Column(
+    col("computing_ns", NS, "union of its commands of category compute or other", importance=8),
+    col(
         "waiting_ns",
-        INT64,
-        "ns",
+        NS,
         "span_ns - computing_ns - unrecorded_ns: idle_ns + data_ns + exposed_ns",
         importance=DATA_ONLY,
     ),
-    Column(
+    col(
         "idle_ns",
-        INT64,
-        "ns",
+        NS,
         "time in its span in which nothing ran on it: the sum of the next seven columns",
     ),
-    Column(
+    col(
         "launch_ns",
-        INT64,
-        "ns",
+        NS,
         "idle in tiles of its calls because the host launched too late, or had nothing more to "
         "launch",
         label="launch-bound",
     ),
-    Column(
+    col(
         "unknown_cause_ns",
-        INT64,
-        "ns",
+        NS,
         "idle in tiles of its calls for an unknown reason: the launch that would tell was not "
         "recorded",
         label="cause not recorded",
         importance=1,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "sync_ns",
-        INT64,
-        "ns",
+        NS,
         "idle because the host launched too late after it had waited for a device",
         label="sync-bound",
         importance=1,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "queue_ns",
-        INT64,
-        "ns",
+        NS,
         "idle in tiles of its calls although work was launched in time: it had not begun",
         importance=1,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "copy_wait_ns",
-        INT64,
-        "ns",
+        NS,
         "waiting for an asynchronous copy of its own, while a command that waits for the copy ran",
         label="waiting for copies",
         hide_if_zero=True,
     ),
-    Column(
-        "other_device_ns",
-        INT64,
-        "ns",
-        "waiting for another device, which was running",
-        hide_if_zero=True,
-    ),
-    Column(
-        "host_ns",
-        INT64,
-        "ns",
-        "between calls",
-        label="between calls",
-        importance=1,
-        hide_if_zero=True,
-    ),
-    Column(
+    col("other_device_ns", NS, "waiting for another device, which was running", hide_if_zero=True),
+    col("host_ns", NS, "between calls", label="between calls", importance=1, hide_if_zero=True),
+    col(
         "outside_ns",
-        INT64,
-        "ns",
+        NS,
         "outside of the end-to-end time",
         label="outside of end to end",
         importance=16,
     ),
-    Column(
+    col(
         "host_work_ns",
-        INT64,
-        "ns",
+        NS,
         "part of host_ns in which host work of no call ran",
         label="of it host work",
         importance=3,
     ),
-    Column(
+    col(
         "data_ns",
-        INT64,
-        "ns",
+        NS,
         "waiting for data, while one of its transfers ran",
         importance=1,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "collective_ns",
-        INT64,
-        "ns",
+        NS,
         "union of its collectives between ranks, including the wait for the last rank",
         label="collectives",
         importance=4,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "exposed_ns",
-        INT64,
-        "ns",
+        NS,
         "part of collective_ns in which it computed nothing",
         label="of it exposed",
         importance=4,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "unrecorded_ns",
-        INT64,
-        "ns",
+        NS,
         "time in which nothing was recorded although work or the host waited, or which a drop "
         "says is missing",
         label="not recorded",
         hide_if_zero=True,
     ),
-    Column(
-        "idle_inside_ns",
-        INT64,
-        "ns",
-        "part of idle_ns within tiles of its calls",
-        importance=DATA_ONLY,
-    ),
-    Column(
+    col("idle_inside_ns", NS, "part of idle_ns within tiles of its calls", importance=DATA_ONLY),
+    col(
         "unused_ns",
-        INT64,
-        "ns",
+        NS,
         "part of the end-to-end time outside of span_ns",
         label="before and behind",
         importance=16,
     ),
-    Column(
+    col(
         "idle_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "share of the end-to-end time: idle_ns - outside_ns + unused_ns",
         True,
         label="idle of run",
-        kind="share",
     ),
-    Column(
+    col(
         "transfer_ns",
-        INT64,
-        "ns",
+        NS,
         "union of its dma and copy commands",
         label="transfers",
         importance=8,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "overlapped_ns",
-        INT64,
-        "ns",
+        NS,
         "part of transfer_ns in which it also computed or communicated",
         importance=DATA_ONLY,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "overlap_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "overlapped_ns / transfer_ns; null without transfers",
         True,
         label="transfers hidden",
-        kind="share",
         importance=1,
     ),
-    Column(
+    col(
         "long_gaps",
         INT64,
-        "",
         "gaps with more than 100 µs of idle time within the end-to-end time",
         importance=15,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "long_gap_ns",
-        INT64,
-        "ns",
+        NS,
         "idle time of these gaps",
         label="in these",
         importance=15,
@@ -275,99 +229,80 @@ IDLE: tuple[Column, ...] = (
 
 
 BUSY_TIMELINE: tuple[Column, ...] = (
-    Column("device", STRING, "", "a place that executes commands"),
-    Column("begin_ns", INT64, "ns", "begin of an interval, on the run's clock"),
-    Column("end_ns", INT64, "ns", "its end"),
-    Column(
+    col("device", STRING, "a place that executes commands"),
+    col("begin_ns", NS, "begin of an interval, on the run's clock"),
+    col("end_ns", NS, "its end"),
+    col(
         "busy_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "share of the interval in which a command of the device ran, of any category except host "
         "and sync",
         label="busy",
-        kind="share",
     ),
-    Column(
+    col(
         "unrecorded_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "share of the interval in which nothing was recorded although work or the host waited",
         label="not recorded",
-        kind="share",
     ),
 )
 
 GAPS: tuple[Column, ...] = (
-    Column("device", STRING, "", "the device that had nothing to run", importance=6),
-    Column("begin_ns", INT64, "ns", "when it ran dry, on the run's clock"),
-    Column(
-        "length_ns",
-        INT64,
-        "ns",
-        "until the next command, minus time outside of the end-to-end time",
-    ),
-    Column("cause", STRING, "", "cause of most of it", codes=WaitCause),
-    Column(
+    col("device", STRING, "the device that had nothing to run", importance=6),
+    col("begin_ns", NS, "when it ran dry, on the run's clock"),
+    col("length_ns", NS, "until the next command, minus time outside of the end-to-end time"),
+    col("cause", STRING, "cause of most of it", codes=WaitCause),
+    col(
         "position",
         STRING,
-        "",
         "where it lies; kernels are commands of category compute or other, and copies do not "
         "count as kernels",
         codes=GapPosition,
         importance=2,
     ),
-    Column(
+    col(
         "call",
-        INT32,
-        "",
+        STEP,
         "the call in whose tile most of it lies; between calls the next; null for none",
         True,
-        kind="step",
         importance=12,
     ),
-    Column("submodule", STRING, "", "that of the call", True, importance=1),
-    Column("step", INT32, "", "that of the call; null or -1 outside denoise", True, kind="step"),
-    Column(
+    col("submodule", STRING, "that of the call", True, importance=1),
+    col("step", STEP, "that of the call; null or -1 outside denoise", True),
+    col(
         "host_doing",
-        STRING,
-        "",
+        LAYER,
         "what the launching thread was executing: the innermost function that covers half of the "
         "gap, else the one that covers most of it; null where unknown",
         True,
         label="the host was in",
-        kind="layer",
     ),
-    Column(
+    col(
         "host_doing_kind",
         STRING,
-        "",
         "kind of host_doing",
         True,
         label="kind",
         codes=HostDoing,
         importance=5,
     ),
-    Column(
+    col(
         "host_doing_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "share of the gap that host_doing covers, including time outside of the end-to-end time",
         True,
         label="covers",
-        kind="share",
         importance=4,
     ),
-    Column(
+    col(
         "repeated",
-        STRING,
-        "",
+        LAYER,
         "what host_doing called most often during the gap; null below ten times",
         True,
         label="calling",
-        kind="layer",
         importance=3,
     ),
-    Column("repeated_times", INT64, "", "how often", True, label="times", importance=3),
+    col("repeated_times", INT64, "how often", True, label="times", importance=3),
 )
 
 

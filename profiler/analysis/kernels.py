@@ -11,32 +11,30 @@ from profiler.analysis.document import TOP, Part, SectionKind
 from profiler.analysis.question import Table
 from profiler.analysis.result import ReportInput
 from profiler.analysis.table_text import on_devices, table
-from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Column, col, schema
 from profiler.text import count, duration, percent, said
 
 # --- The columns of kernels.
 
 
 KERNELS: tuple[Column, ...] = (
-    Column("kernel", STRING, "", "name of the kernel in full", kind="layer"),
-    Column("device", STRING, "", "device that ran it", True, importance=5),
-    Column("executions", INT64, "", "how often it ran", label="executed"),
-    Column("total_ns", INT64, "ns", "sum of its executions"),
-    Column(
+    col("kernel", LAYER, "name of the kernel in full"),
+    col("device", STRING, "device that ran it", True, importance=5),
+    col("executions", INT64, "how often it ran", label="executed"),
+    col("total_ns", NS, "sum of its executions"),
+    col(
         "share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "total_ns / total_ns of all work of the device except waits; where parts were recorded "
         "one by one, only of the parts in which it ran",
         True,
-        kind="share",
     ),
-    Column("mean_ns", INT64, "ns", "mean of its executions", label="mean", importance=2),
-    Column("p50_ns", INT64, "ns", "half of them took no longer", label="p50"),
-    Column("p99_ns", INT64, "ns", "99 of 100 took no longer", label="p99"),
-    Column("min_ns", INT64, "ns", "shortest execution", label="shortest", importance=3),
-    Column("max_ns", INT64, "ns", "longest execution", label="longest", importance=1),
-    Column("layers", INT64, "", "layers that ran it", importance=4),
+    col("mean_ns", NS, "mean of its executions", label="mean", importance=2),
+    col("p50_ns", NS, "half of them took no longer", label="p50"),
+    col("p99_ns", NS, "99 of 100 took no longer", label="p99"),
+    col("min_ns", NS, "shortest execution", label="shortest", importance=3),
+    col("max_ns", NS, "longest execution", label="longest", importance=1),
+    col("layers", INT64, "layers that ran it", importance=4),
 )
 
 

@@ -33,13 +33,16 @@ from profiler.errors import InputError
 from profiler.options import parse_size
 from profiler.run.columns import (
     BOOL,
+    BYTES,
     DATA_ONLY,
-    FLOAT64,
-    INT32,
     INT64,
+    NS,
+    SHARE,
+    STEP,
     STRING,
     Column,
     Key,
+    col,
     schema,
 )
 from profiler.run.intervals import Times, ends
@@ -150,74 +153,47 @@ def why_no_allocations(
 # --- The columns of what is found about memory.
 
 
-_OF_DEVICE = Column("device", STRING, "", "device whose memory it is", combine=Key())
+_OF_DEVICE = col("device", STRING, "device whose memory it is", combine=Key())
 
 MEMORY_DEVICES: tuple[Column, ...] = (
     _OF_DEVICE,
-    Column(
-        "counters",
-        STRING,
-        "",
-        "counters of its memory, joined with commas",
-        kind="list",
-        importance=15,
+    col(
+        "counters", STRING, "counters of its memory, joined with commas", kind="list", importance=15
     ),
-    Column("peak_bytes", INT64, "bytes", "largest sum of these counters at one time", True),
-    Column("peak_ns", INT64, "ns", "time, on the run's clock", True, label="at", importance=8),
-    Column(
-        "submodule", STRING, "", "submodule whose call ran then", True, label="in", importance=1
-    ),
-    Column("stage", STRING, "", "stage of that call", True, importance=DATA_ONLY),
-    Column(
-        "step", INT32, "", "step of that call; -1 outside denoise", True, kind="step", importance=1
-    ),
-    Column(
-        "least_bytes",
-        INT64,
-        "bytes",
-        "smallest sum of these counters during the run",
-        True,
-        importance=4,
-    ),
-    Column(
+    col("peak_bytes", BYTES, "largest sum of these counters at one time", True),
+    col("peak_ns", NS, "time, on the run's clock", True, label="at", importance=8),
+    col("submodule", STRING, "submodule whose call ran then", True, label="in", importance=1),
+    col("stage", STRING, "stage of that call", True, importance=DATA_ONLY),
+    col("step", STEP, "step of that call; -1 outside denoise", True, importance=1),
+    col("least_bytes", BYTES, "smallest sum of these counters during the run", True, importance=4),
+    col(
         "weight_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "weights of the submodules placed there",
         True,
         label="weights",
         importance=2,
         hide_if_zero=True,
     ),
-    Column(
-        "weights_counted",
-        BOOL,
-        "",
-        "whether the counters count weights",
-        True,
-        importance=DATA_ONLY,
-    ),
-    Column(
+    col("weights_counted", BOOL, "whether the counters count weights", True, importance=DATA_ONLY),
+    col(
         "needed_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "peak_bytes plus weights that are not counted in it; only weights where there are no "
         "counters",
         True,
     ),
-    Column(
+    col(
         "size_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "memory of the device: as given by the user, else as known",
         True,
         label="memory",
         importance=3,
     ),
-    Column(
+    col(
         "headroom_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "size_bytes - needed_bytes; below 0, memory is too small",
         True,
         label="head-room",
@@ -226,53 +202,47 @@ MEMORY_DEVICES: tuple[Column, ...] = (
 
 MEMORY: tuple[Column, ...] = (
     _OF_DEVICE,
-    Column(
+    col(
         "submodule",
         STRING,
-        "",
         "submodule that held it; null for memory that is not known to belong to one",
         True,
         combine=Key(),
     ),
-    Column("calls", INT64, "", "its calls with samples", importance=2),
-    Column(
+    col("calls", INT64, "its calls with samples", importance=2),
+    col(
         "peak_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "most that its own arena held; with torch's allocator, most that the device held in its "
         "calls",
         True,
         label="peak in calls",
         importance=1,
     ),
-    Column(
+    col(
         "activation_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "most that one of its calls held in addition to its weights",
         True,
         label="activations",
     ),
-    Column(
+    col(
         "weight_bytes",
-        INT64,
-        "bytes",
+        BYTES,
         "its weights, except those shared with an earlier submodule",
         True,
         label="weights",
         hide_if_zero=True,
     ),
-    Column("held_bytes", INT64, "bytes", "its part of the device's needed_bytes at the peak", True),
-    Column(
-        "share", FLOAT64, "ratio", "held_bytes / needed_bytes of the device", True, kind="share"
-    ),
+    col("held_bytes", BYTES, "its part of the device's needed_bytes at the peak", True),
+    col("share", SHARE, "held_bytes / needed_bytes of the device", True),
 )
 
 MEMORY_TIMELINE: tuple[Column, ...] = (
     _OF_DEVICE,
-    Column("time_ns", INT64, "ns", "begin of an interval, on the run's clock"),
-    Column("bytes", INT64, "bytes", "most that the counters held in it"),
-    Column("submodule", STRING, "", "submodule whose call ran at that moment", True),
+    col("time_ns", NS, "begin of an interval, on the run's clock"),
+    col("bytes", BYTES, "most that the counters held in it"),
+    col("submodule", STRING, "submodule whose call ran at that moment", True),
 )
 
 

@@ -37,7 +37,19 @@ from profiler.analysis.table_text import (
     labelled,
     table,
 )
-from profiler.run.columns import DATA_ONLY, FLOAT64, INT32, INT64, STRING, Column, schema
+from profiler.run.columns import (
+    DATA_ONLY,
+    INT32,
+    INT64,
+    LAYER,
+    NS,
+    SHARE,
+    STRING,
+    TFLOPS,
+    Column,
+    col,
+    schema,
+)
 from profiler.run.intervals import Codes, Times, group_heads
 from profiler.text import count, duration, percent, said
 from profiler.trace.manifest_fields import Submodule
@@ -46,39 +58,34 @@ from profiler.trace.manifest_fields import Submodule
 
 
 MODULE_TREE: tuple[Column, ...] = (
-    Column("node", INT32, "", "number of the node: its row", importance=DATA_ONLY),
-    Column("parent", INT32, "", "parent node; -1 for the run", importance=DATA_ONLY),
-    Column("depth", INT32, "", "depth in the tree; 0 for the run", importance=DATA_ONLY),
-    Column(
+    col("node", INT32, "number of the node: its row", importance=DATA_ONLY),
+    col("parent", INT32, "parent node; -1 for the run", importance=DATA_ONLY),
+    col("depth", INT32, "depth in the tree; 0 for the run", importance=DATA_ONLY),
+    col(
         "name",
-        STRING,
-        "",
+        LAYER,
         "its own name: part of a path, with `*` for the numbers of equal blocks; op type for an "
         "operator",
-        kind="layer",
     ),
-    Column("kind", STRING, "", "kind of node: " + ", ".join(Node), importance=16, codes=Node),
-    Column("class", STRING, "", "class of the module, where known", True, importance=8),
-    Column("count", INT64, "", "how many equal blocks or operators it stands for", importance=5),
-    Column(
+    col("kind", STRING, "kind of node: " + ", ".join(Node), importance=16, codes=Node),
+    col("class", STRING, "class of the module, where known", True, importance=8),
+    col("count", INT64, "how many equal blocks or operators it stands for", importance=5),
+    col(
         "elapsed_ns",
-        INT64,
-        "ns",
+        NS,
         "inclusive time on the devices' axis: self_ns plus elapsed_ns of the nodes in it",
     ),
-    Column(
+    col(
         "self_ns",
-        INT64,
-        "ns",
+        NS,
         "part of elapsed_ns that belongs to no node in it",
         label="self",
         importance=2,
     ),
-    Column("share", FLOAT64, "ratio", "elapsed_ns / elapsed_ns of the run", True, kind="share"),
-    Column(
+    col("share", SHARE, "elapsed_ns / elapsed_ns of the run", True),
+    col(
         "executions",
         INT64,
-        "",
         "calls of a submodule; calls in which a module ran, counted separately for each of "
         "several equal blocks; executions of an operator, counted once where it has several "
         "kernels",
@@ -86,76 +93,61 @@ MODULE_TREE: tuple[Column, ...] = (
         label="executed",
         importance=1,
     ),
-    Column(
+    col(
         "min_ns",
-        INT64,
-        "ns",
+        NS,
         "smallest elapsed_ns among those that it stands for",
         True,
         label="shortest",
         importance=11,
     ),
-    Column(
-        "median_ns",
-        INT64,
-        "ns",
-        "median elapsed_ns of those that it stands for",
-        True,
-        importance=6,
-    ),
-    Column(
+    col("median_ns", NS, "median elapsed_ns of those that it stands for", True, importance=6),
+    col(
         "max_ns",
-        INT64,
-        "ns",
+        NS,
         "largest elapsed_ns among those that it stands for",
         True,
         label="longest",
         importance=11,
     ),
-    Column(
+    col(
         "total_ns",
-        INT64,
-        "ns",
+        NS,
         "sum of the durations of its device commands, whether or not they overlap",
         importance=14,
     ),
-    Column("commands", INT64, "", "its device commands", importance=15),
-    Column(
+    col("commands", INT64, "its device commands", importance=15),
+    col(
         "teraflops_per_s",
-        FLOAT64,
-        "TFLOP/s",
+        TFLOPS,
         "FLOPs / time, of commands whose FLOPs are known",
         True,
         label="compute",
         importance=3,
     ),
-    Column(
+    col(
         "flops_of_peak",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "that rate / the device's peak for its data type; null above the peak",
         True,
         label="of peak",
-        kind="share",
         importance=4,
     ),
-    Column(
+    col(
         "bound",
         STRING,
-        "",
         "what bounds it: " + ", ".join(Bound) + "; null where that is known for less than half",
         True,
         codes=Bound,
         importance=4,
     ),
-    Column("role", STRING, "", "role of more than half of its total_ns", True, importance=10),
-    Column("flops", INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
-    Column("stage", STRING, "", "stage that it lies in", True, importance=DATA_ONLY),
-    Column("submodule", STRING, "", "submodule that it lies in", True, importance=DATA_ONLY),
-    Column(
+    col("role", STRING, "role of more than half of its total_ns", True, importance=10),
+    col("flops", INT64, "sum of the FLOPs that are known", True, importance=DATA_ONLY),
+    col("stage", STRING, "stage that it lies in", True, importance=DATA_ONLY),
+    col("submodule", STRING, "submodule that it lies in", True, importance=DATA_ONLY),
+    col(
         "path",
         STRING,
-        "",
         "path of its module in the submodule: `*` stands for any number, `[0-22]` for one of these",
         True,
         importance=DATA_ONLY,
@@ -615,13 +607,11 @@ TABLES = (
 # --- Where in the model the time went: the tree from stages down to operators.
 
 
-_LABEL = Column(
+_LABEL = col(
     "label",
-    pl.String(),
-    "",
+    LAYER,
     "stage, submodule, module or operator; equal blocks are one, with how many it stands for",
     label="node",
-    kind="layer",
 )
 _COLUMNS = (
     _LABEL,

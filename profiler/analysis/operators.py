@@ -39,8 +39,12 @@ from profiler.analysis.timeline import call_groups
 from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
+    FACTOR,
     FLOAT64,
     INT64,
+    NS,
+    RATIO,
+    SHARE,
     STRING,
     TEXT,
     Column,
@@ -51,6 +55,7 @@ from profiler.run.columns import (
     Scaled,
     Share,
     Sum,
+    col,
     schema,
 )
 from profiler.run.intervals import (
@@ -94,95 +99,77 @@ _IMBALANCE = (
 )
 
 OPERATORS: tuple[Column, ...] = (
-    Column(
+    col(
         "submodule",
         STRING,
-        "",
         "submodule of its calls; null for host work in no call",
         True,
         combine=Key(),
     ),
     LAYER,
-    Column(
+    col(
         "host",
         BOOL,
-        "",
         "true for commands of the host: work, runtime calls, waits for accelerators",
         importance=DATA_ONLY,
         combine=Key(),
     ),
     replace(OP_TYPES, importance=5),
-    Column(
+    col(
         "devices",
         STRING,
-        "",
         "devices it ran on, joined with commas",
         kind="list",
         importance=8,
         combine=Names("device"),
     ),
-    Column("tracks", INT64, "", "different tracks it ran on", importance=17),
-    Column(
-        "track_names", STRING, "", "names of these tracks, joined with commas", importance=DATA_ONLY
-    ),
-    Column(
+    col("tracks", INT64, "different tracks it ran on", importance=17),
+    col("track_names", STRING, "names of these tracks, joined with commas", importance=DATA_ONLY),
+    col(
         "calls",
         INT64,
-        "",
         "calls it ran in; for host work in no call, steps of pipeline calls",
         importance=6,
         combine=Distinct(("group",)),
     ),
-    Column("commands", INT64, "", "its commands over all calls", combine=Sum(("commands",))),
-    Column("commands_per_call", FLOAT64, "", "commands / calls", importance=DATA_ONLY),
-    Column(
-        "wall_ns",
-        INT64,
-        "ns",
-        "time in which any of its commands ran, over calls",
-        combine=_WALL,
-    ),
-    Column("total_ns", INT64, "ns", "sum of its commands' durations", combine=_TOTAL),
-    Column(
+    col("commands", INT64, "its commands over all calls", combine=Sum(("commands",))),
+    col("commands_per_call", FLOAT64, "commands / calls", importance=DATA_ONLY),
+    col("wall_ns", NS, "time in which any of its commands ran, over calls", combine=_WALL),
+    col("total_ns", NS, "sum of its commands' durations", combine=_TOTAL),
+    col(
         "self_ns",
-        INT64,
-        "ns",
+        NS,
         "total_ns; for host commands, without other host commands that ran within them",
         label="self",
         importance=DATA_ONLY,
         combine=Sum(("total_ns", "within_offset_ns")),
     ),
-    Column(
+    col(
         "waited_ns",
-        INT64,
-        "ns",
+        NS,
         "part of self_ns in which the host waited for a device, in synchronizations and copies",
         label="waited",
         importance=DATA_ONLY,
         combine=Sum(("waited_ns",)),
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "gap_ns",
-        INT64,
-        "ns",
+        NS,
         "time between its commands of a call in which none of them ran",
         importance=DATA_ONLY,
     ),
-    Column(
+    col(
         "parallelism",
-        FLOAT64,
-        "ratio",
+        FACTOR,
         _PARALLELISM,
         True,
-        kind="factor",
         importance=DATA_ONLY,
         combine=Ratio(_TOTAL, _WALL),
     ),
-    Column(
+    col(
         "parallel_utilization",
-        FLOAT64,
-        "ratio",
+        RATIO,
         _UTILIZATION,
         True,
         label="par. util.",
@@ -190,45 +177,33 @@ OPERATORS: tuple[Column, ...] = (
             Sum(("total_ns", "working_offset_ns")), Sum(("total_ns", "possible_offset_ns"))
         ),
     ),
-    Column(
+    col(
         "imbalance",
-        FLOAT64,
-        "ratio",
+        FACTOR,
         _IMBALANCE,
         True,
-        kind="factor",
         importance=13,
         combine=Ratio(Sum(("total_ns", "busiest_offset_ns")), Sum(("total_ns", "even_offset_ns"))),
     ),
-    Column(
+    col(
         "share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "self_ns / self_ns of all rows with the same `host`; where parts were recorded one by "
         "one, of its own part",
         True,
-        kind="share",
         combine=Share("self_ns", within=("host",)),
     ),
-    Column(
-        "first_ns",
-        INT64,
-        "ns",
-        "wall time of the first call in which it ran",
-        importance=DATA_ONLY,
-    ),
-    Column(
+    col("first_ns", NS, "wall time of the first call in which it ran", importance=DATA_ONLY),
+    col(
         "median_ns",
-        INT64,
-        "ns",
+        NS,
         "median wall time of later calls; first_ns where there are none",
         label="median a call",
         importance=18,
     ),
-    Column(
+    col(
         "corrected_ns",
-        INT64,
-        "ns",
+        NS,
         "total_ns * overhead_ratio of its submodule",
         True,
         importance=2,

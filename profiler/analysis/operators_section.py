@@ -44,7 +44,18 @@ from profiler.analysis.table_text import (
     table,
 )
 from profiler.grammars.names import telling_apart
-from profiler.run.columns import FLOAT64, INT64, STRING, Column, Distinct, Share, schema
+from profiler.run.columns import (
+    FACTOR,
+    INT64,
+    NS,
+    RATIO,
+    STRING,
+    Column,
+    Distinct,
+    Share,
+    col,
+    schema,
+)
 from profiler.run.intervals import Codes, batches
 from profiler.text import count, counted, joined, said
 from profiler.trace.events import CATEGORIES
@@ -55,38 +66,34 @@ from profiler.trace.events import CATEGORIES
 PARTITIONING: tuple[Column, ...] = (
     replace(SUBMODULE, importance=3, combine=None),
     replace(LAYER, label="operator", combine=None),
-    Column(
+    col(
         "part",
         STRING,
-        "",
         "whole, compute, movement (dma and copy), or device: on one device",
         codes=SplitPart,
     ),
-    Column("device", STRING, "", "the device, for a part on one device", True),
-    Column("calls", INT64, "", "calls it ran in", importance=15),
-    Column("commands", INT64, "", "its commands over all calls", importance=4),
-    Column("tracks", INT64, "", "most tracks it ran on in a call"),
-    Column("wall_ns", INT64, "ns", "time in which any of its commands ran, over calls"),
-    Column("total_ns", INT64, "ns", "sum of its commands' durations"),
-    Column(
+    col("device", STRING, "the device, for a part on one device", True),
+    col("calls", INT64, "calls it ran in", importance=15),
+    col("commands", INT64, "its commands over all calls", importance=4),
+    col("tracks", INT64, "most tracks it ran on in a call"),
+    col("wall_ns", NS, "time in which any of its commands ran, over calls"),
+    col("total_ns", NS, "sum of its commands' durations"),
+    col(
         "gap_ns",
-        INT64,
-        "ns",
+        NS,
         "time between its commands of a call in which none ran",
         label="gaps",
         importance=1,
     ),
-    Column("parallelism", FLOAT64, "ratio", _PARALLELISM, True, kind="factor", importance=5),
-    Column("parallel_utilization", FLOAT64, "ratio", _UTILIZATION, True, label="par. util."),
-    Column("imbalance", FLOAT64, "ratio", _IMBALANCE, True, kind="factor"),
-    Column(
+    col("parallelism", FACTOR, _PARALLELISM, True, importance=5),
+    col("parallel_utilization", RATIO, _UTILIZATION, True, label="par. util."),
+    col("imbalance", FACTOR, _IMBALANCE, True),
+    col(
         "device_imbalance",
-        FLOAT64,
-        "ratio",
+        FACTOR,
         "for the whole: busiest device / mean of the devices",
         True,
         label="of devices",
-        kind="factor",
         importance=2,
     ),
 )

@@ -28,7 +28,22 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import renamed, table
 from profiler.grammars.names import CollectiveKind, bus_factor, collective_kind
-from profiler.run.columns import FLOAT64, INT32, INT64, STRING, Column, empty, schema
+from profiler.run.columns import (
+    BOOL,
+    BYTES,
+    FACTOR,
+    FLOAT64,
+    GIGABYTES,
+    INT64,
+    NS,
+    SHARE,
+    STEP,
+    STRING,
+    Column,
+    col,
+    empty,
+    schema,
+)
 from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Stretches
 from profiler.run.run import Run
@@ -84,102 +99,89 @@ _BYTES = (
 )
 
 RANKS: tuple[Column, ...] = (
-    Column("rank", INT32, "", "process of the job, from 0", kind="step"),
-    Column("devices", STRING, "", "devices on which it worked, joined with commas", importance=2),
-    Column("calls", INT64, "", "calls of its submodules", importance=8),
-    Column(
+    col("rank", STEP, "process of the job, from 0"),
+    col("devices", STRING, "devices on which it worked, joined with commas", importance=2),
+    col("calls", INT64, "calls of its submodules", importance=8),
+    col(
         "span_ns",
-        INT64,
-        "ns",
+        NS,
         "from the begin of its first device work to the end of the last",
         importance=6,
     ),
-    Column(
+    col(
         "busy_ns",
-        INT64,
-        "ns",
+        NS,
         "time in which something ran on its devices, summed over the devices",
         importance=3,
     ),
-    Column(
+    col(
         "collective_ns",
-        INT64,
-        "ns",
+        NS,
         "union of its collectives, including the wait for the last rank",
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "exposed_ns",
-        INT64,
-        "ns",
+        NS,
         "part of collective_ns in which nothing else ran on that device",
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "exposed_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "exposed_ns / span_ns; null where nothing ran",
         True,
         label="exposed of its span",
         importance=5,
-        kind="share",
     ),
-    Column(
+    col(
         "waited_ns",
-        INT64,
-        "ns",
+        NS,
         "time in its collectives before the last rank began; null where no other rank was recorded",
         True,
         label="waited for others",
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "compared",
         INT64,
-        "",
         f"its collectives with a known last rank: there is none {_LATE}",
         importance=7,
     ),
-    Column("last", INT64, "", "those of them in which it was the last", importance=7),
-    Column("last_share", FLOAT64, "ratio", "last / compared", True, label="was last", kind="share"),
-    Column(
+    col("last", INT64, "those of them in which it was the last", importance=7),
+    col("last_share", SHARE, "last / compared", True, label="was last"),
+    col(
         "late_ns",
-        INT64,
-        "ns",
+        NS,
         "in these, time from the previous rank's begin to its own: what the others would wait "
         "less if it were on time",
         label="late by",
     ),
-    Column(
+    col(
         "offset_ns",
-        INT64,
-        "ns",
+        NS,
         "offset that was added to its times to get the job's clock",
         True,
         importance=4,
     ),
-    Column(
+    col(
         "drift_ppm",
         FLOAT64,
-        "",
         "added to offset_ns per second of its recording, in µs",
         True,
         importance=8,
     ),
-    Column(
+    col(
         "residual_ns",
-        INT64,
-        "ns",
+        NS,
         "median distance of the ends of its collectives after that",
         True,
         label="clock within",
         importance=4,
     ),
-    Column(
+    col(
         "aligned",
-        pl.Boolean(),
-        "",
+        BOOL,
         "whether collectives relate its clock to others; null for the job's own clock",
         True,
         importance=9,
@@ -187,45 +189,39 @@ RANKS: tuple[Column, ...] = (
 )
 
 COLLECTIVES: tuple[Column, ...] = (
-    Column("kind", STRING, "", "what it does: all_reduce, all_gather, send_recv, …"),
-    Column("group", STRING, "", "process group, where known", True, importance=6),
-    Column(
-        "size", INT64, "", "ranks in that group, where known", True, label="ranks", importance=2
-    ),
-    Column("message_bytes", INT64, "bytes", f"{_BYTES}; null where unknown", True),
-    Column("commands", INT64, "", "how often a rank executed it, over all ranks", importance=1),
-    Column("total_ns", INT64, "ns", "sum of their durations, including the wait for the last rank"),
-    Column(
+    col("kind", STRING, "what it does: all_reduce, all_gather, send_recv, …"),
+    col("group", STRING, "process group, where known", True, importance=6),
+    col("size", INT64, "ranks in that group, where known", True, label="ranks", importance=2),
+    col("message_bytes", BYTES, f"{_BYTES}; null where unknown", True),
+    col("commands", INT64, "how often a rank executed it, over all ranks", importance=1),
+    col("total_ns", NS, "sum of their durations, including the wait for the last rank"),
+    col(
         "exposed_ns",
-        INT64,
-        "ns",
+        NS,
         "part of total_ns in which nothing else ran on that device",
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "waited_ns",
-        INT64,
-        "ns",
+        NS,
         "part of total_ns before the last rank began; null where no other rank was recorded",
         True,
         label="waited for others",
         importance=3,
         hide_if_zero=True,
     ),
-    Column("median_ns", INT64, "ns", "median of its commands", importance=4),
-    Column(
+    col("median_ns", NS, "median of its commands", importance=4),
+    col(
         "transfer_ns",
-        INT64,
-        "ns",
+        NS,
         "median from the last recorded begin to the end; null where no other rank was recorded",
         True,
         importance=1,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "bus_rate",
-        FLOAT64,
-        "GB/s",
+        GIGABYTES,
         "bytes over the slowest link (bus factor of nccl-tests) / transfer_ns, or / median_ns "
         "where that is null: a lower bound of the achieved rate; null where bytes or group are "
         "unknown",
@@ -236,25 +232,18 @@ COLLECTIVES: tuple[Column, ...] = (
 
 COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
     Column("begin_ns", INT64, "ns", "begin on the first rank, on the run's clock", kind="instant"),
-    Column("kind", STRING, "", "what it does"),
-    Column("group", STRING, "", "process group, where known", True, importance=5),
-    Column("message_bytes", INT64, "bytes", f"{_BYTES}; null where unknown", True, importance=2),
-    Column("ranks", INT64, "", "ranks that recorded it"),
-    Column("last_rank", INT32, "", f"rank that began last; null {_LATE}", True, kind="step"),
-    Column("late_ns", INT64, "ns", "from the second-latest begin to the latest"),
-    Column("spread_ns", INT64, "ns", "from the first begin to the last: the longest wait"),
-    Column(
-        "waited_ns",
-        INT64,
-        "ns",
-        "time that all ranks together waited for the last one",
-        hide_if_zero=True,
-    ),
-    Column("transfer_ns", INT64, "ns", "from the last begin to the last end", hide_if_zero=True),
-    Column(
+    col("kind", STRING, "what it does"),
+    col("group", STRING, "process group, where known", True, importance=5),
+    col("message_bytes", BYTES, f"{_BYTES}; null where unknown", True, importance=2),
+    col("ranks", INT64, "ranks that recorded it"),
+    col("last_rank", STEP, f"rank that began last; null {_LATE}", True),
+    col("late_ns", NS, "from the second-latest begin to the latest"),
+    col("spread_ns", NS, "from the first begin to the last: the longest wait"),
+    col("waited_ns", NS, "time that all ranks together waited for the last one", hide_if_zero=True),
+    col("transfer_ns", NS, "from the last begin to the last end", hide_if_zero=True),
+    col(
         "ends_apart_ns",
-        INT64,
-        "ns",
+        NS,
         "from the first end to the last; the ends are really one moment, so this is the error of "
         "the clocks",
         importance=4,
@@ -262,19 +251,14 @@ COLLECTIVE_ARRIVALS: tuple[Column, ...] = (
 )
 
 RANK_IMBALANCE: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "submodule of the calls; null for work outside of calls", True),
-    Column("module", STRING, "", "path of the module, where known", True),
-    Column("ranks", INT64, "", "ranks that executed it"),
-    Column(
-        "mean_ns",
-        INT64,
-        "ns",
-        "mean over these ranks of the time of its commands, without collectives",
-    ),
-    Column("max_ns", INT64, "ns", "largest time of a rank"),
-    Column("slowest_rank", INT32, "", "the rank with that time", kind="step"),
-    Column("imbalance", FLOAT64, "ratio", "max_ns / mean_ns: 1 is even", kind="factor"),
-    Column("above_mean_ns", INT64, "ns", "max_ns - mean_ns"),
+    col("submodule", STRING, "submodule of the calls; null for work outside of calls", True),
+    col("module", STRING, "path of the module, where known", True),
+    col("ranks", INT64, "ranks that executed it"),
+    col("mean_ns", NS, "mean over these ranks of the time of its commands, without collectives"),
+    col("max_ns", NS, "largest time of a rank"),
+    col("slowest_rank", STEP, "the rank with that time"),
+    col("imbalance", FACTOR, "max_ns / mean_ns: 1 is even"),
+    col("above_mean_ns", NS, "max_ns - mean_ns"),
 )
 
 

@@ -38,7 +38,7 @@ from profiler.analysis.role_patterns import only_vectors
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.table_text import Sentences
 from profiler.grammars.names import parse_name
-from profiler.run.columns import BOOL, DATA_ONLY, INT64, STRING, Column, schema
+from profiler.run.columns import BOOL, DATA_ONLY, INT64, LAYER, NS, STRING, Column, col, schema
 from profiler.run.intervals import Codes
 from profiler.text import Note, NoteCode, notes_from, notes_text, said
 from profiler.trace.manifest_fields import Submodule
@@ -87,52 +87,42 @@ class RedundancyEvidence(NoteCode):
 
 
 REDUNDANT_WORK: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "submodule of the operators", importance=2),
-    Column("layer", STRING, "", "their layer, with * for the numbers of blocks", kind="layer"),
-    Column(
+    col("submodule", STRING, "submodule of the operators", importance=2),
+    col("layer", LAYER, "their layer, with * for the numbers of blocks"),
+    col(
         "op_types",
         STRING,
-        "",
         "their op types, longest time first, joined with commas",
         importance=DATA_ONLY,
     ),
-    Column(
+    col(
         "rule",
         STRING,
-        "",
         "kind of work: " + ", ".join(RedundancyKind),
         label="what",
         codes=RedundancyKind,
     ),
-    Column(
+    col(
         "same_over",
         STRING,
-        "",
         "steps, branches, or both; known_ahead: depends only on the timestep",
         importance=1,
         codes=Over,
     ),
-    Column("layers", INT64, "", "operators that the row stands for", importance=DATA_ONLY),
-    Column("calls", INT64, "", "calls in which they ran", importance=3),
-    Column("minimum_executions", INT64, "", "calls in which they would have to run", importance=4),
-    Column("total_ns", INT64, "ns", "their device time", importance=3),
-    Column(
-        "saved_ns",
-        INT64,
-        "ns",
-        "what hoisting saves: median execution * executions beyond the minimum",
-    ),
-    Column(
+    col("layers", INT64, "operators that the row stands for", importance=DATA_ONLY),
+    col("calls", INT64, "calls in which they ran", importance=3),
+    col("minimum_executions", INT64, "calls in which they would have to run", importance=4),
+    col("total_ns", NS, "their device time", importance=3),
+    col("saved_ns", NS, "what hoisting saves: median execution * executions beyond the minimum"),
+    col(
         "estimated",
         BOOL,
-        "",
         "whether saved_ns is an upper bound rather than a measurement",
         label="at most",
     ),
-    Column(
+    col(
         "evidence",
         STRING,
-        "",
         "the evidence, as a JSON list of notes",
         importance=15,
         codes=RedundancyEvidence,

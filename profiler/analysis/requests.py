@@ -15,7 +15,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.table_text import Sentences, table
 from profiler.analysis.timeline import PipelineCalls, stage_parts
-from profiler.run.columns import INT32, INT64, STRING, Column, empty, schema
+from profiler.run.columns import INT32, INT64, NS, STEP, STRING, Column, col, empty, schema
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
 from profiler.text import count, duration, joined, percent, said
 from profiler.trace.events import STAGES
@@ -38,39 +38,33 @@ class RequestPart(StrEnum):
 
 
 REQUESTS: tuple[Column, ...] = (
-    Column("pipeline", INT32, "", "number of the pipeline call", label="request", kind="step"),
-    Column("name", STRING, "", "what was requested: the pipeline, or the server's model"),
-    Column(
-        "begin_ns", INT64, "ns", "its begin, relative to the first request's begin", importance=2
-    ),
-    Column(
+    col("pipeline", STEP, "number of the pipeline call", label="request"),
+    col("name", STRING, "what was requested: the pipeline, or the server's model"),
+    col("begin_ns", NS, "its begin, relative to the first request's begin", importance=2),
+    col(
         "latency_ns",
-        INT64,
-        "ns",
+        NS,
         "from its begin to the later of its end and that of its last work on a device",
     ),
-    Column(
+    col(
         "queue_ns",
-        INT64,
-        "ns",
+        NS,
         "time in which one of its calls waited in a queue; null where no queue was recorded",
         True,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "compute_ns",
-        INT64,
-        "ns",
+        NS,
         "time in which one of its calls computed or copied; null where no commands were recorded",
         True,
     ),
-    Column("encode_ns", INT64, "ns", "time in its stage encode; null where it has none", True),
-    Column("denoise_ns", INT64, "ns", "time in its stage denoise; null where it has none", True),
-    Column("decode_ns", INT64, "ns", "time in its stage decode; null where it has none", True),
-    Column(
+    col("encode_ns", NS, "time in its stage encode; null where it has none", True),
+    col("denoise_ns", NS, "time in its stage denoise; null where it has none", True),
+    col("decode_ns", NS, "time in its stage decode; null where it has none", True),
+    col(
         "in_flight",
         INT32,
-        "",
         "requests in flight when it began, including itself",
         label="in flight",
         importance=1,
@@ -78,14 +72,14 @@ REQUESTS: tuple[Column, ...] = (
 )
 
 REQUEST_PERCENTILES: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "submodule whose calls they are; null: whole requests", True),
-    Column("part", STRING, "", "what was measured", codes=RequestPart),
-    Column("requests", INT64, "", "number of requests, or calls, with that part", label="measured"),
-    Column("mean_ns", INT64, "ns", "mean", label="mean", importance=2),
-    Column("p50_ns", INT64, "ns", "half of them took no longer", label="p50"),
-    Column("p95_ns", INT64, "ns", "95 of 100 took no longer", label="p95"),
-    Column("p99_ns", INT64, "ns", "99 of 100 took no longer", label="p99"),
-    Column("max_ns", INT64, "ns", "the longest", label="longest", importance=1),
+    col("submodule", STRING, "submodule whose calls they are; null: whole requests", True),
+    col("part", STRING, "what was measured", codes=RequestPart),
+    col("requests", INT64, "number of requests, or calls, with that part", label="measured"),
+    col("mean_ns", NS, "mean", label="mean", importance=2),
+    col("p50_ns", NS, "half of them took no longer", label="p50"),
+    col("p95_ns", NS, "95 of 100 took no longer", label="p95"),
+    col("p99_ns", NS, "99 of 100 took no longer", label="p99"),
+    col("max_ns", NS, "the longest", label="longest", importance=1),
 )
 
 

@@ -22,7 +22,7 @@ from profiler.analysis.context import Inputs, Selection
 from profiler.analysis.question import table_named
 from profiler.errors import InputError
 from profiler.run import drawn, shown_as_html
-from profiler.run.columns import COMMANDS, FLOAT64, INT32, INT64, STRING, Column
+from profiler.run.columns import COMMANDS, INT32, NS, RATIO, STRING, Column, col
 from profiler.run.run import to_pandas
 from profiler.text import Note, NoteCode, Value
 from profiler.trace.events import Drop
@@ -74,23 +74,17 @@ class Recorded(StrEnum):
 
 
 FINDINGS: tuple[Column, ...] = (
-    Column("rule", STRING, "", "name of the rule, which is its heading in findings.md"),
-    Column("severity", STRING, "", "high, medium or low"),
-    Column(
-        "cost_ns",
-        INT64,
-        "ns",
-        "most time that the recommendation can save; costs do not add up",
-        True,
-    ),
-    Column("cost_share", FLOAT64, "ratio", "cost_ns / end-to-end time", True),
-    Column("evidence", STRING, "", "the evidence as a JSON object"),
-    Column("submodule", STRING, "", "submodule that the finding is about", True),
-    Column("layer", STRING, "", "layer, where the finding is about one", True),
-    Column("device", STRING, "", "device that the finding is about", True),
-    Column("pipeline", INT32, "", "number of the pipeline call", True),
-    Column("step", INT32, "", "denoising step", True),
-    Column("calls", STRING, "", "numbers of a few of its calls, joined with commas"),
+    col("rule", STRING, "name of the rule, which is its heading in findings.md"),
+    col("severity", STRING, "high, medium or low"),
+    col("cost_ns", NS, "most time that the recommendation can save; costs do not add up", True),
+    col("cost_share", RATIO, "cost_ns / end-to-end time", True),
+    col("evidence", STRING, "the evidence as a JSON object"),
+    col("submodule", STRING, "submodule that the finding is about", True),
+    col("layer", STRING, "layer, where the finding is about one", True),
+    col("device", STRING, "device that the finding is about", True),
+    col("pipeline", INT32, "number of the pipeline call", True),
+    col("step", INT32, "denoising step", True),
+    col("calls", STRING, "numbers of a few of its calls, joined with commas"),
 )
 
 

@@ -22,8 +22,10 @@ from profiler.analysis.role_rules import STREAMS, roles_of
 from profiler.analysis.table_text import table
 from profiler.analysis.timeline import call_groups
 from profiler.run.columns import (
-    FLOAT64,
     INT64,
+    LAYER,
+    NS,
+    SHARE,
     STRING,
     Column,
     Key,
@@ -32,6 +34,7 @@ from profiler.run.columns import (
     Scaled,
     Share,
     Sum,
+    col,
     schema,
 )
 from profiler.run.intervals import Codes, Times, batches, codes_of_text, positions
@@ -147,35 +150,31 @@ _NORMS = Sum(("total_ns",), where=("role", "norm"))
 _MODULATION = Sum(("total_ns",), where=("role", "modulation"))
 
 _STREAMS: tuple[Column, ...] = (
-    Column(
+    col(
         "image_stream_ns",
-        INT64,
-        "ns",
+        NS,
         "total_ns of the image stream of a joint transformer",
         True,
         importance=1,
     ),
-    Column("text_stream_ns", INT64, "ns", "total_ns of its text stream", True, importance=1),
+    col("text_stream_ns", NS, "total_ns of its text stream", True, importance=1),
 )
 
 ROLES: tuple[Column, ...] = (
     SUBMODULE,
-    Column("role", STRING, "", "what the commands are for in a diffusion model", combine=Key()),
-    Column("commands", INT64, "", "device commands of that role", importance=3, combine=_COMMANDS),
-    Column("total_ns", INT64, "ns", "sum of their durations", combine=_TOTAL),
-    Column(
+    col("role", STRING, "what the commands are for in a diffusion model", combine=Key()),
+    col("commands", INT64, "device commands of that role", importance=3, combine=_COMMANDS),
+    col("total_ns", NS, "sum of their durations", combine=_TOTAL),
+    col(
         "share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "total_ns / that of all roles of the submodule",
         True,
-        kind="share",
         combine=Share("total_ns", within=("submodule",)),
     ),
-    Column(
+    col(
         "corrected_ns",
-        INT64,
-        "ns",
+        NS,
         "total_ns * overhead_ratio of the submodule",
         True,
         label="untraced",
@@ -183,20 +182,18 @@ ROLES: tuple[Column, ...] = (
         combine=Scaled("total_ns", by="overhead_ratio"),
     ),
     *_STREAMS,
-    Column(
+    col(
         "norm_kinds",
         STRING,
-        "",
         "kinds of norms, longest time first, joined with commas",
         label="norms",
         kind="list",
         importance=2,
         combine=Names("norm_kind", by="total_ns"),
     ),
-    Column(
+    col(
         "decided_by",
         STRING,
-        "",
         "evidence for the role, longest time first, joined with commas",
         kind="list",
         importance=15,
@@ -205,46 +202,33 @@ ROLES: tuple[Column, ...] = (
 )
 
 BLOCKS: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "submodule that the block is a part of", True, combine=Key()),
-    Column("block", STRING, "", "module path of the block", kind="layer", combine=Key()),
-    Column("commands", INT64, "", "device commands in the block", importance=8, combine=_COMMANDS),
-    Column("total_ns", INT64, "ns", "sum of their durations", combine=_TOTAL),
-    Column(
-        "norm_ns",
-        INT64,
-        "ns",
-        "total_ns of its norms",
-        label="norms",
-        importance=1,
-        combine=_NORMS,
-    ),
-    Column(
+    col("submodule", STRING, "submodule that the block is a part of", True, combine=Key()),
+    col("block", LAYER, "module path of the block", combine=Key()),
+    col("commands", INT64, "device commands in the block", importance=8, combine=_COMMANDS),
+    col("total_ns", NS, "sum of their durations", combine=_TOTAL),
+    col("norm_ns", NS, "total_ns of its norms", label="norms", importance=1, combine=_NORMS),
+    col(
         "norm_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "norm_ns / total_ns",
         True,
         label="norms",
-        kind="share",
         combine=Ratio(_NORMS, _TOTAL),
     ),
-    Column(
+    col(
         "modulation_ns",
-        INT64,
-        "ns",
+        NS,
         "total_ns of its modulation: shift, scale and gate",
         importance=1,
         combine=_MODULATION,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "modulation_share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "modulation_ns / total_ns",
         True,
         label="modulation",
-        kind="share",
         combine=Ratio(_MODULATION, _TOTAL),
         hide_if_zero=True,
     ),

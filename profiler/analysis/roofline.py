@@ -37,13 +37,17 @@ from profiler.analysis.flops import UNRATED, KindWork, kind_work, work_of
 from profiler.analysis.question import Table
 from profiler.analysis.roles import cell_partials, kind_roles
 from profiler.run.columns import (
+    BYTES,
     DATA_ONLY,
     FLOAT64,
     INT64,
+    NS,
+    SHARE,
     STRING,
     Column,
     Key,
     Sum,
+    col,
     schema,
 )
 
@@ -370,53 +374,37 @@ class Bound(StrEnum):
 
 
 _WORK: tuple[Column, ...] = (
-    Column("device", STRING, "", "device that ran it", True, importance=5, combine=Key()),
-    Column(
+    col("device", STRING, "device that ran it", True, importance=5, combine=Key()),
+    col(
         "commands",
         INT64,
-        "",
         "its commands there, except host, sync, dma and collective",
         importance=15,
         combine=Sum(("commands",)),
     ),
-    Column("total_ns", INT64, "ns", "sum of their durations", combine=Sum(("total_ns",))),
-    Column(
+    col("total_ns", NS, "sum of their durations", combine=Sum(("total_ns",))),
+    col(
         "wait_ns",
-        INT64,
-        "ns",
+        NS,
         "idle time of the device directly before them, within calls",
         label="waited",
         importance=2,
     ),
-    Column(
+    col(
         "flops",
         INT64,
-        "",
         "floating-point operations of those that are known",
         True,
         importance=DATA_ONLY,
     ),
-    Column(
-        "bytes",
-        INT64,
-        "bytes",
-        "bytes read and written of those that are known",
-        True,
-        importance=DATA_ONLY,
+    col(
+        "bytes", BYTES, "bytes read and written of those that are known", True, importance=DATA_ONLY
     ),
-    Column(
-        "flops_ns",
-        INT64,
-        "ns",
-        "sum of the durations of those whose FLOPs are known",
-        importance=DATA_ONLY,
+    col(
+        "flops_ns", NS, "sum of the durations of those whose FLOPs are known", importance=DATA_ONLY
     ),
-    Column(
-        "bytes_ns",
-        INT64,
-        "ns",
-        "sum of the durations of those whose bytes are known",
-        importance=DATA_ONLY,
+    col(
+        "bytes_ns", NS, "sum of the durations of those whose bytes are known", importance=DATA_ONLY
     ),
     Column(
         "intensity",
@@ -427,56 +415,36 @@ _WORK: tuple[Column, ...] = (
         label="FLOPs/byte",
         importance=4,
     ),
-    Column(
+    col(
         "unknown_commands",
         INT64,
-        "",
         "commands whose FLOPs or bytes are not known",
         importance=DATA_ONLY,
     ),
-    Column(
-        "unknown_ns", INT64, "ns", "sum of the durations of these", importance=15, hide_if_zero=True
-    ),
-    Column(
+    col("unknown_ns", NS, "sum of the durations of these", importance=15, hide_if_zero=True),
+    col(
         "refuted_ns",
-        INT64,
-        "ns",
+        NS,
         "sum of the durations of commands that were faster than their roofline, which is then "
         "taken as unknown",
         importance=DATA_ONLY,
     ),
-    Column(
-        "roofline_ns",
-        INT64,
-        "ns",
-        "shortest time by the device's profile, of the known work",
-        True,
-    ),
-    Column(
+    col("roofline_ns", NS, "shortest time by the device's profile, of the known work", True),
+    col(
         "beyond_ns",
-        INT64,
-        "ns",
+        NS,
         "time above the roofline: total_ns - roofline_ns, of the known work",
         True,
         label="above roofline",
         importance=2,
     ),
-    Column(
+    col(
         "of_roofline",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "roofline_ns / total_ns, of the known work, where that is half or more",
         True,
-        kind="share",
     ),
-    Column(
-        "bound",
-        STRING,
-        "",
-        "what bounds it: " + ", ".join(Bound),
-        True,
-        codes=Bound,
-    ),
+    col("bound", STRING, "what bounds it: " + ", ".join(Bound), True, codes=Bound),
 )
 
 ROOFLINE: tuple[Column, ...] = (
@@ -488,7 +456,7 @@ ROOFLINE: tuple[Column, ...] = (
 
 ROOFLINE_ROLES: tuple[Column, ...] = (
     replace(SUBMODULE, importance=1),
-    Column("role", STRING, "", "what the commands are for in a diffusion model", combine=Key()),
+    col("role", STRING, "what the commands are for in a diffusion model", combine=Key()),
     *_WORK,
 )
 

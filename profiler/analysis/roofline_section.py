@@ -25,7 +25,7 @@ from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
 from profiler.analysis.roles import role_parts
 from profiler.analysis.roofline import ROOFLINE, ROOFLINE_ROLES, Bound
 from profiler.analysis.table_text import Sentences, roofline_sentence, table, with_rates
-from profiler.run.columns import Column
+from profiler.run.columns import GIGABYTES, SHARE, TFLOPS, col
 from profiler.text import Said, said, sentence
 
 # --- Words of the evidence of findings: closed sets.
@@ -199,14 +199,12 @@ def _faster(profile: DeviceProfile | None) -> float | None:
 # --- What part a shape reaches of the peak that bounds it, as one column.
 
 
-OF_PEAK = Column(
+OF_PEAK = col(
     "of_peak",
-    pl.Float64(),
-    "ratio",
+    SHARE,
     "of the peak that bounds it: FLOP/s, or the memory's bandwidth; else the larger of the two",
     True,
     label="of peak",
-    kind="share",
 )
 _SHARE_OF_PEAK = {Bound.COMPUTE: pl.col("flops_of_peak"), Bound.MEMORY: pl.col("bandwidth_of_peak")}
 
@@ -234,19 +232,17 @@ _RATE_COLUMNS = (
     "of_roofline",
     "beyond_ns",
     "bound",
-    Column(
+    col(
         "rate",
-        pl.Float64(),
-        "TFLOP/s",
+        TFLOPS,
         "FLOPs / time, of commands whose FLOPs are known",
         label="compute",
         importance=3,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "bandwidth",
-        pl.Float64(),
-        "GB/s",
+        GIGABYTES,
         "bytes / time, of commands whose bytes are known",
         label="memory",
         importance=3,

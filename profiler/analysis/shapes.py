@@ -35,109 +35,109 @@ from profiler.analysis.roles import kind_cells
 from profiler.analysis.roofline import Bound, as_declared, kind_bounds, profiles, works
 from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
 from profiler.analysis.table_text import on_devices, table
-from profiler.run.columns import DATA_ONLY, FLOAT64, INT64, STRING, Column, schema
+from profiler.run.columns import (
+    BYTES,
+    DATA_ONLY,
+    GIGABYTES,
+    INT64,
+    LAYER,
+    NS,
+    SHARE,
+    STRING,
+    TFLOPS,
+    Column,
+    col,
+    schema,
+)
 from profiler.text import duration, percent, said
 
 # --- The columns of operators by shape.
 
 
 SHAPES: tuple[Column, ...] = (
-    Column(
+    col(
         "label",
-        STRING,
-        "",
+        LAYER,
         "operation, its dims and type: M×K×N of products, B H S D of attention",
         label="shape",
-        kind="layer",
     ),
     replace(SUBMODULE, importance=3, combine=None),
-    Column("device", STRING, "", "device that ran it", True, importance=7),
-    Column(
+    col("device", STRING, "device that ran it", True, importance=7),
+    col(
         "kernel",
         STRING,
-        "",
         "full name of its kernel; of several, the one with the longest time, and the number of "
         "the others",
         True,
         importance=8,
     ),
-    Column("layers", INT64, "", "layers that have it, where known", True, importance=4),
-    Column(
+    col("layers", INT64, "layers that have it, where known", True, importance=4),
+    col(
         "executions",
         INT64,
-        "",
         "how often it ran; an execution of several kernels counts once",
         label="executed",
         importance=1,
     ),
-    Column("total_ns", INT64, "ns", "sum of the durations of its commands"),
-    Column(
+    col("total_ns", NS, "sum of the durations of its commands"),
+    col(
         "share",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "total_ns / total_ns of all work of its device in calls, except waits; where parts were "
         "recorded one by one, only of its own parts",
         True,
-        kind="share",
     ),
-    Column(
+    col(
         "teraflops_per_s",
-        FLOAT64,
-        "TFLOP/s",
+        TFLOPS,
         "FLOPs / time, of commands whose FLOPs are known",
         True,
         label="compute",
         importance=3,
     ),
-    Column(
+    col(
         "flops_of_peak",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "rate / the device's peak for its data type; null above the peak",
         True,
         label="of peak FLOP/s",
-        kind="share",
         importance=3,
     ),
-    Column(
+    col(
         "gigabytes_per_s",
-        FLOAT64,
-        "GB/s",
+        GIGABYTES,
         "bytes / time, of commands whose bytes are known",
         True,
         label="memory",
         importance=5,
     ),
-    Column(
+    col(
         "bandwidth_of_peak",
-        FLOAT64,
-        "ratio",
+        SHARE,
         "bytes per second / memory bandwidth of the device; null above that bandwidth",
         True,
         label="of bandwidth",
-        kind="share",
         importance=3,
     ),
-    Column(
+    col(
         "above_roofline_ns",
-        INT64,
-        "ns",
+        NS,
         "total_ns - roofline time, where known: most time that could be saved",
         True,
         label="above roofline",
         importance=2,
     ),
-    Column("bound", STRING, "", "what bounds it: " + ", ".join(Bound), True, codes=Bound),
-    Column("op_type", STRING, "", "type of the operation, else the kernel's name", importance=16),
-    Column("family", STRING, "", "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
+    col("bound", STRING, "what bounds it: " + ", ".join(Bound), True, codes=Bound),
+    col("op_type", STRING, "type of the operation, else the kernel's name", importance=16),
+    col("family", STRING, "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
     Column(
         "dtype", STRING, "", "type of the arithmetic, else of the first input", True, "", "", 17
     ),
-    Column("shapes", STRING, "", "shapes and types as recorded", True, importance=18),
-    Column("kernels", INT64, "", "different kernels that it ran", importance=15),
-    Column("commands", INT64, "", "its commands: kernels of devices, nodes", importance=16),
-    Column("flops", INT64, "", "sum of the FLOPs that are known", True, importance=DATA_ONLY),
-    Column("bytes", INT64, "bytes", "read and written, where known", True, importance=DATA_ONLY),
+    col("shapes", STRING, "shapes and types as recorded", True, importance=18),
+    col("kernels", INT64, "different kernels that it ran", importance=15),
+    col("commands", INT64, "its commands: kernels of devices, nodes", importance=16),
+    col("flops", INT64, "sum of the FLOPs that are known", True, importance=DATA_ONLY),
+    col("bytes", BYTES, "read and written, where known", True, importance=DATA_ONLY),
 )
 
 

@@ -14,7 +14,7 @@ from profiler.analysis.context import Inputs
 from profiler.analysis.finding_text import Rule, Words, number, texts
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, Where
-from profiler.run.columns import INT32, INT64, STRING, Column, schema
+from profiler.run.columns import BOOL, FLOAT64, INT32, NS, STEP, STRING, Column, col, schema
 from profiler.text import Value, joined, said
 
 # --- The rule about step caches: medians of their submodules mix two kinds of calls.
@@ -55,41 +55,39 @@ def _median(name: str, rows: pl.DataFrame) -> dict[str, Value]:
 
 
 CACHED_CALLS: tuple[Column, ...] = (
-    Column("call", INT32, "", "number of the call"),
-    Column("submodule", STRING, "", "submodule of the call"),
-    Column("step", INT32, "", "denoising step of the call; -1 outside denoise", kind="step"),
-    Column("branch", STRING, "", "branch of guidance that the call computes", True),
-    Column("cache", STRING, "", "the cache that was on, by its class in diffusers"),
-    Column("blocks", INT32, "", "parts of the submodule that the cache may skip"),
-    Column("skipped_blocks", INT32, "", "how many of these it skipped; 0 for a full call"),
-    Column(
+    col("call", INT32, "number of the call"),
+    col("submodule", STRING, "submodule of the call"),
+    col("step", STEP, "denoising step of the call; -1 outside denoise"),
+    col("branch", STRING, "branch of guidance that the call computes", True),
+    col("cache", STRING, "the cache that was on, by its class in diffusers"),
+    col("blocks", INT32, "parts of the submodule that the cache may skip"),
+    col("skipped_blocks", INT32, "how many of these it skipped; 0 for a full call"),
+    col(
         "without_uncond",
-        pl.Boolean(),
-        "",
+        BOOL,
         "whether the unconditional half of the batch was left out (FasterCache)",
         importance=2,
     ),
-    Column(
+    col(
         "residual_ratio",
-        pl.Float64(),
-        "",
+        FLOAT64,
         "change of the first block's residual, which FirstBlockCache compares with its "
         "threshold; null for other caches, and where there was nothing to compare it with",
         True,
     ),
-    Column("elapsed_ns", INT64, "ns", "how long the call took: its tile"),
-    Column("skipped", STRING, "", "paths of the parts that were skipped", True, importance=3),
+    col("elapsed_ns", NS, "how long the call took: its tile"),
+    col("skipped", STRING, "paths of the parts that were skipped", True, importance=3),
 )
 
 CACHE_USE: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "submodule of the calls"),
-    Column("cache", STRING, "", "the cache that was on, by its class in diffusers"),
-    Column("skipped_blocks", INT32, "", "how many parts each of these calls skipped; 0: full"),
-    Column("blocks", INT32, "", "parts of the submodule that the cache may skip"),
-    Column("calls", INT32, "", "calls that skipped this many"),
-    Column("steady_calls", INT32, "", "those of them that are not first calls and did not compile"),
-    Column("median_ns", INT64, "ns", "median of the steady calls", True),
-    Column("total_ns", INT64, "ns", "all of these calls together"),
+    col("submodule", STRING, "submodule of the calls"),
+    col("cache", STRING, "the cache that was on, by its class in diffusers"),
+    col("skipped_blocks", INT32, "how many parts each of these calls skipped; 0: full"),
+    col("blocks", INT32, "parts of the submodule that the cache may skip"),
+    col("calls", INT32, "calls that skipped this many"),
+    col("steady_calls", INT32, "those of them that are not first calls and did not compile"),
+    col("median_ns", NS, "median of the steady calls", True),
+    col("total_ns", NS, "all of these calls together"),
 )
 
 

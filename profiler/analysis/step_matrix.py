@@ -34,10 +34,12 @@ from profiler.analysis.timeline import ON_AXIS, PipelineCalls, step_keys
 from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
-    FLOAT64,
     INT64,
+    NS,
+    RATIO,
     STRING,
     Column,
+    col,
     column_of,
     schema,
 )
@@ -212,32 +214,29 @@ class PartLevel(StrEnum):
 
 
 _PART: tuple[Column, ...] = (
-    Column(
+    col(
         "level",
         STRING,
-        "",
         "step, submodule, operator; where there are too many operators, block_and_role or role "
         "instead",
         importance=DATA_ONLY,
         codes=PartLevel,
     ),
-    Column(
+    col(
         "submodule",
         STRING,
-        "",
         "submodule to which the part belongs; null for steps",
         True,
         importance=4,
     ),
-    Column(
+    col(
         "layer",
         STRING,
-        "",
         "layer of the operator, or the block; null for steps and submodules",
         True,
         importance=DATA_ONLY,
     ),
-    Column("role", STRING, "", "role, where the level is by role", True, importance=DATA_ONLY),
+    col("role", STRING, "role, where the level is by role", True, importance=DATA_ONLY),
 )
 _STEP: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
@@ -246,70 +245,46 @@ _STEP: tuple[Column, ...] = (
 
 STEP_OPERATORS: tuple[Column, ...] = (
     *_PART,
-    Column("steps", INT64, "", "steps in which it was traced and ran", importance=5),
-    Column(
-        "total_ns",
-        INT64,
-        "ns",
-        "its time in all of these steps; for a step, its wall time",
-        importance=8,
-    ),
-    Column(
-        "median_ns", INT64, "ns", "median over these steps of its device time (sum of durations)"
-    ),
-    Column(
-        "spread",
-        FLOAT64,
-        "ratio",
-        "scaled median absolute deviation / median_ns",
-        True,
-        importance=3,
-    ),
-    Column(
+    col("steps", INT64, "steps in which it was traced and ran", importance=5),
+    col("total_ns", NS, "its time in all of these steps; for a step, its wall time", importance=8),
+    col("median_ns", NS, "median over these steps of its device time (sum of durations)"),
+    col("spread", RATIO, "scaled median absolute deviation / median_ns", True, importance=3),
+    col(
         "warmup_steps",
         INT64,
-        "",
         "first steps of the run that took longer than later ones",
         label="warm-up",
         importance=1,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "warmup_ns",
-        INT64,
-        "ns",
+        NS,
         "time of these steps beyond median_ns",
         label="cost",
         importance=2,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "drift_ns",
-        INT64,
-        "ns",
+        NS,
         "change from step to step (Theil-Sen slope); null if there are too few steps",
         True,
         importance=DATA_ONLY,
     ),
-    Column(
-        "drift_low_ns", INT64, "ns", "lower end of its 95 % interval", True, importance=DATA_ONLY
-    ),
-    Column(
-        "drift_high_ns", INT64, "ns", "upper end of its 95 % interval", True, importance=DATA_ONLY
-    ),
-    Column("outliers", INT64, "", "steps that are outliers by the rule in the summary"),
-    Column(
+    col("drift_low_ns", NS, "lower end of its 95 % interval", True, importance=DATA_ONLY),
+    col("drift_high_ns", NS, "upper end of its 95 % interval", True, importance=DATA_ONLY),
+    col("outliers", INT64, "steps that are outliers by the rule in the summary"),
+    col(
         "outlier_ns",
-        INT64,
-        "ns",
+        NS,
         "time of these steps beyond median_ns",
         label="cost of these",
         importance=8,
     ),
-    Column(
+    col(
         "hoistable",
         BOOL,
-        "",
         "true where its inputs do not change from step to step",
         importance=DATA_ONLY,
     ),
@@ -318,8 +293,8 @@ STEP_OPERATORS: tuple[Column, ...] = (
 STEP_TIMES: tuple[Column, ...] = (
     *_PART,
     *_STEP,
-    Column("commands", INT64, "", "its commands in the step; for a step, its calls"),
-    Column("total_ns", INT64, "ns", "sum of their durations; for a step, its wall time"),
+    col("commands", INT64, "its commands in the step; for a step, its calls"),
+    col("total_ns", NS, "sum of their durations; for a step, its wall time"),
 )
 
 

@@ -44,7 +44,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.step_matrix import _PART, _STEP, StepMatrix, medians, steps_matrix
 from profiler.analysis.table_text import Sentences
-from profiler.run.columns import DATA_ONLY, INT64, STRING, Column, empty, schema
+from profiler.run.columns import DATA_ONLY, LAYER, NS, STRING, Column, col, empty, schema
 from profiler.run.intervals import Codes, Times, ends, order_by, positions
 from profiler.run.run import Run
 from profiler.text import Said, Value, said
@@ -70,45 +70,31 @@ class OutlierCause(StrEnum):
 STEP_OUTLIERS: tuple[Column, ...] = (
     *_PART,
     *_STEP,
-    Column("total_ns", INT64, "ns", "its time in the step", label="time", importance=2),
-    Column(
-        "excess_ns",
-        INT64,
-        "ns",
-        "time beyond its median_ns",
-        label="too long",
-    ),
-    Column(
+    col("total_ns", NS, "its time in the step", label="time", importance=2),
+    col("excess_ns", NS, "time beyond its median_ns", label="too long"),
+    col(
         "cause",
         STRING,
-        "",
         ", ".join(OutlierCause) + "; null: nothing explains it",
         True,
         codes=OutlierCause,
     ),
-    Column(
+    col(
         "cause_ns",
-        INT64,
-        "ns",
+        NS,
         "how much longer the cause took than in usual steps",
         True,
         label="of it",
         importance=1,
     ),
-    Column(
-        "cause_device", STRING, "", "device of the work that overlapped", True, importance=DATA_ONLY
-    ),
-    Column(
-        "cause_track", STRING, "", "track of the work that overlapped", True, importance=DATA_ONLY
-    ),
-    Column(
+    col("cause_device", STRING, "device of the work that overlapped", True, importance=DATA_ONLY),
+    col("cause_track", STRING, "track of the work that overlapped", True, importance=DATA_ONLY),
+    col(
         "cause_layer",
-        STRING,
-        "",
+        LAYER,
         "layer that ran longest there at that time",
         True,
         label="running",
-        kind="layer",
         importance=1,
     ),
 )

@@ -29,9 +29,14 @@ from profiler.analysis.timeline import ON_AXIS, Axis, GroupAxis, PipelineCalls, 
 from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
+    FLOAT64,
     INT64,
+    LAYER,
+    NS,
+    SHARE,
     STRING,
     Column,
+    col,
     column_of,
     schema,
 )
@@ -63,66 +68,59 @@ class OutlierRule(NoteCode):
 STEPS: tuple[Column, ...] = (
     column_of(ON_AXIS, "pipeline"),
     column_of(ON_AXIS, "step"),
-    Column("start_ns", INT64, "ns", "begin of its first call's tile", importance=4),
-    Column(
+    col("start_ns", NS, "begin of its first call's tile", importance=4),
+    col(
         "elapsed_ns",
-        INT64,
-        "ns",
+        NS,
         "from there to the end of its last call's tile, minus time that was not recorded",
     ),
-    Column(
+    col(
         "between_ns",
-        INT64,
-        "ns",
+        NS,
         "from the end of the previous step to its begin, minus the profiler's own work; null for "
         "the first step of a pipeline call",
         True,
         label="after the step before",
         importance=5,
     ),
-    Column(
+    col(
         "between_host_ns",
-        INT64,
-        "ns",
+        NS,
         "part of between_ns in which the host worked, without its waits for devices",
         True,
         label="host work before",
         importance=DATA_ONLY,
     ),
-    Column(
+    col(
         "duration_ns",
-        INT64,
-        "ns",
+        NS,
         "length of its span on the host, as recorded; null without one",
         True,
         label="host range",
         importance=16,
     ),
-    Column("calls", INT64, "", "calls in the step"),
-    Column("branches", STRING, "", 'branches of these calls in order of time: "cond, uncond"'),
-    Column(
+    col("calls", INT64, "calls in the step"),
+    col("branches", STRING, 'branches of these calls in order of time: "cond, uncond"'),
+    col(
         "skipped_share",
-        pl.Float64(),
-        "ratio",
+        SHARE,
         "share of the blocks that a step cache may skip in these calls which it did skip; null "
         "without a step cache",
         True,
         label="skipped blocks",
-        kind="share",
         importance=1,
     ),
     column_of(ON_AXIS, "calls_ns", importance=1),
     column_of(ON_AXIS, "host_ns", importance=2),
     column_of(ON_AXIS, "idle_ns", importance=2),
-    Column(
+    col(
         "busy_ns",
-        INT64,
-        "ns",
+        NS,
         "union of its kernels and copies: commands of every category except host and sync",
         label="device time",
         importance=3,
     ),
-    Column("outlier", BOOL, "", "whether it is an outlier by the rule in the summary"),
+    col("outlier", BOOL, "whether it is an outlier by the rule in the summary"),
 )
 
 
@@ -601,9 +599,7 @@ def by_cache(steps: StepSummary) -> Said | None:
 _WORTH = 0.05  # of a step
 
 _HELD = 100  # rows of a table
-_PART = Column(
-    "part", pl.String(), "", "layer and role, submodule, or step", label="part", kind="layer"
-)
+_PART = col("part", LAYER, "layer and role, submodule, or step", label="part")
 _CHANGES = (
     _PART,
     "submodule",
@@ -613,27 +609,24 @@ _CHANGES = (
     "spread",
     "warmup_steps",
     "warmup_ns",
-    Column(
+    col(
         "drift",
-        pl.Float64(),
-        "",
+        FLOAT64,
         "drift_ns from the first step to the last / median",
         label="drift",
         kind="ratio",
     ),
-    Column(
+    col(
         "drift_low",
-        pl.Float64(),
-        "",
+        FLOAT64,
         "lower end of its 95 % interval",
         label="from",
         kind="ratio",
         importance=15,
     ),
-    Column(
+    col(
         "drift_high",
-        pl.Float64(),
-        "",
+        FLOAT64,
         "upper end of its 95 % interval",
         label="to",
         kind="ratio",
@@ -651,10 +644,9 @@ _OUTLIERS = (
     "excess_ns",
     "cause",
     "cause_ns",
-    Column(
+    col(
         "place",
-        pl.String(),
-        "",
+        STRING,
         "device and track of the work that overlapped",
         label="on",
         kind="text",

@@ -26,8 +26,10 @@ from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
     FLOAT64,
-    INT32,
     INT64,
+    NS,
+    SHARE,
+    STEP,
     STRING,
     Column,
     Distinct,
@@ -40,6 +42,7 @@ from profiler.run.columns import (
     Names,
     Sum,
     Union,
+    col,
     column_of,
     schema,
 )
@@ -78,77 +81,46 @@ def _sum(name: str, **changes: Any) -> Column:
 
 
 SUBMODULES: tuple[Column, ...] = (
-    Column(
-        "submodule",
-        STRING,
-        "",
-        "named part of the pipeline, in order of its first call",
-        combine=Key(),
+    col(
+        "submodule", STRING, "named part of the pipeline, in order of its first call", combine=Key()
     ),
-    Column(
+    col(
         "stage",
         STRING,
-        "",
         "stages that call it, joined with commas",
         importance=15,
         combine=Names("stage", as_they_come=True),
     ),
-    Column(
+    col(
         "device",
         STRING,
-        "",
         "devices that its calls are placed on, joined with commas",
         importance=1,
         combine=Names("device"),
     ),
-    Column("calls", INT64, "", "its calls", combine=Sum(("calls",))),
-    Column(
+    col("calls", INT64, "its calls", combine=Sum(("calls",))),
+    col(
         "traced_calls",
         INT64,
-        "",
         "calls whose commands were recorded",
         importance=DATA_ONLY,
         combine=Sum(("traced_calls",)),
     ),
-    Column(
+    col(
         "elapsed_ns",
-        INT64,
-        "ns",
+        NS,
         "sum of its calls' elapsed_ns, on the device's axis",
         combine=Sum(("elapsed_ns",)),
     ),
-    Column(
-        "first_ns", INT64, "ns", "elapsed_ns of its first call", label="first call", combine=_FIRST
-    ),
-    Column(
-        "min_ns",
-        INT64,
-        "ns",
-        "shortest steady call",
-        label="shortest",
-        importance=12,
-        combine=_LEAST,
-    ),
-    Column("median_ns", INT64, "ns", "median of the steady calls", combine=_MEDIAN),
-    Column(
-        "max_ns", INT64, "ns", "longest steady call", label="longest", importance=2, combine=_MOST
-    ),
-    Column(
-        "share",
-        FLOAT64,
-        "ratio",
-        "union of its calls' tiles / end-to-end time",
-        True,
-        kind="share",
-        combine=_TAKEN,
-    ),
-    Column(
-        "commands", INT64, "", "commands of its calls", importance=4, combine=Sum(("commands",))
-    ),
-    Column(
+    col("first_ns", NS, "elapsed_ns of its first call", label="first call", combine=_FIRST),
+    col("min_ns", NS, "shortest steady call", label="shortest", importance=12, combine=_LEAST),
+    col("median_ns", NS, "median of the steady calls", combine=_MEDIAN),
+    col("max_ns", NS, "longest steady call", label="longest", importance=2, combine=_MOST),
+    col("share", SHARE, "union of its calls' tiles / end-to-end time", True, combine=_TAKEN),
+    col("commands", INT64, "commands of its calls", importance=4, combine=Sum(("commands",))),
+    col(
         "operators",
         INT64,
-        "",
         "different operators that devices ran in its calls",
         importance=15,
         combine=_OPERATORS,
@@ -165,10 +137,9 @@ SUBMODULES: tuple[Column, ...] = (
     column_of(TILES, "lead_ns", meaning="median lead_ns of its calls", combine=Median("lead_ns")),
     _sum("hidden_ns"),
     _sum("unrecorded_ns"),
-    Column(
+    col(
         "duration_ns",
-        INT64,
-        "ns",
+        NS,
         "sum of its calls' ranges on the host, in which their callers waited",
         label="host range",
         importance=16,
@@ -188,7 +159,7 @@ SUBMODULES: tuple[Column, ...] = (
 
 BRANCHES: tuple[Column, ...] = (
     column_of(SUBMODULES, "submodule"),
-    Column("branch", STRING, "", _OF_BRANCH, True, combine=Key()),
+    col("branch", STRING, _OF_BRANCH, True, combine=Key()),
     column_of(SUBMODULES, "calls", meaning="calls of the submodule for this branch"),
     *(
         column_of(SUBMODULES, name)
@@ -202,43 +173,32 @@ BRANCHES: tuple[Column, ...] = (
 
 _CALLS: tuple[Column, ...] = (
     column_of(TILES, "call", combine=Key()),
-    Column(
+    col(
         "pipeline",
-        INT32,
-        "",
+        STEP,
         "number of its pipeline call; -1 outside every pipeline call, or where unknown",
         label="pipeline call",
-        kind="step",
         importance=1,
     ),
-    Column("submodule", STRING, "", "named part of the pipeline that was invoked"),
-    Column("stage", STRING, "", "phase of the pipeline", importance=4),
-    Column("branch", STRING, "", _OF_BRANCH, True),
-    Column("step", INT32, "", "denoising step; -1 outside denoise", kind="step"),
-    Column(
+    col("submodule", STRING, "named part of the pipeline that was invoked"),
+    col("stage", STRING, "phase of the pipeline", importance=4),
+    col("branch", STRING, _OF_BRANCH, True),
+    col("step", STEP, "denoising step; -1 outside denoise"),
+    col(
         "iteration",
-        INT32,
-        "",
+        STEP,
         "pass of a loop other than denoising (a token, a profiler step), from 0; -1 outside of "
         "such loops",
-        kind="step",
     ),
-    Column(
-        "rank",
-        INT32,
-        "",
-        "process of the job, from 0; -1 in a run of a single process",
-        kind="step",
-    ),
-    Column("device", STRING, "", "where the submodule is placed", importance=2),
-    Column("start_ns", INT64, "ns", "begin, on the run's clock", importance=3),
+    col("rank", STEP, "process of the job, from 0; -1 in a run of a single process"),
+    col("device", STRING, "where the submodule is placed", importance=2),
+    col("start_ns", NS, "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),
-    Column("share", FLOAT64, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
-    Column("commands", INT64, "", "commands of the call", importance=4, combine=Sum(("commands",))),
-    Column(
+    col("share", SHARE, "elapsed_ns / end-to-end time", True),
+    col("commands", INT64, "commands of the call", importance=4, combine=Sum(("commands",))),
+    col(
         "operators",
         INT64,
-        "",
         "operators that devices ran in the call",
         importance=5,
         combine=_OPERATORS,
@@ -246,10 +206,9 @@ _CALLS: tuple[Column, ...] = (
     column_of(TILES, "busy_ns"),
     column_of(TILES, "idle_inside_ns"),
     column_of(TILES, "launch_bound_ns"),
-    Column(
+    col(
         "before_kernel_ns",
-        INT64,
-        "ns",
+        NS,
         "part of launch_bound_ns before its first kernel; null where the work of its device is "
         "not known",
         True,
@@ -260,32 +219,23 @@ _CALLS: tuple[Column, ...] = (
     column_of(TILES, "lead_ns"),
     column_of(TILES, "hidden_ns"),
     column_of(TILES, "unrecorded_ns"),
-    Column(
+    col(
         "duration_ns",
-        INT64,
-        "ns",
+        NS,
         "wall time, as the caller saw it; 0 where unknown",
         label="host range",
         importance=16,
     ),
     column_of(TILES, "begin_ns"),
     column_of(TILES, "end_ns"),
-    Column(
+    col(
         "first",
         BOOL,
-        "",
         "true for a call that is not steady: the first of its submodule in the run, one that "
         "overlapped with that, or one that compiled",
         importance=15,
     ),
-    Column(
-        "ops_traced",
-        BOOL,
-        "",
-        "whether commands were recorded for it",
-        label="traced",
-        importance=15,
-    ),
+    col("ops_traced", BOOL, "whether commands were recorded for it", label="traced", importance=15),
 )
 
 CALLS = tuple(

@@ -14,7 +14,7 @@ import polars as pl
 from msgspec import Struct, field
 
 from profiler.analysis.commands import CommandArrays
-from profiler.run.columns import INT64, Column
+from profiler.run.columns import INT32, NS, STEP, Column, col
 from profiler.run.device_timeline import EndToEnd, Ranges, device_work
 from profiler.run.intervals import (
     Codes,
@@ -34,24 +34,17 @@ from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_CALL, NO_PIPELINE
 
 
 ON_AXIS: tuple[Column, ...] = (
-    Column(
-        "pipeline",
-        pl.Int32(),
-        "",
-        "number of the pipeline call in the run, from 0",
-        label="pipeline call",
-    ),
-    Column("step", pl.Int32(), "", "denoising step from the scheduler", kind="step"),
-    Column("calls_ns", INT64, "ns", "union of the tiles inside", label="in calls"),
-    Column(
+    col("pipeline", INT32, "number of the pipeline call in the run, from 0", label="pipeline call"),
+    col("step", STEP, "denoising step from the scheduler"),
+    col("calls_ns", NS, "union of the tiles inside", label="in calls"),
+    col(
         "host_ns",
-        INT64,
-        "ns",
+        NS,
         "time outside of tiles in which the host worked, without its waits for devices",
         label="host work",
         hide_if_zero=True,
     ),
-    Column("idle_ns", INT64, "ns", "elapsed_ns - calls_ns - host_ns"),
+    col("idle_ns", NS, "elapsed_ns - calls_ns - host_ns"),
 )
 
 

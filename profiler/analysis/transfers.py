@@ -38,7 +38,18 @@ from profiler.analysis.idle_causes import InOrder, union_and_shared
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.table_text import Sentences
-from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.run.columns import (
+    BYTES,
+    GIGABYTES,
+    INT64,
+    LAYER,
+    NS,
+    SHARE,
+    STRING,
+    Column,
+    col,
+    schema,
+)
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -229,28 +240,24 @@ class CopyDirection(StrEnum):
 
 
 DEVICE_TRANSITIONS: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "submodule whose session has several providers"),
-    Column("source", STRING, "", "provider of the node before the switch", label="from provider"),
-    Column("target", STRING, "", "provider of the node after the switch", label="to provider"),
-    Column("calls", INT64, "", "traced calls with such a switch", importance=2),
-    Column("switches", INT64, "", "how often execution went from source to target"),
-    Column("copies", INT64, "", "Memcpy nodes in this direction", importance=1),
-    Column(
-        "bytes", INT64, "bytes", "bytes that these copied; null where the trace does not say", True
-    ),
-    Column(
-        "copy_ns", INT64, "ns", "sum of the durations of these", label="copying", hide_if_zero=True
-    ),
-    Column("gap_ns", INT64, "ns", "time at the switches in which no node ran", label="gaps"),
+    col("submodule", STRING, "submodule whose session has several providers"),
+    col("source", STRING, "provider of the node before the switch", label="from provider"),
+    col("target", STRING, "provider of the node after the switch", label="to provider"),
+    col("calls", INT64, "traced calls with such a switch", importance=2),
+    col("switches", INT64, "how often execution went from source to target"),
+    col("copies", INT64, "Memcpy nodes in this direction", importance=1),
+    col("bytes", BYTES, "bytes that these copied; null where the trace does not say", True),
+    col("copy_ns", NS, "sum of the durations of these", label="copying", hide_if_zero=True),
+    col("gap_ns", NS, "time at the switches in which no node ran", label="gaps"),
 )
 
 CPU_FALLBACK: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "submodule whose session has several providers"),
-    Column("layer", STRING, "", "tensor-level operation: module path or node name", kind="layer"),
-    Column("op_type", STRING, "", "ONNX op type", True),
-    Column("provider", STRING, "", "provider that ran it, on the host", importance=8),
-    Column("nodes", INT64, "", "executions, over all traced calls"),
-    Column("total_ns", INT64, "ns", "sum of their durations"),
+    col("submodule", STRING, "submodule whose session has several providers"),
+    col("layer", LAYER, "tensor-level operation: module path or node name"),
+    col("op_type", STRING, "ONNX op type", True),
+    col("provider", STRING, "provider that ran it, on the host", importance=8),
+    col("nodes", INT64, "executions, over all traced calls"),
+    col("total_ns", NS, "sum of their durations"),
 )
 
 
@@ -489,35 +496,27 @@ def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series)
 
 
 COPIES: tuple[Column, ...] = (
-    Column("device", STRING, "", "a place that executes commands"),
-    Column("direction", STRING, "", ", ".join(CopyDirection), codes=CopyDirection),
-    Column("copies", INT64, "", "commands of that direction"),
-    Column(
-        "bytes",
-        INT64,
-        "bytes",
-        "bytes that these moved; null where no producer recorded them",
-        True,
-    ),
-    Column("total_ns", INT64, "ns", "sum of their durations", importance=5),
-    Column("wall_ns", INT64, "ns", "union of them", label="wall"),
-    Column(
+    col("device", STRING, "a place that executes commands"),
+    col("direction", STRING, ", ".join(CopyDirection), codes=CopyDirection),
+    col("copies", INT64, "commands of that direction"),
+    col("bytes", BYTES, "bytes that these moved; null where no producer recorded them", True),
+    col("total_ns", NS, "sum of their durations", importance=5),
+    col("wall_ns", NS, "union of them", label="wall"),
+    col(
         "bandwidth",
-        FLOAT64,
-        "GB/s",
+        GIGABYTES,
         "bytes / time of the copies whose bytes are known, 10⁹ bytes a second",
         True,
         label="rate",
     ),
-    Column(
+    col(
         "hidden_ns",
-        INT64,
-        "ns",
+        NS,
         "part of wall_ns in which the device also computed",
         importance=5,
         hide_if_zero=True,
     ),
-    Column("hidden_share", FLOAT64, "ratio", "hidden_ns / wall_ns", label="hidden", kind="share"),
+    col("hidden_share", SHARE, "hidden_ns / wall_ns", label="hidden"),
 )
 
 

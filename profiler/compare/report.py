@@ -59,7 +59,7 @@ from profiler.compare.text import (
     why,
     with_blocks_together,
 )
-from profiler.run.columns import MINOR, STRING, Column
+from profiler.run.columns import LAYER, MINOR, STRING, Column, col
 from profiler.text import Said, counted, duration, said, sentence
 
 # --- Tables of a comparison: lines that add up, what two sides did at a shape, a kernel or a node.
@@ -74,20 +74,18 @@ Difference = tuple[str, int, int, int]
 _CHANGED_TIMES = ("base_ns", "new_ns", "difference_ns")
 _PARTS = (Step.ROLE.value, Step.IDLE.value)
 _FIGURES = (
-    Column("base", STRING, "", "its time in the baseline", kind="figure"),
-    Column("new", STRING, "", "its time in the new runs", kind="figure"),
-    Column("change", STRING, "", "how much that differs", kind="figure"),
+    col("base", STRING, "its time in the baseline", kind="figure"),
+    col("new", STRING, "its time in the new runs", kind="figure"),
+    col("change", STRING, "how much that differs", kind="figure"),
 )
-_CHANGED_RATES = Column("rates", STRING, "", "FLOPs / time of both", label="TFLOP/s", kind="figure")
-_CHANGED_KERNELS = Column(
-    "kernels", STRING, "", "how often it ran where that differs, and its kernels"
-)
+_CHANGED_RATES = col("rates", STRING, "FLOPs / time of both", label="TFLOP/s", kind="figure")
+_CHANGED_KERNELS = col("kernels", STRING, "how often it ran where that differs, and its kernels")
 _INDENT = "  "
 
 
 def what(name: str) -> Column:
     """The column that says what a row is of, under that name."""
-    return Column(name, STRING, "", "what the times are of", kind="layer")
+    return col(name, LAYER, "what the times are of")
 
 
 def lines_view(key: str, lines: Sequence[Line], *, totals: Sequence[Line] = ()) -> TableView | None:
@@ -309,7 +307,7 @@ _KERNEL_COLUMNS: _Columns = (
     "submodule",
 )
 _NODES: _Columns = ("what", *_times_of(NODES), "base_count", "new_count", "submodule")
-_LABEL = Column("label", pl.String(), "", "submodule, module or role", label="node", kind="layer")
+_LABEL = col("label", LAYER, "submodule, module or role", label="node")
 _TREE: _Columns = (_LABEL, *_times_of(TREE), "role", "kind")
 _CALLS = (
     "submodule",
@@ -465,15 +463,15 @@ _CHANGES = (
     renamed(METRICS, "base_ns", kind="figure"),
     renamed(METRICS, "new_ns", kind="figure"),
     renamed(METRICS, "change", kind="figure"),
-    Column("interval", STRING, "", "the interval of the change", kind="figure", importance=2),
+    col("interval", STRING, "the interval of the change", kind="figure", importance=2),
     "verdict",
     renamed(METRICS, "resampled", kind="text", codes=None, importance=3),
     renamed(METRICS, "calls", importance=4),
 )
 _ALONE = (
-    Column("what", STRING, "", "submodule, role and module, or the metric", kind="layer"),
-    Column("blocks", STRING, "", "which blocks it stands for, and which the other side has"),
-    Column("ns", STRING, "", "its time", label="time", kind="figure"),
+    col("what", LAYER, "submodule, role and module, or the metric"),
+    col("blocks", STRING, "which blocks it stands for, and which the other side has"),
+    col("ns", STRING, "its time", label="time", kind="figure"),
 )
 
 

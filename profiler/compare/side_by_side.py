@@ -52,7 +52,7 @@ from profiler.compare.text import (
     side_text,
     with_blocks_together,
 )
-from profiler.run.columns import STRING, Column, schema
+from profiler.run.columns import STRING, Column, col, schema
 from profiler.text import counted, duration, said
 
 # --- A comparison for who has half a minute: from one end-to-end time to the other, and where.
@@ -203,7 +203,7 @@ def _alone(comparison: Comparison) -> Iterator[str]:
 
 
 _KEYS = {"Times": "times", **{title: key for key, title in TITLES.items()}}
-_KERNELS = Column("kernels", STRING, "", "the kernel of each run with most of its time")
+_KERNELS = col("kernels", STRING, "the kernel of each run with most of its time")
 _PLACES = ("metric", "level", "submodule", "branch", "step", "role", "module")
 
 
@@ -366,4 +366,4 @@ def _table(
 
 def _runs(names: Sequence[str]) -> Iterator[Column]:
     for at, run in enumerate(names):
-        yield Column(f"run{at}", STRING, "", f"times of {run}", label=run, kind="figure")
+        yield col(f"run{at}", STRING, f"times of {run}", label=run, kind="figure")

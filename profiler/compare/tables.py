@@ -10,7 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from profiler.bootstrap import Resampled
-from profiler.run.columns import BOOL, FLOAT64, INT32, INT64, STRING, Column
+from profiler.run.columns import (
+    BOOL,
+    FLOAT64,
+    INT32,
+    INT64,
+    LAYER,
+    NS,
+    RATIO,
+    STEP,
+    STRING,
+    TFLOPS,
+    Column,
+    col,
+)
 from profiler.text import NoteCode
 
 # --- Under which name a module of either side is compared: that of the nearest module both have.
@@ -154,164 +167,152 @@ their numbers replaced by `*`."""
 
 
 RUNS: tuple[Column, ...] = (
-    Column("side", STRING, "", "base or new", codes=Side),
-    Column("run_id", STRING, "", "name of the run"),
-    Column("pipeline", STRING, "", "class of the pipeline, empty where unknown"),
-    Column("producer", STRING, "", "what recorded the run"),
-    Column("devices", STRING, "", "devices that its calls are placed on, joined with commas"),
-    Column("pipelines", INT64, "", "pipeline calls"),
-    Column("steps", INT64, "", "denoising steps, over all pipeline calls"),
-    Column("calls", INT64, "", "submodule calls"),
-    Column("traced_calls", INT64, "", "submodule calls whose commands were recorded"),
+    col("side", STRING, "base or new", codes=Side),
+    col("run_id", STRING, "name of the run"),
+    col("pipeline", STRING, "class of the pipeline, empty where unknown"),
+    col("producer", STRING, "what recorded the run"),
+    col("devices", STRING, "devices that its calls are placed on, joined with commas"),
+    col("pipelines", INT64, "pipeline calls"),
+    col("steps", INT64, "denoising steps, over all pipeline calls"),
+    col("calls", INT64, "submodule calls"),
+    col("traced_calls", INT64, "submodule calls whose commands were recorded"),
 )
 
 METRICS: tuple[Column, ...] = (
-    Column("metric", STRING, "", "name of what is compared, as `--metric` takes it"),
-    Column("level", STRING, "", ", ".join(LEVELS)),
-    Column("stage", STRING, "", "phase of the pipeline", True),
-    Column("submodule", STRING, "", "named part of the pipeline", True),
-    Column("branch", STRING, "", "for whom the calls work", True),
-    Column("step", INT32, "", "denoising step of a single step's metric", True),
-    Column("role", STRING, "", "what the commands are for in a diffusion model", True),
-    Column("module", STRING, "", "module path, the nearest that both sides have", True),
-    Column("calls", STRING, "", "steady, first, or all where one side lacks either"),
-    Column("base_ns", INT64, "ns", "median over the baseline; null: only in new", True),
-    Column("new_ns", INT64, "ns", "median over the new runs; null: only in base", True),
-    Column("difference_ns", INT64, "ns", "new_ns - base_ns", True),
-    Column("change", FLOAT64, "ratio", "difference_ns / base_ns", True),
-    Column(
-        "low", FLOAT64, "ratio", "lower end of the change's interval; null: noise not known", True
-    ),
-    Column("high", FLOAT64, "ratio", "upper end of it", True),
-    Column(
+    col("metric", STRING, "name of what is compared, as `--metric` takes it"),
+    col("level", STRING, ", ".join(LEVELS)),
+    col("stage", STRING, "phase of the pipeline", True),
+    col("submodule", STRING, "named part of the pipeline", True),
+    col("branch", STRING, "for whom the calls work", True),
+    col("step", INT32, "denoising step of a single step's metric", True),
+    col("role", STRING, "what the commands are for in a diffusion model", True),
+    col("module", STRING, "module path, the nearest that both sides have", True),
+    col("calls", STRING, "steady, first, or all where one side lacks either"),
+    col("base_ns", NS, "median over the baseline; null: only in new", True),
+    col("new_ns", NS, "median over the new runs; null: only in base", True),
+    col("difference_ns", NS, "new_ns - base_ns", True),
+    col("change", RATIO, "difference_ns / base_ns", True),
+    col("low", RATIO, "lower end of the change's interval; null: noise not known", True),
+    col("high", RATIO, "upper end of it", True),
+    col(
         "resampled",
         STRING,
-        "",
         ", ".join(Resampled) + ": what the interval is made from",
         True,
         codes=Resampled,
     ),
-    Column("base_count", INT64, "", "how many of these the baseline has"),
-    Column("new_count", INT64, "", "how many of these the new runs have"),
-    Column("corrected", BOOL, "", "whether times are corrected to untraced calls"),
-    Column("verdict", STRING, "", ", ".join(Verdict), codes=Verdict),
+    col("base_count", INT64, "how many of these the baseline has"),
+    col("new_count", INT64, "how many of these the new runs have"),
+    col("corrected", BOOL, "whether times are corrected to untraced calls"),
+    col("verdict", STRING, ", ".join(Verdict), codes=Verdict),
 )
 
 _DIFFERENCE: tuple[Column, ...] = (
-    Column("base_ns", INT64, "ns", "mean over the baseline's samples; null: only in new", True),
-    Column("new_ns", INT64, "ns", "mean over the new runs' samples; null: only in base", True),
-    Column("difference_ns", INT64, "ns", "new_ns - base_ns", True),
-    Column("change", FLOAT64, "ratio", "difference_ns / base_ns", True),
+    col("base_ns", NS, "mean over the baseline's samples; null: only in new", True),
+    col("new_ns", NS, "mean over the new runs' samples; null: only in base", True),
+    col("difference_ns", NS, "new_ns - base_ns", True),
+    col("change", RATIO, "difference_ns / base_ns", True),
 )
 _EXECUTED: tuple[Column, ...] = (
-    Column("base_executions", FLOAT64, "", "how often the baseline runs it in a sample", True),
-    Column("new_executions", FLOAT64, "", "how often the new runs do", True),
+    col("base_executions", FLOAT64, "how often the baseline runs it in a sample", True),
+    col("new_executions", FLOAT64, "how often the new runs do", True),
 )
 
 SHAPES: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "named part of the pipeline"),
-    Column(
+    col("submodule", STRING, "named part of the pipeline"),
+    col(
         "what",
         STRING,
-        "",
         "operation and its dims; its type where both sides have the same",
         label="shape",
     ),
     *_DIFFERENCE,
     *_EXECUTED,
-    Column(
-        "base_teraflops_per_s",
-        FLOAT64,
-        "TFLOP/s",
-        "FLOPs / time in the baseline, where known",
-        True,
-    ),
-    Column("new_teraflops_per_s", FLOAT64, "TFLOP/s", "FLOPs / time in the new runs", True),
-    Column("base_kernel", STRING, "", "the kernel with most of the baseline's time", True),
-    Column("new_kernel", STRING, "", "the kernel with most of the new runs' time", True),
-    Column("base_kernels", INT64, "", "different kernels that it ran in the baseline", True),
-    Column("new_kernels", INT64, "", "different kernels that it ran in the new runs", True),
+    col("base_teraflops_per_s", TFLOPS, "FLOPs / time in the baseline, where known", True),
+    col("new_teraflops_per_s", TFLOPS, "FLOPs / time in the new runs", True),
+    col("base_kernel", STRING, "the kernel with most of the baseline's time", True),
+    col("new_kernel", STRING, "the kernel with most of the new runs' time", True),
+    col("base_kernels", INT64, "different kernels that it ran in the baseline", True),
+    col("new_kernels", INT64, "different kernels that it ran in the new runs", True),
 )
 
 KERNELS: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "named part of the pipeline"),
-    Column("what", STRING, "", "the kernel, without its parameters", label="kernel"),
+    col("submodule", STRING, "named part of the pipeline"),
+    col("what", STRING, "the kernel, without its parameters", label="kernel"),
     *_DIFFERENCE,
     *_EXECUTED,
 )
 
 NODES: tuple[Column, ...] = (
-    Column("submodule", STRING, "", "named part of the pipeline"),
-    Column(
+    col("submodule", STRING, "named part of the pipeline"),
+    col(
         "what",
-        STRING,
-        "",
+        LAYER,
         "the layer with most of the time, as the side calls it that names more nodes",
         label="nodes",
-        kind="layer",
     ),
-    Column("base_layers", STRING, "", "the baseline's layers that run these nodes", True),
-    Column("new_layers", STRING, "", "the new runs' layers that run them", True),
-    Column("base_count", INT64, "", "how many layers these are in the baseline"),
-    Column("new_count", INT64, "", "how many these are in the new runs"),
+    col("base_layers", STRING, "the baseline's layers that run these nodes", True),
+    col("new_layers", STRING, "the new runs' layers that run them", True),
+    col("base_count", INT64, "how many layers these are in the baseline"),
+    col("new_count", INT64, "how many these are in the new runs"),
     *_DIFFERENCE,
 )
 
 WATERFALL: tuple[Column, ...] = (
-    Column("level", STRING, "", ", ".join(Step) + ": what a line is of", codes=Step),
-    Column("stage", STRING, "", "phase of the pipeline", True),
-    Column("submodule", STRING, "", "named part of the pipeline", True),
-    Column("role", STRING, "", "what the commands are for, or do", True),
-    Column("base_ns", INT64, "ns", "mean over the baseline; 0 where it has none"),
-    Column("new_ns", INT64, "ns", "mean over the new runs"),
-    Column("difference_ns", INT64, "ns", "new_ns - base_ns"),
+    col("level", STRING, ", ".join(Step) + ": what a line is of", codes=Step),
+    col("stage", STRING, "phase of the pipeline", True),
+    col("submodule", STRING, "named part of the pipeline", True),
+    col("role", STRING, "what the commands are for, or do", True),
+    col("base_ns", NS, "mean over the baseline; 0 where it has none"),
+    col("new_ns", NS, "mean over the new runs"),
+    col("difference_ns", NS, "new_ns - base_ns"),
 )
 
 TREE: tuple[Column, ...] = (
-    Column("depth", INT64, "", "how deep it lies: 0 for a submodule"),
-    Column("kind", STRING, "", ", ".join(TreeNode) + ": what a node is", codes=TreeNode),
-    Column("name", STRING, "", "its name in the node that it lies in", kind="layer"),
-    Column("submodule", STRING, "", "named part of the pipeline"),
-    Column("module", STRING, "", "dotted path in the submodule; equal blocks are one, `*`", True),
-    Column("role", STRING, "", "what its commands are for, where they have one role", True),
-    Column("base_ns", INT64, "ns", "mean over the baseline, with all that lies in it"),
-    Column("new_ns", INT64, "ns", "mean over the new runs"),
-    Column("difference_ns", INT64, "ns", "new_ns - base_ns"),
-    Column("change", FLOAT64, "ratio", "difference_ns / base_ns", True),
+    col("depth", INT64, "how deep it lies: 0 for a submodule"),
+    col("kind", STRING, ", ".join(TreeNode) + ": what a node is", codes=TreeNode),
+    col("name", LAYER, "its name in the node that it lies in"),
+    col("submodule", STRING, "named part of the pipeline"),
+    col("module", STRING, "dotted path in the submodule; equal blocks are one, `*`", True),
+    col("role", STRING, "what its commands are for, where they have one role", True),
+    col("base_ns", NS, "mean over the baseline, with all that lies in it"),
+    col("new_ns", NS, "mean over the new runs"),
+    col("difference_ns", NS, "new_ns - base_ns"),
+    col("change", RATIO, "difference_ns / base_ns", True),
 )
 
 _PLACE: tuple[Column, ...] = (
-    Column("stage", STRING, "", "phase of the pipeline"),
-    Column("submodule", STRING, "", "named part of the pipeline"),
-    Column("branch", STRING, "", "branch of guidance that the call computes", True),
-    Column("step", INT32, "", "denoising step; -1 outside", kind="step"),
+    col("stage", STRING, "phase of the pipeline"),
+    col("submodule", STRING, "named part of the pipeline"),
+    col("branch", STRING, "branch of guidance that the call computes", True),
+    col("step", STEP, "denoising step; -1 outside"),
 )
 
 TIMED_CALLS: tuple[Column, ...] = (
     *_PLACE,
-    Column("device", STRING, "", "where it executes"),
-    Column("start_ns", INT64, "ns", "when its tile begins, from the begin of the pipeline call"),
-    Column("elapsed_ns", INT64, "ns", "how long its tile is"),
+    col("device", STRING, "where it executes"),
+    col("start_ns", NS, "when its tile begins, from the begin of the pipeline call"),
+    col("elapsed_ns", NS, "how long its tile is"),
 )
 
 STRETCHES: tuple[Column, ...] = (
-    Column("call", INT64, "", "row of the call that the work is of"),
-    Column("device", STRING, "", "what executed it"),
-    Column("role", STRING, "", "what most of it is for"),
-    Column("start_ns", INT64, "ns", "when it begins, from the begin of the pipeline call"),
-    Column("duration_ns", INT64, "ns", "how long it is, short gaps included"),
+    col("call", INT64, "row of the call that the work is of"),
+    col("device", STRING, "what executed it"),
+    col("role", STRING, "what most of it is for"),
+    col("start_ns", NS, "when it begins, from the begin of the pipeline call"),
+    col("duration_ns", NS, "how long it is, short gaps included"),
 )
 
 PAIRED_CALLS: tuple[Column, ...] = (
     *_PLACE,
-    Column("base_call", INT64, "", "row of the baseline's timeline; null: only in new", True),
-    Column("new_call", INT64, "", "row of the new run's timeline; null: only in base", True),
-    Column("base_start_ns", INT64, "ns", "when it begins in the baseline", True),
-    Column("base_ns", INT64, "ns", "how long it takes in the baseline", True),
-    Column("new_start_ns", INT64, "ns", "when it begins in the new run", True),
-    Column("new_ns", INT64, "ns", "how long it takes in the new run", True),
-    Column("difference_ns", INT64, "ns", "new_ns - base_ns", True),
-    Column("at_ns", INT64, "ns", "where both begin when calls stand below each other"),
+    col("base_call", INT64, "row of the baseline's timeline; null: only in new", True),
+    col("new_call", INT64, "row of the new run's timeline; null: only in base", True),
+    col("base_start_ns", NS, "when it begins in the baseline", True),
+    col("base_ns", NS, "how long it takes in the baseline", True),
+    col("new_start_ns", NS, "when it begins in the new run", True),
+    col("new_ns", NS, "how long it takes in the new run", True),
+    col("difference_ns", NS, "new_ns - base_ns", True),
+    col("at_ns", NS, "where both begin when calls stand below each other"),
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {

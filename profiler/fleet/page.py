@@ -52,7 +52,7 @@ from profiler.report.html.page import (
 )
 from profiler.report.html.tables import table_json
 from profiler.report.language import page_messages, spoken, spoken_template, titled
-from profiler.run.columns import FLOAT64, INT64, MINOR, STRING, Column
+from profiler.run.columns import FLOAT64, INT64, MINOR, RATIO, STRING, Column, col
 from profiler.text import Said, count, counted, joined, said, sentence
 
 # --- The curve of a history as SVG, for pages: its runs, its levels, its changes.
@@ -316,18 +316,17 @@ _COMMIT = 12  # characters
 
 _KINDS = {"ns": "ns", "bytes": "bytes", "ratio": "ratio", "count": "number"}  # by unit
 
-_TIME = Column("time", STRING, "", "begin of the run, in UTC")
-_COMMIT_COLUMN = Column("commit", STRING, "", "commit of the program that ran")
-_RUN = Column("run", STRING, "", "name of the run")
-_WORKLOAD = Column(
+_TIME = col("time", STRING, "begin of the run, in UTC")
+_COMMIT_COLUMN = col("commit", STRING, "commit of the program that ran")
+_RUN = col("run", STRING, "name of the run")
+_WORKLOAD = col(
     "workload",
     STRING,
-    "",
     "group of comparable runs: its model, and in which fields others of that model differ",
 )
-_VALUE = Column("value", FLOAT64, "", "the run's value of the metric")
-_REPORT = Column("report", STRING, "", "report in the run's bundle, from here", kind="file")
-_PLACE = Column("bundle", STRING, "", "where the bundle or file was added from", importance=MINOR)
+_VALUE = col("value", FLOAT64, "the run's value of the metric")
+_REPORT = col("report", STRING, "report in the run's bundle, from here", kind="file")
+_PLACE = col("bundle", STRING, "where the bundle or file was added from", importance=MINOR)
 
 _RUNS = (
     _RUN,
@@ -335,11 +334,10 @@ _RUNS = (
     _COMMIT_COLUMN,
     _WORKLOAD,
     _VALUE,
-    Column("median", FLOAT64, "", "median of all runs that are comparable with it"),
-    Column(
+    col("median", FLOAT64, "median of all runs that are comparable with it"),
+    col(
         "against",
         FLOAT64,
-        "",
         "its value over the median of the runs that are comparable with it, less 1",
         label="against median",
         kind="change",
@@ -351,63 +349,57 @@ _BAD = (
     _RUN,
     _TIME,
     _COMMIT_COLUMN,
-    Column("why", STRING, "", "what is bad about its quality", kind="word"),
-    Column("drops", INT64, "", "drops by which time is missing"),
-    Column(
-        "residual", FLOAT64, "ratio", "largest share of a pipeline call that nothing accounts for"
-    ),
-    Column("tracing_cost", FLOAT64, "ratio", "what tracing added, of the time without it"),
+    col("why", STRING, "what is bad about its quality", kind="word"),
+    col("drops", INT64, "drops by which time is missing"),
+    col("residual", RATIO, "largest share of a pipeline call that nothing accounts for"),
+    col("tracing_cost", RATIO, "what tracing added, of the time without it"),
     _VALUE,
     _REPORT,
     _PLACE,
 )
 _CHANGES = (
     _WORKLOAD,
-    Column("metric", STRING, "", "name of the metric"),
-    Column("by", FLOAT64, "", "new level over the one before, less 1", kind="change"),
-    Column("before", STRING, "", "median of the runs before it", kind="figure"),
-    Column("after", STRING, "", "median of the runs after it", kind="figure"),
-    Column("last_good", STRING, "", "name of the last run before it"),
-    Column("good_commit", STRING, "", "commit of the last run before it"),
-    Column("first_bad", STRING, "", "name of the first run after it"),
-    Column("bad_commit", STRING, "", "commit of the first run after it"),
-    Column("time", STRING, "", "begin of the first run after it, in UTC"),
-    Column("state", STRING, "", "alarm: slower, and nobody has accepted it", kind="word"),
-    Column("because", STRING, "", "why it was accepted", importance=MINOR),
-    Column("change", STRING, "", "its name, which fleet accept takes", importance=MINOR),
+    col("metric", STRING, "name of the metric"),
+    col("by", FLOAT64, "new level over the one before, less 1", kind="change"),
+    col("before", STRING, "median of the runs before it", kind="figure"),
+    col("after", STRING, "median of the runs after it", kind="figure"),
+    col("last_good", STRING, "name of the last run before it"),
+    col("good_commit", STRING, "commit of the last run before it"),
+    col("first_bad", STRING, "name of the first run after it"),
+    col("bad_commit", STRING, "commit of the first run after it"),
+    col("time", STRING, "begin of the first run after it, in UTC"),
+    col("state", STRING, "alarm: slower, and nobody has accepted it", kind="word"),
+    col("because", STRING, "why it was accepted", importance=MINOR),
+    col("change", STRING, "its name, which fleet accept takes", importance=MINOR),
 )
 _WORKLOADS = (
     _WORKLOAD,
-    Column("runs", INT64, "", "runs of good quality that have the metric"),
-    Column("median", FLOAT64, "", "median of all its runs"),
-    Column(
-        "now", FLOAT64, "", "median of its runs since the last change", label="since last change"
-    ),
-    Column(
+    col("runs", INT64, "runs of good quality that have the metric"),
+    col("median", FLOAT64, "median of all its runs"),
+    col("now", FLOAT64, "median of its runs since the last change", label="since last change"),
+    col(
         "spread",
-        FLOAT64,
-        "ratio",
+        RATIO,
         "standard deviation of its runs since the last change, by their median absolute deviation",
     ),
-    Column("state", STRING, "", "what its history has come to", kind="word"),
-    Column("newest", STRING, "", "begin of its newest run, in UTC"),
+    col("state", STRING, "what its history has come to", kind="word"),
+    col("newest", STRING, "begin of its newest run, in UTC"),
 )
 _HISTORY = (
     _RUN,
     _COMMIT_COLUMN,
     _TIME,
     _VALUE,
-    Column("low", FLOAT64, "", "lower end of the value's 95 % interval"),
-    Column("high", FLOAT64, "", "upper end of the value's 95 % interval"),
-    Column(
+    col("low", FLOAT64, "lower end of the value's 95 % interval"),
+    col("high", FLOAT64, "upper end of the value's 95 % interval"),
+    col(
         "against",
         FLOAT64,
-        "",
         "its value over the median of the runs between the changes around it, less 1",
         label="against level",
         kind="change",
     ),
-    Column("verdict", STRING, "", "what the run is in its history", kind="word"),
+    col("verdict", STRING, "what the run is in its history", kind="word"),
 )
 _OF_UNIT = frozenset({"value", "median", "now", "low", "high"})
 

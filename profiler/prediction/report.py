@@ -37,7 +37,7 @@ from profiler.prediction.scenario import (
     Unknown,
     precision,
 )
-from profiler.run.columns import FLOAT64, INT64, STRING, Column, schema
+from profiler.run.columns import FLOAT64, NS, RATIO, SHARE, STRING, Column, col, schema
 from profiler.text import Note, counted, duration, percent, said
 
 # --- A prediction as one JSON document; `docs/predict.md` describes every key.
@@ -195,33 +195,30 @@ _UTILIZED = (
 )
 
 _PARTS = (
-    Column("measured_ns", INT64, "ns", "its mean time in a request of the run"),
-    Column("predicted_ns", INT64, "ns", "its time in a request of the scenario"),
+    col("measured_ns", NS, "its mean time in a request of the run"),
+    col("predicted_ns", NS, "its time in a request of the scenario"),
     Column(
         "change", FLOAT64, "ratio", "predicted / measured - 1", True, kind="change", importance=1
     ),
-    Column("share", FLOAT64, "ratio", "of the predicted request", True, kind="share", importance=2),
+    col("share", SHARE, "of the predicted request", True, importance=2),
 )
 _SIMULATIONS = (
-    Column("placement", STRING, "", "as the submodules are placed, or the best placement found"),
+    col("placement", STRING, "as the submodules are placed, or the best placement found"),
     Column("throughput", FLOAT64, "1/s", "requests/s", label="requests/s", kind="number"),
     Column("low", FLOAT64, "1/s", "lower end of its 90 % interval", True, kind="number"),
     Column("high", FLOAT64, "1/s", "upper end of its 90 % interval", True, kind="number"),
-    *(
-        Column(f"p{p}_ns", INT64, "ns", f"latency that {p} % of the requests stay below")
-        for p in PERCENTILES
-    ),
-    Column("busiest", STRING, "", "the busiest device, or the host", importance=1),
+    *(col(f"p{p}_ns", NS, f"latency that {p} % of the requests stay below") for p in PERCENTILES),
+    col("busiest", STRING, "the busiest device, or the host", importance=1),
 )
 _DEVICES = (
-    Column("device", STRING, "", "a device, or the host"),
-    Column("utilized", FLOAT64, "ratio", "share of the time in which it is busy, as placed", True),
-    Column("queue_wait_ns", INT64, "ns", "mean time for which a request waits for it", True),
-    Column("best_utilized", FLOAT64, "ratio", "its utilization in the best placement", True),
+    col("device", STRING, "a device, or the host"),
+    col("utilized", RATIO, "share of the time in which it is busy, as placed", True),
+    col("queue_wait_ns", NS, "mean time for which a request waits for it", True),
+    col("best_utilized", RATIO, "its utilization in the best placement", True),
 )
 _PLACEMENT = (
-    Column("submodule", STRING, "", "a submodule"),
-    Column("device", STRING, "", "where the best placement has it"),
+    col("submodule", STRING, "a submodule"),
+    col("device", STRING, "where the best placement has it"),
 )
 
 
@@ -316,7 +313,7 @@ def _times(prediction: Prediction) -> Iterator[SectionPart]:
     total = Share("end to end", prediction.measured.ns, prediction.request.ns)
     figure = Figure("prediction", "prediction", (prediction,))
     for noun, shares in (("stage", prediction.stages), ("submodule", prediction.submodules)):
-        columns = (Column(noun, STRING, "", f"a {noun}; `host` is work between calls"), *_PARTS)
+        columns = (col(noun, STRING, f"a {noun}; `host` is work between calls"), *_PARTS)
         made = table(
             f"prediction_{noun}s",
             f"{noun}s",

@@ -41,7 +41,7 @@ from profiler.analysis.table_text import (
 )
 from profiler.compare.compare import Comparison
 from profiler.report.charts.style import drawings
-from profiler.run.columns import Column, schema
+from profiler.run.columns import NS, col, schema
 from profiler.text import count, counted, duration, said, sentence
 from profiler.trace.events import NO_STEP, Call
 
@@ -165,7 +165,7 @@ _COLUMNS = columns_of(
         "calls",
         renamed(SUBMODULES, "duration_ns", label="duration", importance=0),
         "median_ns",
-        Column("last_ns", pl.Int64(), "ns", "duration of its last call", importance=2),
+        col("last_ns", NS, "duration of its last call", importance=2),
         "share",
     ),
     SUBMODULES,

@@ -42,7 +42,7 @@ from profiler.files import appearing, json_text, not_writable, plain
 from profiler.plugins import plain_text
 from profiler.report.terminal import evidence_text
 from profiler.report.terminal_layout import Drawn, clean, drawn, shorten
-from profiler.run.columns import Column
+from profiler.run.columns import STRING, Column, col
 from profiler.run.load import write_parquet
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, count, counted, said
@@ -413,7 +413,7 @@ def worded_columns(table: Table) -> tuple[Column, ...]:
         return known.columns
     columns = table.columns
     texts = (
-        Column(f"{one.name}_text", pl.String(), "", f"`{one.name}` in words", one.nullable)
+        col(f"{one.name}_text", STRING, f"`{one.name}` in words", one.nullable)
         for one in columns
         if _notes_of(one)
     )

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from msgspec import Struct
@@ -149,6 +149,20 @@ Rule = (
 TEXT = pl.Categorical()
 STRING, INT32, INT64 = pl.String(), pl.Int32(), pl.Int64()
 FLOAT64, BOOL = pl.Float64(), pl.Boolean()
+
+
+class Type(NamedTuple):
+    """What the values of a column are: their dtype, their unit and how reports write them."""
+
+    dtype: pl.DataType
+    unit: str = ""
+    kind: str = ""
+
+
+NS, BYTES = Type(INT64, "ns"), Type(INT64, "bytes")
+SHARE, RATIO, FACTOR = (Type(FLOAT64, "ratio", kind) for kind in ("share", "", "factor"))
+TFLOPS, GIGABYTES = Type(FLOAT64, "TFLOP/s"), Type(FLOAT64, "GB/s")
+LAYER, STEP = Type(STRING, "", "layer"), Type(INT32, "", "step")
 CATEGORY = pl.Enum(CATEGORIES)
 ROLE = pl.Enum(ROLES)
 
@@ -203,6 +217,15 @@ class Column:
         return "word" if self.codes is not None else _kind(self.dtype, self.unit)
 
 
+def col(
+    name: str, holds: Type | pl.DataType, meaning: str, nullable: bool = False, **options: Any
+) -> Column:
+    """Returns a `Column` that `holds` values of a dtype, or of one with a unit (`NS`, `SHARE`, …);
+    the `options` are those of `Column`."""
+    held = holds if isinstance(holds, Type) else Type(holds)
+    return Column(name, held.dtype, held.unit, meaning, nullable, **{"kind": held.kind, **options})
+
+
 def column_of(columns: Sequence[Column], name: str, **changes: Any) -> Column:
     """The declared column of that name, as one table has it otherwise: `meaning`, `nullable`,
     `label`, `kind`, `importance`. Raises KeyError for a name that is not declared."""
@@ -225,85 +248,77 @@ def _kind(dtype: pl.DataType, unit: str) -> str:
     return "count" if dtype.is_integer() else "number" if dtype.is_numeric() else "text"
 
 
-_PIPELINE = Column(
+_PIPELINE = col(
     "pipeline",
     INT32,
-    "",
     "number of the pipeline call to which it belongs, from 0; -1 outside every pipeline "
     "call, or where unknown",
 )
 
-_RANK = Column("rank", INT32, "", "process of the job, from 0; -1 in a run of a single process")
+_RANK = col("rank", INT32, "process of the job, from 0; -1 in a run of a single process")
 
 CALLS: tuple[Column, ...] = (
-    Column("call", INT32, "", "number of the call in its run, from 0, in the order of returns"),
+    col("call", INT32, "number of the call in its run, from 0, in the order of returns"),
     _PIPELINE,
-    Column("stage", TEXT, "", "phase of the pipeline: encode, denoise, decode"),
-    Column("submodule", TEXT, "", "named part of the pipeline that was invoked"),
-    Column("branch", TEXT, "", ", ".join(BRANCHES), True),
-    Column("step", INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
-    Column(
-        "iteration",
-        INT32,
-        "",
-        "pass of a loop other than denoising, from 0; -1 outside of such loops",
+    col("stage", TEXT, "phase of the pipeline: encode, denoise, decode"),
+    col("submodule", TEXT, "named part of the pipeline that was invoked"),
+    col("branch", TEXT, ", ".join(BRANCHES), True),
+    col("step", INT32, "denoising step from the scheduler, from 0; -1 outside denoise"),
+    col(
+        "iteration", INT32, "pass of a loop other than denoising, from 0; -1 outside of such loops"
     ),
     _RANK,
-    Column("device", TEXT, "", "where the submodule is placed"),
-    Column("start_ns", INT64, "ns", "begin of the invocation, on the run's clock"),
-    Column("duration_ns", INT64, "ns", "wall time of the invocation, as its caller saw it"),
-    Column(
+    col("device", TEXT, "where the submodule is placed"),
+    col("start_ns", NS, "begin of the invocation, on the run's clock"),
+    col("duration_ns", NS, "wall time of the invocation, as its caller saw it"),
+    col(
         "device_lag_ns",
-        INT64,
-        "ns",
+        NS,
         "from its begin to when its device began on it, as the device noted it in its queue; null "
         "where it was not asked to",
         True,
         importance=DATA_ONLY,
     ),
-    Column(
+    col(
         "device_duration_ns",
-        INT64,
-        "ns",
+        NS,
         "from there to when the device was done with it, noted likewise",
         True,
         importance=DATA_ONLY,
     ),
-    Column("ops_traced", pl.Boolean(), "", "whether commands were recorded for this call"),
-    Column("input_shapes", pl.String(), "", 'inputs, as "name: dtype[d0,d1]; …"'),
+    col("ops_traced", BOOL, "whether commands were recorded for this call"),
+    col("input_shapes", STRING, 'inputs, as "name: dtype[d0,d1]; …"'),
 )
 
 COMMANDS: tuple[Column, ...] = (
-    Column("call", INT32, "", "the call it belongs to; -1 for work of no call"),
+    col("call", INT32, "the call it belongs to; -1 for work of no call"),
     _PIPELINE,
-    Column("stage", TEXT, "", "stage of its call, or of the host work itself", True),
-    Column("step", INT32, "", "denoising step; -1 outside denoise"),
+    col("stage", TEXT, "stage of its call, or of the host work itself", True),
+    col("step", INT32, "denoising step; -1 outside denoise"),
     _RANK,
-    Column("device", TEXT, "", "where it was executed", True),
-    Column("track", TEXT, "", "queue of the device, under its producer's own name"),
-    Column("category", CATEGORY, "", "what the track does"),
-    Column("layer", TEXT, "", "tensor-level operation: path of a node, or of a module"),
-    Column("module", TEXT, "", "path of the module to which it belongs, where known", True),
-    Column("command_index", INT32, "", "position among its layer's commands in its call, from 0"),
-    Column(
-        "op_type", TEXT, "", "ONNX op type, or launching operator, or else the kernel's name", True
-    ),
-    Column("kernel", TEXT, "", "function or copy that the device ran, in its full name", True),
-    Column("role", ROLE, "", "what the operator is for in a diffusion model", True),
-    Column("start_ns", INT64, "ns", "begin, on the run's clock"),
-    Column("duration_ns", INT64, "ns", "wall time; 0 for an instant, -1 if it never ended"),
-    Column("bytes_read", INT64, "bytes", "read by the command, where known", True),
-    Column("bytes_written", INT64, "bytes", "written by the command, where known", True),
-    Column("flops", INT64, "", "floating-point operations, where known", True),
-    Column("shapes", TEXT, "", "shapes and types of inputs and outputs, where known", True),
+    col("device", TEXT, "where it was executed", True),
+    col("track", TEXT, "queue of the device, under its producer's own name"),
+    col("category", CATEGORY, "what the track does"),
+    col("layer", TEXT, "tensor-level operation: path of a node, or of a module"),
+    col("module", TEXT, "path of the module to which it belongs, where known", True),
+    col("command_index", INT32, "position among its layer's commands in its call, from 0"),
+    col("op_type", TEXT, "ONNX op type, or launching operator, or else the kernel's name", True),
+    col("kernel", TEXT, "function or copy that the device ran, in its full name", True),
+    col("role", ROLE, "what the operator is for in a diffusion model", True),
+    col("start_ns", NS, "begin, on the run's clock"),
+    col("duration_ns", NS, "wall time; 0 for an instant, -1 if it never ended"),
+    col("bytes_read", BYTES, "read by the command, where known", True),
+    col("bytes_written", BYTES, "written by the command, where known", True),
+    col("flops", INT64, "floating-point operations, where known", True),
+    col("shapes", TEXT, "shapes and types of inputs and outputs, where known", True),
 )
 
 COUNTERS: tuple[Column, ...] = (
-    Column("call", INT32, "", "the call whose file has the sample; -1 for none"),
-    Column("device", TEXT, "", "the device that the counter belongs to", True),
-    Column("name", TEXT, "", "what is counted"),
-    Column("unit", TEXT, "", "unit of `value`: bytes, count", True),
-    Column("time_ns", INT64, "ns", "time, on the run's clock"),
+    col("call", INT32, "the call whose file has the sample; -1 for none"),
+    col("device", TEXT, "the device that the counter belongs to", True),
+    col("name", TEXT, "what is counted"),
+    col("unit", TEXT, "unit of `value`: bytes, count", True),
+    col("time_ns", NS, "time, on the run's clock"),
     Column("value", pl.Float64(), "unit", "the value from then on"),
 )
 
@@ -314,20 +329,18 @@ FLOWS: tuple[Column, ...] = (
 
 ARGS: tuple[Column, ...] = (
     Column("command", INT64, "row", "row in `commands` that it belongs to"),
-    Column(
-        "key", TEXT, "", "its name; for nested arguments, their path, such as debug.tensor.shape[0]"
-    ),
-    Column("value", pl.String(), "", "its value as text", True),
+    col("key", TEXT, "its name; for nested arguments, their path, such as debug.tensor.shape[0]"),
+    col("value", STRING, "its value as text", True),
 )
 
 SPANS: tuple[Column, ...] = (
-    Column("kind", TEXT, "", "pipeline, stage, step, or profiler: our own work"),
+    col("kind", TEXT, "pipeline, stage, step, or profiler: our own work"),
     _PIPELINE,
-    Column("name", TEXT, "", "name of the pipeline, stage, step or work"),
-    Column("stage", TEXT, "", "the stage it is or lies in", True),
-    Column("step", INT32, "", "denoising step; -1 for all other kinds"),
-    Column("start_ns", INT64, "ns", "begin, on the run's clock"),
-    Column("duration_ns", INT64, "ns", "wall time"),
+    col("name", TEXT, "name of the pipeline, stage, step or work"),
+    col("stage", TEXT, "the stage it is or lies in", True),
+    col("step", INT32, "denoising step; -1 for all other kinds"),
+    col("start_ns", NS, "begin, on the run's clock"),
+    col("duration_ns", NS, "wall time"),
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {

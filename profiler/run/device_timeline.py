@@ -25,7 +25,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.run.columns import DATA_ONLY, INT32, INT64, Column, schema
+from profiler.run.columns import DATA_ONLY, INT32, INT64, NS, STRING, Column, col, schema
 from profiler.run.intervals import (
     CommandTimes,
     Stretches,
@@ -41,64 +41,57 @@ from profiler.trace.events import CATEGORIES, CPU_DEVICE, NO_RANK, rank_of_devic
 
 
 TILES: tuple[Column, ...] = (
-    Column("call", INT32, "", "number of the call in its run"),
-    Column("tile_device", pl.String(), "", "the device that its tile is of: most of its work ran"),
-    Column("begin_ns", INT64, "ns", "begin of its tile, on the run's clock", importance=DATA_ONLY),
-    Column("end_ns", INT64, "ns", "end of its tile", importance=DATA_ONLY),
-    Column(
+    col("call", INT32, "number of the call in its run"),
+    col("tile_device", STRING, "the device that its tile is of: most of its work ran"),
+    col("begin_ns", NS, "begin of its tile, on the run's clock", importance=DATA_ONLY),
+    col("end_ns", NS, "end of its tile", importance=DATA_ONLY),
+    col(
         "elapsed_ns",
-        INT64,
-        "ns",
+        NS,
         "what it adds to the end-to-end time: length of its tile minus unrecorded_ns",
     ),
-    Column(
+    col(
         "busy_ns",
-        INT64,
-        "ns",
+        NS,
         "union of its kernels and copies on all devices: commands of every category except host "
         "and sync",
         label="device time",
         importance=1,
     ),
-    Column(
+    col(
         "idle_inside_ns",
-        INT64,
-        "ns",
+        NS,
         "time in its tile in which nothing ran on the device",
         label="idle inside",
         importance=13,
     ),
-    Column(
+    col(
         "launch_bound_ns",
-        INT64,
-        "ns",
+        NS,
         "part of idle_inside_ns in which the host launched too late, or had nothing more to launch",
         label="launch-bound",
         importance=2,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "lead_ns",
-        INT64,
-        "ns",
+        NS,
         "from the launch of its first kernel to its begin; null where no launch is known",
         True,
         label="lead",
         importance=17,
     ),
-    Column(
+    col(
         "hidden_ns",
-        INT64,
-        "ns",
+        NS,
         "part of busy_ns outside of its tile, hidden beneath other calls",
         label="hidden",
         importance=16,
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "unrecorded_ns",
-        INT64,
-        "ns",
+        NS,
         "time in its tile in which work waited but nothing was recorded; in no other column",
         label="not recorded",
         importance=11,
@@ -107,26 +100,24 @@ TILES: tuple[Column, ...] = (
 )
 
 DEVICE_AXES: tuple[Column, ...] = (
-    Column("device", pl.String(), "", "a device that worked"),
-    Column("first_ns", INT64, "ns", "begin of its first work, on the run's clock"),
-    Column("last_ns", INT64, "ns", "end of its last work"),
-    Column("idle_ns", INT64, "ns", "nothing ran between these, less unrecorded_ns"),
-    Column(
+    col("device", STRING, "a device that worked"),
+    col("first_ns", NS, "begin of its first work, on the run's clock"),
+    col("last_ns", NS, "end of its last work"),
+    col("idle_ns", NS, "nothing ran between these, less unrecorded_ns"),
+    col(
         "unrecorded_ns",
-        INT64,
-        "ns",
+        NS,
         "nothing was recorded though work waited, between these",
         hide_if_zero=True,
     ),
-    Column(
+    col(
         "carried_over_ns",
-        INT64,
-        "ns",
+        NS,
         "union of work launched before the recording began",
         hide_if_zero=True,
     ),
-    Column("carried_over", INT64, "", "how many commands that were"),
-    Column("latency_ns", INT64, "ns", "from a launch to its work, the median on the dry device"),
+    col("carried_over", INT64, "how many commands that were"),
+    col("latency_ns", NS, "from a launch to its work, the median on the dry device"),
 )
 
 

@@ -36,13 +36,18 @@ from profiler.report.language import spoken
 from profiler.run.columns import (
     CALLS,
     COMMANDS,
+    FLOAT64,
+    INT64,
     MINOR,
+    NS,
+    STRING,
     Column,
     Key,
     Names,
     Rule,
     Share,
     Sum,
+    col,
 )
 from profiler.text import Said, duration, said
 from profiler.trace.events import CATEGORIES
@@ -231,10 +236,9 @@ def _listed(values: Any) -> str | None:
 _IN_CALL = (
     "layer",
     "op_types",
-    Column(
+    col(
         "role",
-        pl.String(),
-        "",
+        STRING,
         "what the operator is for in a diffusion model",
         label="role",
         kind="text",
@@ -249,23 +253,15 @@ _IN_CALL = (
 )
 _RANKED = "total_ns"
 _TALLY = (
-    Column("commands", pl.Int64(), "", "commands", combine=Sum(("commands",))),
-    Column(
-        "time",
-        pl.Int64(),
-        "ns",
-        "their time on devices",
-        combine=Sum(("total_ns",), where=("host", False)),
-    ),
+    col("commands", INT64, "commands", combine=Sum(("commands",))),
+    col("time", NS, "their time on devices", combine=Sum(("total_ns",), where=("host", False))),
 )
 _LANES = (
-    Column("device", pl.String(), "", said("device whose lane it is"), True, kind="text"),
-    Column("track", pl.String(), "", said("track, or what the lane shows"), kind="text"),
-    Column("events", pl.Int64(), "", said("events that lie in the window"), True),
-    Column("time", pl.Int64(), "ns", said("time in the window in which any of them ran")),
-    Column(
-        "share", pl.Float64(), "", said("part of the window in which any of them ran"), kind="share"
-    ),
+    col("device", STRING, said("device whose lane it is"), True, kind="text"),
+    col("track", STRING, said("track, or what the lane shows"), kind="text"),
+    col("events", INT64, said("events that lie in the window"), True),
+    col("time", NS, said("time in the window in which any of them ran")),
+    col("share", FLOAT64, said("part of the window in which any of them ran"), kind="share"),
 )
 _LAYERS_OF = (
     "layer",

@@ -55,7 +55,7 @@ from profiler.report.html.page import (
 )
 from profiler.report.html.tables import described, waterfall_html
 from profiler.report.language import page_messages, spoken, spoken_template, titled
-from profiler.run.columns import FLOAT64, INT64, STRING, Column
+from profiler.run.columns import FLOAT64, INT64, LAYER, STRING, Column, col
 from profiler.text import said, size
 
 # --- The report of two ONNX graphs: nodes by type, role and layer, sizes, FLOPs.
@@ -66,13 +66,13 @@ from profiler.text import said, size
 _FLOPS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 _ITSELF = "(the model itself)"
 _GRAPH_COLUMNS = (
-    Column("type", STRING, "", "what the nodes are", kind="layer"),
-    Column("role", STRING, "", "what they are for", kind="layer"),
-    Column("module", STRING, "", "their layer, that of equal blocks once", label="layer"),
-    Column("base_nodes", INT64, "", "nodes of base", label="base"),
-    Column("new_nodes", INT64, "", "nodes of new", label="new"),
-    Column("base_mflops", FLOAT64, "", "FLOPs of base", label="base MFLOPs", importance=2),
-    Column("new_mflops", FLOAT64, "", "FLOPs of new", label="new MFLOPs", importance=2),
+    col("type", LAYER, "what the nodes are"),
+    col("role", LAYER, "what they are for"),
+    col("module", STRING, "their layer, that of equal blocks once", label="layer"),
+    col("base_nodes", INT64, "nodes of base", label="base"),
+    col("new_nodes", INT64, "nodes of new", label="new"),
+    col("base_mflops", FLOAT64, "FLOPs of base", label="base MFLOPs", importance=2),
+    col("new_mflops", FLOAT64, "FLOPs of new", label="new MFLOPs", importance=2),
     Column("changed", pl.List(STRING), "", "types whose number differs", label="nodes"),
 )
 _COUNTS = ("base_nodes", "new_nodes")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from profiler.analysis.commands import CallKinds, Kinds
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Figure, Part, SectionKind
-from profiler.analysis.end_to_end import Accounting, accounting
+from profiler.analysis.end_to_end import accounting
 from profiler.analysis.module_paths import (
     BOUNDS,
     MEASURES,
@@ -26,7 +26,7 @@ from profiler.analysis.module_paths import (
     sums_of,
 )
 from profiler.analysis.question import FigureSpec, Table, table_named
-from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.result import Accounting, Analysis, ReportInput
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import Bound, kind_bounds
 from profiler.analysis.table_text import (

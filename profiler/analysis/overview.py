@@ -25,7 +25,6 @@ from profiler.analysis.document import (
     TableView,
 )
 from profiler.analysis.end_to_end import (
-    Accounting,
     asynchronous,
     at_once,
     carried_over,
@@ -55,7 +54,7 @@ from profiler.analysis.profiling_overhead import (
 )
 from profiler.analysis.replay import replay_facts
 from profiler.analysis.requests import of_requests, request_facts
-from profiler.analysis.result import Analysis, Finding, ReportInput, RunSummary
+from profiler.analysis.result import Accounting, Analysis, Finding, ReportInput, RunSummary
 from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
 from profiler.analysis.shapes import SHAPES, costliest_shapes
 from profiler.analysis.stages import calls_overlap

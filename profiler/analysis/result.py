@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import polars as pl
 from msgspec import Struct
@@ -24,7 +24,11 @@ from profiler.errors import InputError
 from profiler.run import drawn, shown_as_html
 from profiler.run.columns import COMMANDS, INT32, NS, RATIO, STRING, Column, col
 from profiler.run.run import to_pandas
-from profiler.text import Note, NoteCode, Value
+from profiler.text import (
+    Note,
+    NoteCode,
+    Value,
+)
 from profiler.trace.events import Drop
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -43,13 +47,120 @@ from profiler.trace.manifest_fields import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profiler.analysis.analyze import AnnotatedCommands
     from profiler.analysis.device_profiles import DeviceProfile
-    from profiler.analysis.end_to_end import Accounting
-    from profiler.analysis.steps import StepSummary
 
 
 # --- Words that several questions share: closed sets.
+
+
+class StepSource(StrEnum):
+    """What steps were measured by."""
+
+    STEP_SPANS = "step_spans"
+    CALLS = "calls"
+
+
+class StepSummary(Struct, frozen=True):
+    """Statistics over the rows of `steps`; times are 0 where there are none.
+
+    `median_ns` is that of the steady steps, in which no submodule is called for the first time or
+    compiles; of all where none is steady. `diff` compares these, too. Where a step cache was on,
+    `full_steps` are those in which it skipped nothing, `skipping_steps` the others, with their own
+    medians; None where no cache was on, and where there is no such step.
+    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
+    several) that `rule` singles out. `measured_by` says what
+    told which steps there are: `step_spans`, or `calls` where the run has no such spans.
+    """
+
+    count: int
+    min_ns: int
+    median_ns: int
+    max_ns: int
+    mean_ns: int
+    outliers: tuple[str, ...]
+    rule: Note
+    measured_by: StepSource
+    full_steps: int | None = None
+    full_median_ns: int | None = None
+    skipping_steps: int | None = None
+    skipping_median_ns: int | None = None
+
+
+class HasFrame(Protocol):
+    """What makes a frame when it is first asked for."""
+
+    @property
+    def frame(self) -> pl.DataFrame: ...
+
+
+class StageAccount(Struct, frozen=True):
+    """Where the time of one stage went: `elapsed_ns = calls_ns + host_ns + idle_ns`."""
+
+    stage: str
+    elapsed_ns: int
+    calls_ns: int
+    host_ns: int
+    idle_ns: int
+
+
+class SubmoduleTime(Struct, frozen=True):
+    """Union of the tiles of one submodule's calls in each pipeline call, summed up, and its share
+    of end to end; of all its calls where the run has no pipeline span."""
+
+    submodule: str
+    wall_ns: int
+    share: float
+
+
+class Accounting(Struct, frozen=True):
+    """End-to-end time against what the stages account for; always of the whole run.
+
+    Times are on the devices' axis: a pipeline call lasts to the end of the last command that was
+    launched for it. Every pipeline call is accounted for by itself, and `end_to_end_ns` is the sum
+    of their times, as are all parts. `wall_ns` is the time in which any of them ran: less, where
+    `overlapping` of them ran at the same time as another. Where the run does not tell what belongs
+    to which (`told_apart` is False: foreign traces, old bundles) all are accounted for as if they
+    were one, and `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no
+    pipeline call, which are in no stage and not in the end-to-end time; they took
+    `calls_outside_ns`.
+
+    `residual_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`. `outside_ns` is how
+    long tiles were outside of their pipeline call, in no stage. `residual_share` is
+    `(residual_ns + outside_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline calls' time
+    and counts neither there nor in a stage: nothing was recorded though work waited, or only what
+    had been launched before the recording began ran. `profiler_ns` lies there, too, and counts
+    nowhere: the pipeline waited for the profiler's own work.
+
+    `possible` is False, with the reason in `why_not`, where the run holds no pipeline or stage
+    spans; then `stages` is empty and the parts are 0. `iterations` are passes of loops that are not
+    denoising, over all pipeline calls. Without a pipeline span `end_to_end_ns` lasts
+    from the first tile or command of a device to the last. `submodules` is known all the same,
+    longest first.
+    """
+
+    end_to_end_ns: int
+    pipelines: int
+    steps: int
+    stages: tuple[StageAccount, ...]
+    residual_ns: int
+    residual_share: float
+    outside_ns: int
+    unrecorded_ns: int
+    submodules: tuple[SubmoduleTime, ...]
+    possible: bool = True
+    why_not: Note | None = None
+    wall_ns: int = 0
+    overlapping: int = 0
+    told_apart: bool = True
+    calls_outside: int = 0
+    calls_outside_ns: int = 0
+    profiler_ns: int = 0
+    iterations: int = 0
+
+    @property
+    def in_iterations(self) -> bool:
+        """Whether the run is told by its iterations: one pipeline call of several, no steps."""
+        return self.iterations > 1 and self.pipelines <= 1 and not self.steps
 
 
 class SettingNote(NoteCode):
@@ -219,7 +330,7 @@ class Analysis:
     kind_roles: pl.DataFrame
     drops: tuple[Drop, ...]
     findings: tuple[Finding, ...]
-    annotated: AnnotatedCommands
+    annotated: HasFrame
     inputs: Inputs
     frames: Mapping[str, pl.DataFrame]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,7 @@ from profiler.analysis.commands import CommandArrays, Grouped, unsteady_calls
 from profiler.analysis.context import Inputs, steps_of
 from profiler.analysis.document import Bars, Figure, Part
 from profiler.analysis.question import Table
-from profiler.analysis.result import Analysis, ReportInput
+from profiler.analysis.result import Analysis, ReportInput, StepSource, StepSummary
 from profiler.analysis.step_matrix import STEP_OPERATORS, Matrix, matrix_of
 from profiler.analysis.step_outliers import STEP_OUTLIERS
 from profiler.analysis.table_text import (
@@ -47,13 +46,6 @@ from profiler.text import Note, NoteCode, Said, count, counted, duration, joined
 from profiler.trace.events import NO_STEP
 
 # --- Words of the summary of steps: closed sets.
-
-
-class StepSource(StrEnum):
-    """What steps were measured by."""
-
-    STEP_SPANS = "step_spans"
-    CALLS = "calls"
 
 
 class OutlierRule(NoteCode):
@@ -183,32 +175,6 @@ OUTLIER_RULE = Note.of(
     fewest=_ENOUGH,
 )
 """When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
-
-
-class StepSummary(Struct, frozen=True):
-    """Statistics over the rows of `steps`; times are 0 where there are none.
-
-    `median_ns` is that of the steady steps, in which no submodule is called for the first time or
-    compiles; of all where none is steady. `diff` compares these, too. Where a step cache was on,
-    `full_steps` are those in which it skipped nothing, `skipping_steps` the others, with their own
-    medians; None where no cache was on, and where there is no such step.
-    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
-    several) that `rule` singles out. `measured_by` says what
-    told which steps there are: `step_spans`, or `calls` where the run has no such spans.
-    """
-
-    count: int
-    min_ns: int
-    median_ns: int
-    max_ns: int
-    mean_ns: int
-    outliers: tuple[str, ...]
-    rule: Note
-    measured_by: StepSource
-    full_steps: int | None = None
-    full_median_ns: int | None = None
-    skipping_steps: int | None = None
-    skipping_median_ns: int | None = None
 
 
 def step_summary(

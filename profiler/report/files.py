@@ -22,13 +22,13 @@ from msgspec.structs import replace
 
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Part, Report, Section, Summary, TableView
-from profiler.analysis.end_to_end import Accounting, headline
+from profiler.analysis.end_to_end import headline
 from profiler.analysis.finding_text import words
 from profiler.analysis.findings import findings_part
 from profiler.analysis.question import Table, tables
-from profiler.analysis.result import Analysis, Finding, RunSummary
+from profiler.analysis.result import Accounting, Analysis, Finding, RunSummary, StepSummary
 from profiler.analysis.stages import submodules_part
-from profiler.analysis.steps import StepSummary, outlier_count
+from profiler.analysis.steps import outlier_count
 from profiler.analysis.submodules import SUBMODULES, recorded_submodules
 from profiler.analysis.table_text import (
     renamed,

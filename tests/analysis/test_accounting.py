@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.end_to_end import StageAccount, account
+from profiler.analysis.end_to_end import account
+from profiler.analysis.result import StageAccount
 from profiler.analysis.table_text import why_not
 from profiler.trace.events import Drop, DropKind
 from tests.analysis.linked_runs import gpu, host, linked, wait

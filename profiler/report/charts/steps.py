@@ -14,8 +14,8 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.document import IDLE, SERIES, TEXT, Theme
+from profiler.analysis.result import StepSummary
 from profiler.analysis.step_matrix import FARTHEST, Matrix
-from profiler.analysis.steps import StepSummary
 from profiler.report.charts.style import (
     HOVER,
     Chart,

@@ -21,7 +21,7 @@ from profiler.analysis.document import (
     Theme,
     submodule_colours,
 )
-from profiler.analysis.end_to_end import Accounting
+from profiler.analysis.result import Accounting
 from profiler.analysis.table_text import labels, path_by_part
 from profiler.report.charts.style import (
     HOVER,

@@ -1,4 +1,4 @@
-"""A backend, an importer, a table, a section, a subcommand: each is one file that nothing lists.
+"""A backend, an importer, a question, a kind of figure, a subcommand: one file that nothing lists.
 
 A program extends the packages by a folder that holds one file of each, and is `profile-sd3` else.
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.capture.toy_backend import BACKEND, RUNTIME
@@ -35,15 +36,29 @@ with profiler.profile(pipeline, out="traces", name="run") as run:
 _FILES = {
     "profiler/capture/toy_engines/backend.py": BACKEND + "\n\nBACKEND = TOY\n",
     "profiler/importers/toy_files/__init__.py": MODULE,
-    "profiler/analysis/toy_question/tables.py": """
+    "profiler/analysis/toy_question.py": """
 import polars as pl
 
-from profiler.analysis.question import Table
-from profiler.run.columns import Column
+from profiler.analysis.document import Part, SectionKind
+from profiler.analysis.finding_text import Rule, Words
+from profiler.analysis.question import FigureSpec, Table
+from profiler.analysis.result import Finding
+from profiler.run.columns import NS, STRING, col
+from profiler.text import said
+
+TOYS = (col("toy", STRING, "its name"), col("played_ns", NS, "for how long"))
 
 
 def _make(of):
     return pl.DataFrame({"toy": ["ball"], "played_ns": [of.table("calls")["duration_ns"].sum()]})
+
+
+def played(analysis):
+    return Finding("played", {"played_ns": int(analysis.toys["played_ns"][0])})
+
+
+def _played(found):
+    return Words(said("The ball was played with"), "", said("Put it away"))
 
 
 TABLES = (
@@ -51,25 +66,27 @@ TABLES = (
         name="toys",
         row="one toy",
         section="toy_section",
-        columns=(
-            Column("toy", pl.String(), "", "its name"),
-            Column("played_ns", pl.Int64(), "ns", "for how long"),
-        ),
+        columns=TOYS,
         make=_make,
         reads=("calls",),
+        figure=FigureSpec("toy_chart", {"toy": ("toy",)}),
     ),
 )
-""",
-    "profiler/report/sections/toy_section.py": """
-from profiler.text import said
-from profiler.analysis.document import Part, SectionKind
-
+RULES = (Rule(played, _played, said("Tidy up")),)
 SECTION = SectionKind(
     "toy_section",
     36,
     said("A room of toys"),
     lambda of: (Part(lead=said("Nothing is put away."), always=True),),
 )
+""",
+    "profiler/report/charts/toy_chart.py": """
+from profiler.report.charts.style import draws, layout
+
+
+@draws("toy_chart")
+def toy_chart(columns, frame, theme="light"):
+    return {"data": [{"type": "bar", "y": ["a toy chart"], "x": [1]}], "layout": layout(theme) | {"height": 90, "showlegend": False}}
 """,
     "profiler/cli/commands/toy_command.py": '''
 from profiler.cli.subcommands import Subcommand
@@ -117,10 +134,10 @@ def _run(added: Path, program: str, *arguments: object) -> str:
     return done.stdout
 
 
-def test_an_importer_a_table_a_section(added: Path) -> None:
-    """A file of the new format is analyzed, its report has the section, and that the table, which
-    names it; JSON has the rows."""
-    options = ("--json", "found.json", "--no-html", "--full")
+def test_an_importer_and_a_question(added: Path) -> None:
+    """A file of the new format is analyzed. Section, table, column, finding and figure of the new
+    question are in the terminal, the page, JSON, Parquet, SQL and the reference of tables."""
+    options = ("--json", "found.json", "--html", "page.html", "--parquet", "tables", "--full")
     text = _run(added, _COMMAND, "analyze", "first.toy", *options)
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("A room of toys ─"))
@@ -132,6 +149,20 @@ def test_an_importer_a_table_a_section(added: Path) -> None:
     ]
     document = json.loads((added / "found.json").read_text(encoding="utf-8"))
     assert document["toys"] == [{"toy": "ball", "played_ns": 8_000_000}]
+    finding = next(each for each in document["findings"] if each["rule"] == "played")
+    assert finding["title"] == "The ball was played with"
+    assert finding["evidence"] == {"played_ns": 8_000_000}
+    assert "The ball was played with" in text
+    page = (added / "page.html").read_text(encoding="utf-8")
+    assert "A room of toys" in page
+    assert "The ball was played with" in page
+    assert 'data-figure="toys"' in page
+    frame = pl.read_parquet(added / "tables" / "analysis_toys.parquet")
+    assert frame.rows() == [("ball", 8_000_000)]
+    asked = _run(added, _COMMAND, "query", "first.toy", "SELECT played_ns FROM toys", "--csv", "-")
+    assert asked.split() == ["played_ns", "8000000"]
+    described = _run(added, "from profiler.analysis.question import markdown\nprint(markdown())\n")
+    assert "for how long" in described
 
 
 def test_a_subcommand(added: Path) -> None:

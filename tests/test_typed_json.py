@@ -150,6 +150,6 @@ def test_types_are_learned_in_one_place() -> None:
         path.relative_to(folder).as_posix(): _typed_by_itself(ast.parse(path.read_text("utf-8")))
         for path in folder.rglob("*.py")
     }
-    assert [name for name, lines in found.items() if lines] == ["typed_json.py"]
+    assert [name for name, lines in found.items() if lines] == ["files.py"]
     broken = "msgspec.json.decode(a, type=B)\nmsgspec.json.Decoder(B)\nmsgspec.convert(a, B)\n"
     assert sorted(_typed_by_itself(ast.parse(broken))) == [1, 2, 3]

@@ -158,36 +158,11 @@ def _started(run: Run) -> str:
 # --- The table of findings.
 
 
-_READS = (
-    "device_transitions",
-    "cache_use",
-    "calls",
-    "compilations",
-    "devices",
-    "fusions",
-    "gaps",
-    "partitioning",
-    "ranks",
-    "guidance",
-    "idle",
-    "redundant_work",
-    "memory",
-    "memory_devices",
-    "operators",
-    "roofline",
-    "roofline_roles",
-    "step_operators",
-    "step_outliers",
-    "steps",
-    "cpu_fallback",
-    "submodules",
-)
-
-
 @shared
 def found(of: Inputs) -> tuple[Finding, ...]:
     """What the rules find in the tables that they read, worst first."""
-    return find(assembled(of, _READS), lambda: replay_gains(of))
+    names = [table.name for table in tables() if table.name != "findings"]
+    return find(assembled(of, names), lambda: replay_gains(of))
 
 
 TABLES = (
@@ -202,7 +177,6 @@ TABLES = (
         "`analysis.findings` has the same findings as objects, and so does JSON: see "
         "[findings](json.md#findings). CSV, Parquet and SQL also have the sentences of reports: "
         "`title`, `caveat` and `recommendation`. [findings.md](findings.md) describes the rules.",
-        reads=_READS,
     ),
 )
 

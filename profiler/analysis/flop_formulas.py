@@ -4,6 +4,8 @@ Counts follow `torch.utils.flop_counter`, the definitions at onnx.ai/onnx/operat
 onnxruntime's `docs/ContribOperators.md`. A causal mask is the exception: scores above the
 diagonal count nothing, and those on it count half. `shapes.py` defines what counts as one
 operation and as a byte moved.
+
+Source of a count: its docstring, else `torch.utils.flop_counter`, as the sections below say.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from profiler.analysis.question import table_named
 from profiler.analysis.result import Analysis, Finding, Recorded, ReportInput, Where
 from profiler.analysis.steps import launch_bound_steps
 from profiler.analysis.table_text import (
-    declared_figure,
+    declared_drawing,
     guessed_waits,
     path_by_part,
     path_sentence,
@@ -461,7 +461,7 @@ def _busy(of: ReportInput) -> Iterator[Part]:
             Bars(str(device), (rows["busy_share"] * 1000).round().cast(pl.Int64).to_list())
             for (device,), rows in groups
         )
-        figure = declared_figure(table_named("busy_timeline"), frame, bars)
+        figure = declared_drawing(table_named("busy_timeline"), frame, bars)
         yield Part(said("Busy share over time"), figure=figure)
 
 

@@ -32,7 +32,7 @@ from profiler.analysis.roofline import Bound, kind_bounds
 from profiler.analysis.table_text import (
     Node,
     Sentences,
-    declared_figure,
+    declared_drawing,
     inwards,
     labelled,
     table,
@@ -638,7 +638,7 @@ _BESIDE = 1.01  # times the end-to-end time: more is no rounding
 
 def icicle_figure(analysis: Analysis) -> Figure:
     """The module tree, each node as wide as its time below the one that it is in."""
-    figure = declared_figure(table_named("module_tree"), analysis.module_tree)
+    figure = declared_drawing(table_named("module_tree"), analysis.module_tree)
     assert figure is not None  # the table declares it
     return figure
 

@@ -662,7 +662,7 @@ def _says_something(column: Column, values: pl.Series) -> bool:
     return not column.hide_if_zero or bool((values != 0).any())
 
 
-def declared_figure(
+def declared_drawing(
     table: Table, frame: pl.DataFrame, bars: tuple[Bars, ...] = ()
 ) -> Figure | None:
     """The figure that a table declares; None if it declares none. `bars` are what a terminal shows

@@ -34,7 +34,7 @@ from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.submodules import SUBMODULES
 from profiler.analysis.table_text import (
     columns_of,
-    declared_figure,
+    declared_drawing,
     registered_view,
     renamed,
     table,
@@ -77,7 +77,7 @@ def section_figures() -> dict[str, Callable[..., Figure]]:
 
 def figure_of(table: Table, analysis: Analysis) -> Figure:
     """The figure that `table` declares. Raises ValueError where it declares none."""
-    figure = declared_figure(table, analysis.tables()[table.name])
+    figure = declared_drawing(table, analysis.tables()[table.name])
     if figure is None:
         raise ValueError(f"table {table.name!r} declares no figure")
     return figure
@@ -137,7 +137,7 @@ def _added(table: Table, of: ReportInput) -> Part:
     """A table as it declares itself, with its figure."""
     frame = of.analysis.tables()[table.name]
     view = registered_view(table, frame)
-    return Part(view.name, table=view, figure=declared_figure(table, frame)) if view else Part()
+    return Part(view.name, table=view, figure=declared_drawing(table, frame)) if view else Part()
 
 
 def _against(comparison: Comparison | None) -> str:

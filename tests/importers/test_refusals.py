@@ -106,7 +106,9 @@ def test_nothing_that_is_imported_is_refused():
     refused = {
         path.name
         for path in sorted(CORPUS.rglob("*"))
-        if path.is_file() and any(one.matches(path, head_of(path)) for one in REFUSALS)
+        if path.is_file()
+        and not path.is_relative_to(CORPUS / "damaged")
+        and any(one.matches(path, head_of(path)) for one in REFUSALS)
     }
     assert refused == {"winml_resnet_intel_npu__benchmark_report.csv"}
 

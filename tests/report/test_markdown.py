@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import io
-from pathlib import Path
 
 import polars as pl
 import pytest
 from rich.console import Console
 
-import profiler.report
 from profiler.analysis.analyze import analyze
 from profiler.analysis.document import Report
 from profiler.compare.compare import Compared, check_gate
@@ -103,20 +100,3 @@ def test_a_verdict_is_first_in_a_document_and_last_in_a_terminal() -> None:
         assert _printed(report).splitlines()[-1] == line
         items = [each for each in markdown(report).splitlines() if each.startswith("- ")]
         assert items[0] == f"- {escaped(line)}"
-
-
-def test_only_renderers_know_a_terminal() -> None:
-    """Beside `terminal` none but what lists the rows of a query imports rich, and none but Markdown
-    and notebook, which write cells as a terminal does, import `terminal`."""
-    root = Path(profiler.report.__file__).parent
-    found: dict[str, set[str]] = {"rich": set(), "profiler.report.terminal": set()}
-    for file in root.rglob("*.py"):
-        if file.parent.name == "terminal":
-            continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            name = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-            for package, files in found.items():
-                if f"{name}.".startswith(f"{package}."):
-                    files.add(file.relative_to(root).as_posix())
-    assert found["rich"] == {"query/listing.py"}
-    assert found["profiler.report.terminal"] == {"markdown.py", "notebook.py"}

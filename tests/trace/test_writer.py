@@ -302,7 +302,7 @@ def test_unknown_packing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError(name)
 
     assert COMPRESSIONS == ("none", "deflate", "zstd")
-    monkeypatch.setattr("importlib.import_module", missing)
+    monkeypatch.setattr("profiler.trace.compression.import_module", missing)
     with pytest.raises(InputError, match="or use deflate"):
         encode_call(*small_call(), compress="zstd")
 

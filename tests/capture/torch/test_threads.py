@@ -123,7 +123,9 @@ def test_a_profiler_that_torch_refuses_fails_no_call(monkeypatch):
     """The call runs on, its operators are a drop, and torch's flag is as it was."""
     run = Run()
     with monkeypatch.context() as patch, run:
-        patch.setattr("profiler.capture.torch.modules.new_profiler", lambda **_: Refusing())
+        patch.setattr(
+            "profiler.capture.torch.profiler_session.new_profiler", lambda **_: Refusing()
+        )
         run.call()
     assert not is_profiling()
     with run:

@@ -78,7 +78,8 @@ def decision_list() -> str:
     lines = [
         "# Decisions",
         "",
-        "What could have been chosen otherwise, and why it is as it is.",
+        "What could have been chosen otherwise, and why it is as it is. Paths and names are those",
+        "of the time; [the architecture](../architecture.md) has those of today.",
         "",
     ]
     for path in decisions():

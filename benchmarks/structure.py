@@ -52,7 +52,7 @@ _OTHER_FILES = {
 }
 _PROGRAM = """
 import os, sys, threading
-import profiler  # noqa: E402
+import profiler
 from profiler.cli.main import main
 
 root, sample = sys.argv[1:]

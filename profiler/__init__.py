@@ -1,6 +1,6 @@
 """profile-sd3: profile inference pipelines submodule by submodule, and analyze what they did.
 
-    import profiler  # noqa: E402
+    import profiler
     run = profiler.load("traces/")
     run.to_pandas().groupby("layer").duration_ns.sum()
     profiler.analyze(run).to_pandas("roles")
@@ -18,9 +18,15 @@ from profiler.run import annotate_with, draw_with, show_with
 if TYPE_CHECKING:
     import polars as pl
 
+    from profiler._version import __version__
     from profiler.analysis.result import Analysis
+    from profiler.capture.calls import step
+    from profiler.capture.profile import profile, submodule
+    from profiler.capture.startup import done, start
+    from profiler.errors import ProfilerError
+    from profiler.importers.importing import import_trace
     from profiler.run.run import Run
-
+    from profiler.sources import analyze, diff, load, predict
 
 __all__ = [
     "Analysis",
@@ -28,8 +34,11 @@ __all__ = [
     "Run",
     "__version__",
     "analyze",
+    "diff",
     "done",
+    "import_trace",
     "load",
+    "predict",
     "profile",
     "start",
     "step",
@@ -43,8 +52,11 @@ _HOME = {
     "Run": "profiler.run.run",
     "__version__": "profiler._version",
     "analyze": "profiler.sources",
+    "diff": "profiler.sources",
     "done": "profiler.capture.startup",
+    "import_trace": "profiler.importers.importing",
     "load": "profiler.sources",
+    "predict": "profiler.sources",
     "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",
     "step": "profiler.capture.calls",

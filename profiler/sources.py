@@ -22,6 +22,7 @@ from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -37,6 +38,11 @@ from profiler.options import name_list
 from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
 from profiler.run.run import Run
 from profiler.trace.bundle import Unfinished, search
+
+if TYPE_CHECKING:
+    from profiler.compare.compare import Comparison
+    from profiler.prediction.predict import Prediction
+    from profiler.prediction.scenario import Scenario
 
 # --- What a path that a user gives stands for, decided once.
 #
@@ -351,6 +357,7 @@ def load_source(source: Source) -> Run:
 # --- `profiler.analyze`: from a path or a run to an `Analysis`, for scripts and notebooks.
 
 
+_Runs = Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]]
 _Names = str | Iterable[str]
 
 
@@ -384,6 +391,32 @@ def analyze(
         profiles = profiles or find_profiles(found.newest.path)
     selection = Selection(*map(name_list, (stage, submodule, device, step)))
     return analyze_run(run, selection, profiles, sizes_by_device(device_memory))
+
+
+def diff(base: _Runs, new: _Runs) -> Comparison:
+    """Returns how `new` compares with `base`: each a run, the path of one, or a list of these,
+    whose differences are then told from their scatter. Raises InputError if a run cannot be read
+    or a side has none."""
+    from profiler.compare.compare import compare_runs
+
+    return compare_runs(_runs(base), _runs(new))
+
+
+def predict(
+    source: Run | str | os.PathLike[str], scenario: Scenario, pipeline: int | None = None
+) -> Prediction:
+    """Returns what a run, or the run at a path, would take under `scenario`
+    (`profiler.prediction.scenario.Scenario`). Of several pipeline calls `pipeline` is the number of
+    the one to start from. Raises InputError if the run cannot answer it."""
+    from profiler.prediction.predict import predict as predict_run
+
+    run = source if isinstance(source, Run) else load(source)
+    return predict_run(run, analyze_run(run), scenario, pipeline)
+
+
+def _runs(given: _Runs) -> list[Run]:
+    several = [given] if isinstance(given, Run | str | os.PathLike) else given
+    return [each if isinstance(each, Run) else load(each) for each in several]
 
 
 # --- Where the page of a run goes when nobody says.

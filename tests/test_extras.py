@@ -118,7 +118,7 @@ def test_commands_that_need_no_extra():
     script = f"""
 import sys
 for name in {_BLOCKED}: sys.modules[name] = None
-import profiler  # noqa: E402
+import profiler
 for name in profiler.__all__: getattr(profiler, name)
 from tests.command_line import run_command
 print([run_command(*command) for command in {commands}], file=sys.stderr)

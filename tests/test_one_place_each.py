@@ -86,7 +86,8 @@ from profiler.report.charts.style import draws, layout
 
 @draws("toy_chart")
 def toy_chart(columns, frame, theme="light"):
-    return {"data": [{"type": "bar", "y": ["a toy chart"], "x": [1]}], "layout": layout(theme) | {"height": 90, "showlegend": False}}
+    made = layout(theme) | {"height": 90, "showlegend": False}
+    return {"data": [{"type": "bar", "y": ["a toy chart"], "x": [1]}], "layout": made}
 """,
     "profiler/cli/commands/toy_command.py": '''
 from profiler.cli.subcommands import Subcommand

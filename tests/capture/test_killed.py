@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 
 SCRIPT = """
     import sys
-    import profiler  # noqa: E402
+    import profiler
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
 

@@ -124,7 +124,7 @@ def test_a_fork_inside_a_call(scripts):
     journal nor in the files of the parent's run, which goes on."""
     script = """
     import os
-    import profiler  # noqa: E402
+    import profiler
     from profiler.testing import FakeClock
     from tests.capture.toy import ToyPipeline
 
@@ -166,7 +166,7 @@ def test_a_fork_while_files_are_written(scripts):
         made().run(None, {"x": x})
         profiler.done()
         os._exit(0)
-    import profiler  # noqa: E402
+    import profiler
     codes = []
     for _ in range(3):
         for _ in range(200):

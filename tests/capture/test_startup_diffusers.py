@@ -24,7 +24,7 @@ SCRIPT = """
     flux("a cat", num_inference_steps=1, output_type="np", **tiny.SIZE)
     sd3.encode_prompt("a", "a", "a", do_classifier_free_guidance=False)
 
-    import profiler  # noqa: E402
+    import profiler
     print(profiler.done().name)
     print([type(pipe) is cls for pipe, cls in zip([sd3, flux], classes)])
     print([vars(cls)["__call__"].__code__.co_filename.count("profiler") for cls in classes])
@@ -108,7 +108,7 @@ SD3_FAMILY = """
 
 
 OTHERS = """
-    import diffusers  # noqa: E402
+    import diffusers
 
     true_cfg = dict(negative_prompt="dog", true_cfg_scale=2.0, num_inference_steps=2)
     flux, again = tiny.flux(), tiny.flux(diffusers.FluxImg2ImgPipeline)

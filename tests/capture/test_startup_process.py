@@ -264,7 +264,7 @@ def test_a_name_that_nothing_has(scripts):
 def test_start_and_done(scripts):
     """Only what runs between `start()` and `done()` is recorded; both may be called again."""
     script = """
-    import profiler  # noqa: E402
+    import profiler
     session = made()
     session.run(None, {"x": x})
     profiler.start(ops="none", out="traces")
@@ -292,7 +292,7 @@ def test_start_and_done(scripts):
 def test_start_wins_over_the_environment(scripts):
     """Settings in the script's `start()` begin a run of their own in a switched-on process."""
     script = """
-    import profiler  # noqa: E402
+    import profiler
     session = made()
     session.run(None, {"x": x})
     profiler.start(name="mine")
@@ -332,7 +332,7 @@ def test_a_block_of_its_own_wins(scripts):
     """What a switched-on script profiles itself is in that run alone; before and after it, the
     pipeline is recorded as others are."""
     script = """
-    import profiler  # noqa: E402
+    import profiler
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
     pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())

@@ -83,7 +83,7 @@ def test_a_release_during_a_first_use(tmp_path):
 
 ENDED = """
     import gc
-    import profiler  # noqa: E402
+    import profiler
     from profiler.capture.pipelines.pipeline_hooks import Attachment
     from profiler.capture.recorder import Recorder
     from profiler.capture.session import Session

@@ -61,13 +61,13 @@ ENDS_WITH: dict[str, tuple[set[int], str]] = {
 """Exit codes other than 0 that commands which begin so may have, and why."""
 
 _PIPE = """
-import profiler  # noqa: E402
+import profiler
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
 """
 _ANALYSIS = """
-import profiler  # noqa: E402
+import profiler
 analysis = profiler.analyze("sample_traces/tiny_two_devices")
 """
 

@@ -173,7 +173,7 @@ _RECORDING = """
 import sys
 from pathlib import Path
 
-import profiler  # noqa: E402
+import profiler
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 

@@ -104,7 +104,7 @@ def test_bound_inputs_and_outputs(scripts):
     ended = scripts.profiled(
         LOAD.format(folder="sd3", binding=True)
         + """
-import profiler  # noqa: E402
+import profiler
 
 profiled = image()
 profiler.done()
@@ -118,7 +118,7 @@ print((profiled == image()).all())
 
 STATE = """
 import gc, weakref
-import profiler  # noqa: E402
+import profiler
 
 NAMES = ("text_encoder", "text_encoder_2", "transformer", "vae_encoder", "vae_decoder", "vae")
 
@@ -176,7 +176,7 @@ def test_a_part_that_is_moved(scripts):
     ended = scripts.run(
         LOAD.format(folder="flux", binding=False)
         + """
-import profiler  # noqa: E402
+import profiler
 
 own = pipe.transformer.session
 before = own._sess

@@ -25,7 +25,7 @@ _SAMPLE = Path(__file__).parents[2] / "sample_traces" / "tiny_two_devices"
 _SCRIPT = """
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
-import profiler  # noqa: E402
+import profiler
 run = profiler.load({path!r})
 for shown in (run, profiler.analyze(run)):
     data, _ = shell.display_formatter.format(shown)

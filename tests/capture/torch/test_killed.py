@@ -27,7 +27,7 @@ CALLS = 6 + STEPS + 1  # of one pipeline call: three encoders for two prompts, t
 
 SCRIPT = """
     import sys
-    import profiler  # noqa: E402
+    import profiler
     import tests.capture.tiny_diffusers as tiny
     from profiler.trace.bundle import BundleWriter
 

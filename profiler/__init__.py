@@ -10,9 +10,11 @@ Everything here is imported on first use, so that `import profiler` costs next t
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from profiler.plugins import MovedModules
 from profiler.run import annotate_with, draw_with, show_with
 
 if TYPE_CHECKING:
@@ -97,3 +99,5 @@ def _drawn(analysis: Analysis, name: str, **options: Any) -> Any:
 annotate_with(_annotated)
 draw_with(_drawn)
 show_with(_shown)
+if MovedModules not in sys.meta_path:
+    sys.meta_path.append(MovedModules)

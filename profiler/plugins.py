@@ -15,9 +15,12 @@ import contextlib
 import inspect
 import opcode
 import sys
+import warnings
 from collections.abc import Callable
 from functools import cache
-from types import FrameType
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -148,3 +151,51 @@ def _leave_out(point: EntryPoint, group: str, why: str) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(plain_text(" ".join(line.split())) + "\n")
         sys.stderr.flush()
+
+
+# --- Names of modules that programs and plug-ins imported before: forwarded for one release.
+
+
+_MOVED = {
+    "profiler.analysis.comparison.compare": "profiler.compare.compare",
+    "profiler.analysis.prediction.predict": "profiler.prediction.predict",
+    "profiler.analysis.prediction.scenario": "profiler.prediction.scenario",
+    "profiler.analysis.registry": "profiler.analysis.question",
+    "profiler.analysis.table": "profiler.analysis.question",
+    "profiler.analysis.work": "profiler.analysis.flops",
+    "profiler.events": "profiler.trace.events",
+    "profiler.grammars.parsed": "profiler.grammars.names",
+    "profiler.graph.netron_server": "profiler.graph.netron",
+    "profiler.graph.optimize.optimizers": "profiler.graph.optimize.files",
+    "profiler.pipelines.classes": "profiler.pipelines.pipeline",
+    "profiler.table.columns": "profiler.run.columns",
+    "profiler.workbench.annotating": "profiler.graph.annotate",
+    "profiler.workbench.comparing": "profiler.graph.compare",
+}
+
+
+class MovedModules:
+    """Finds a module under the name that it had, with a DeprecationWarning; asked last of all."""
+
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> ModuleSpec | None:
+        """Returns the specification of a moved module or of a package that held some, else None."""
+        if not name.startswith("profiler."):
+            return None
+        packages = any(old.startswith(f"{name}.") for old in _MOVED)
+        if name not in _MOVED and not packages:
+            return None
+        return ModuleSpec(name, cls(), is_package=packages)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Returns the module under its present name; None, a new one, for a package."""
+        new = _MOVED.get(spec.name)
+        if new is None:
+            return None
+        warnings.warn(f"{spec.name} is {new} now", DeprecationWarning, stacklevel=2)
+        forwarded = ModuleType(spec.name)
+        forwarded.__dict__.update(vars(import_module(new)))
+        return forwarded
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The module has been run under its present name."""

@@ -90,6 +90,21 @@ def test_public_names_of_the_package() -> None:
         profiler.missing  # noqa: B018
 
 
+def test_a_moved_module_is_forwarded() -> None:
+    """What documentation had plug-ins import is found under its old name, with a warning."""
+    from profiler.trace.events import Call
+
+    sys.modules.pop("profiler.events", None)
+    with pytest.warns(DeprecationWarning, match="profiler.events is profiler.trace.events now"):
+        import profiler.events
+    assert profiler.events.Call is Call
+    with pytest.warns(DeprecationWarning, match="profiler.run.columns"):
+        from profiler.table.columns import Column
+    assert Column.__module__ == "profiler.run.columns"
+    with pytest.raises(ModuleNotFoundError):
+        import profiler.table.tiles
+
+
 def _tracked() -> list[Path]:
     """Files that git knows, or would know, relative to the repository."""
     if shutil.which("git") is None or not (_REPOSITORY / ".git").exists():

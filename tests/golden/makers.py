@@ -30,7 +30,9 @@ def copied(source: Path, folder: Path) -> str:
     """A copy of a file or folder, and its name."""
     place = folder / source.name
     if source.is_dir():
-        shutil.copytree(source, place, ignore=shutil.ignore_patterns("*.txt", "report*.html"))
+        shutil.copytree(
+            source, place, ignore=shutil.ignore_patterns("*.txt", "report*.html", "summary.json")
+        )
     else:
         shutil.copy(source, place)
     return place.name

@@ -58,9 +58,11 @@ _DRAWINGS: dict[str, Callable[..., Chart]] = {}
 
 def draws(kind: str) -> Callable[[Drawing], Drawing]:
     """Returns a decorator that registers a function as the one that draws figures of that kind:
-    it takes the data of the figure, then the theme."""
+    it takes the data of the figure, then the theme. Raises ValueError if another one does."""
 
     def register(function: Drawing) -> Drawing:
+        if kind in _DRAWINGS:
+            raise ValueError(f"figures of kind {kind!r} are drawn by {_DRAWINGS[kind].__name__}")
         _DRAWINGS[kind] = function
         return function
 

@@ -16,22 +16,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from profiler.cli.main import complete_runs
 from profiler.cli.options import (
-    AnswerCsv,
-    AnswerJson,
-    AnswerParquet,
-    AnswerRows,
-    AnswerTimeout,
-    ImportOptions,
-    KeptImport,
+    ANSWER_CSV,
+    ANSWER_JSON,
+    ANSWER_PARQUET,
+    ANSWER_ROWS,
+    ANSWER_TIMEOUT,
+    IMPORT_OPTIONS,
+    KEPT_IMPORT,
 )
 from profiler.cli.run_report import damaged_files, left_out, opened, other_runs
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
 
@@ -52,61 +50,53 @@ _ON_A_TERMINAL = 40  # rows
 _STDIN = Path("-")
 
 
-_Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PATH...] SQL",
-        help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
-        "Parquet runs, or what `import` takes), then the query.  [default: traces]",
+@cli_options
+class QueryOptions:
+    """Options of `profile-sd3 query`."""
+
+    words: list[str] = arg(
+        "[PATH...] SQL  Runs (bundles, folders of bundles, of which the newest is taken, .pb "
+        "files, Parquet runs, or what `import` takes), then the query.  [default: traces]",
+        default=None,
         autocompletion=complete_runs,
-    ),
-]
-_File = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Read the query from there; -: from stdin."),
-]
-_Every = Annotated[
-    bool, typer.Option("--all", help="Take every bundle of a folder, not the newest only.")
-]
-_Tables = Annotated[
-    bool, typer.Option("--tables", help="List tables and columns with their meaning.")
-]
+    )
+    file: Path | None = opt("--file FILE  Read the query from there; -: from stdin.")
+    every: bool = opt("--all  Take every bundle of a folder, not the newest only.")
+    rows: int | None = ANSWER_ROWS
+    csv: Path | None = ANSWER_CSV
+    parquet: Path | None = ANSWER_PARQUET
+    json: Path | None = ANSWER_JSON
+    importing: list[str] = IMPORT_OPTIONS
+    out: Path | None = KEPT_IMPORT
+    timeout: float = ANSWER_TIMEOUT
+    tables: bool = opt("--tables  List tables and columns with their meaning.")
 
 
-def query(
-    words: _Words = None,
-    file: _File = None,
-    every: _Every = False,
-    rows: AnswerRows = None,
-    csv: AnswerCsv = None,
-    parquet: AnswerParquet = None,
-    json: AnswerJson = None,
-    importing: ImportOptions = None,
-    out: KeptImport = None,
-    timeout: AnswerTimeout = 60,
-    tables: _Tables = False,
-) -> None:
+def query(options: QueryOptions) -> None:
     """Query runs in SQL (DuckDB's).
 
     Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
     analysis; the column run names the run of each row. A query only reads, and reaches no file. It
     may use 4 GiB of memory, or half of the machine's where that is less.
     """
-    if tables:
+    if options.tables:
         _list_tables()
         return
-    files = {"csv": csv, "parquet": parquet, "json": json}
+    files = {"csv": options.csv, "parquet": options.parquet, "json": options.json}
     wanted = {form: path for form, path in files.items() if path is not None}
     check_files(wanted)
-    paths, sql = _split(words or [], file)
+    paths, sql = _split(options.words, options.file)
     notes: list[str] = []
-    with progress("reading runs"), opened(paths, importing, out) as (found, imports):
-        sources = _sources(found, notes, every=every)
-        database = _database(dict(_runs(sources, imports, notes)), timeout or None)
+    with (
+        progress("reading runs"),
+        opened(paths, options.importing, options.out) as (found, imports),
+    ):
+        sources = _sources(found, notes, every=options.every)
+        database = _database(dict(_runs(sources, imports, notes)), options.timeout or None)
     for note in notes:
         tell(note, err=True)
     with database:
-        answer(database, sql, wanted, rows)
+        answer(database, sql, wanted, options.rows)
 
 
 def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:

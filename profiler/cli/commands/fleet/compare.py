@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns, print_table
-from profiler.cli.options import ResultFile
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.commands.fleet import (
+    ASSUME_SAME,
+    BAD_QUALITY,
+    DATASET_PLACE,
+    WHERE_RUNS,
+    print_table,
+)
+from profiler.cli.options import RESULT_FILE
+from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError
 
@@ -19,36 +23,27 @@ if TYPE_CHECKING:
     from profiler.fleet.compare import Compared
 
 
-_By = Annotated[
-    str,
-    typer.Option(
-        metavar="FIELD", help="The field to compare by: hardware, software, resolution, cache, …"
-    ),
-]
-_Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        metavar="NAME",
-        help="Metric, such as transformer.call; may be repeated.  [default: elapsed, denoise.step]",
-    ),
-]
-_Ignored = Annotated[
-    list[str] | None,
-    typer.Option("--ignore", metavar="FIELD", help="Let this field differ, too; may be repeated."),
-]
+@cli_options
+class CompareOptions:
+    """Options of `profile-sd3 fleet compare`."""
+
+    dataset: str = DATASET_PLACE
+    by: str = opt(
+        "--by FIELD  The field to compare by: hardware, software, resolution, cache, …",
+        default="hardware",
+    )
+    metric: list[str] = opt(
+        "--metric NAME  Metric, such as transformer.call; may be repeated.  [default: elapsed, "
+        "denoise.step]"
+    )
+    where: list[str] = WHERE_RUNS
+    assume_same: list[str] = ASSUME_SAME
+    ignore: list[str] = opt("--ignore FIELD  Let this field differ, too; may be repeated.")
+    bad_quality: bool = BAD_QUALITY
+    json_file: Path | None = RESULT_FILE
 
 
-def compare(
-    dataset: DatasetPlace,
-    by: _By = "hardware",
-    metric: _Metrics = None,
-    where: WhereRuns = None,
-    assume_same: AssumeSame = None,
-    ignore: _Ignored = None,
-    bad_quality: BadQuality = False,
-    json_file: ResultFile = None,
-) -> None:
+def compare(options: CompareOptions) -> None:
     """Compare runs by hardware, software, resolution or another field.
 
     Two values are compared where all other fields agree: workload, variant, recipe, hardware and
@@ -58,23 +53,23 @@ def compare(
     from profiler.fleet.compare import compare as compare_runs
     from profiler.fleet.dataset import Dataset, checked_fields
 
-    fields = checked_fields([by], "--by")
+    fields = checked_fields([options.by], "--by")
     if len(fields) != 1:
-        raise InputError(f"--by {by} is several fields: give one of {', '.join(fields)}")
-    same = checked_fields(assume_same, "--assume-same")
-    ignored = checked_fields(ignore, "--ignore")
-    check_documents({"--json": json_file})
-    with progress(f"comparing runs of {dataset}"):
+        raise InputError(f"--by {options.by} is several fields: give one of {', '.join(fields)}")
+    same = checked_fields(options.assume_same, "--assume-same")
+    ignored = checked_fields(options.ignore, "--ignore")
+    check_documents({"--json": options.json_file})
+    with progress(f"comparing runs of {options.dataset}"):
         compared = compare_runs(
-            Dataset(dataset),
+            Dataset(options.dataset),
             fields[0],
-            tuple(metric or DEFAULT_METRICS),
-            where or (),
+            tuple(options.metric or DEFAULT_METRICS),
+            options.where,
             assume_same=same,
             ignored=ignored,
-            quality=bad_quality,
+            quality=options.bad_quality,
         )
-    _show(compared, fields[0], json_file)
+    _show(compared, fields[0], options.json_file)
 
 
 def _show(compared: Compared, by: str, json_file: Path | None) -> None:

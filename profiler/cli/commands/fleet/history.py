@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns
-from profiler.cli.options import PageLanguage, ResultFile
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.commands.fleet import ASSUME_SAME, BAD_QUALITY, DATASET_PLACE, WHERE_RUNS
+from profiler.cli.options import PAGE_LANGUAGE, RESULT_FILE, Language
+from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json, write_text
 from profiler.errors import InputError
 
@@ -26,34 +24,28 @@ if TYPE_CHECKING:
 
 _SPARKS = 72  # characters
 
-_Metric = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="Which metric, such as denoise.step or transformer.time[role=attention]; may be "
-        "repeated.  [default: elapsed]",
-    ),
-]
-_Explain = Annotated[
-    int,
-    typer.Option(metavar="N", min=0, help="Compare the bundles around the newest N changes."),
-]
-_Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page with curves and runs.")
-]
+
+@cli_options
+class HistoryOptions:
+    """Options of `profile-sd3 fleet history`."""
+
+    dataset: str = DATASET_PLACE
+    metric: list[str] = opt(
+        "--metric NAME  Which metric, such as denoise.step or transformer.time[role=attention]; "
+        "may be repeated.  [default: elapsed]"
+    )
+    where: list[str] = WHERE_RUNS
+    assume_same: list[str] = ASSUME_SAME
+    bad_quality: bool = BAD_QUALITY
+    explain: int = opt(
+        "--explain N  Compare the bundles around the newest N changes.", default=3, min=0
+    )
+    json_file: Path | None = RESULT_FILE
+    html: Path | None = opt("--html FILE  Write a page with curves and runs.")
+    language: Language | None = PAGE_LANGUAGE
 
 
-def history(
-    dataset: DatasetPlace,
-    metric: _Metric = None,
-    where: WhereRuns = None,
-    assume_same: AssumeSame = None,
-    bad_quality: BadQuality = False,
-    explain: _Explain = 3,
-    json_file: ResultFile = None,
-    html: _Html = None,
-    language: PageLanguage = None,
-) -> None:
+def history(options: HistoryOptions) -> None:
     """Show a metric over comparable runs, and where it changed: the last good run, the first bad
     one, and what differs between their bundles.
 
@@ -62,19 +54,22 @@ def history(
     """
     from profiler.fleet.dataset import Dataset
 
-    check_documents({"--json": json_file, "--html": html})
-    with progress(f"reading {dataset}", after_s=0.5):
-        data = Dataset(dataset)
-        names = [*dict.fromkeys(metric or ["elapsed"])]
+    check_documents({"--json": options.json_file, "--html": options.html})
+    with progress(f"reading {options.dataset}", after_s=0.5):
+        data = Dataset(options.dataset)
+        names = [*dict.fromkeys(options.metric or ["elapsed"])]
         histories, notes = _histories(
-            data, names, where or [], assume_same or [], bad_quality=bad_quality
+            data, names, options.where, options.assume_same, bad_quality=options.bad_quality
         )
-    explained = _tell(histories, notes, explain, json_file)
-    if html is not None:
+    explained = _tell(histories, notes, options.explain, options.json_file)
+    if options.html is not None:
         from profiler.fleet.page import history_page
 
-        write_text(html, history_page(dataset, histories, explained, notes, language or "auto"))
-        tell(f"wrote {html}", err=STDOUT in (json_file, html))
+        write_text(
+            options.html,
+            history_page(options.dataset, histories, explained, notes, options.language or "auto"),
+        )
+        tell(f"wrote {options.html}", err=STDOUT in (options.json_file, options.html))
 
 
 def _histories(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import typer
-
-from profiler.cli.subcommands import Subcommand, add_subcommands
+from profiler.cli.subcommands import Subcommand, command_group
 from profiler.cli.terminal import tell
 from profiler.cli.terminal import write_json as write_json_document
 from profiler.errors import InputError
@@ -78,11 +75,6 @@ def named(names: Iterable[str]) -> str:
 # --- `profile-sd3 graph`: the subcommands that work on ONNX graphs.
 
 
-graph = typer.Typer(
-    help="Prepare ONNX graphs, and see times on their nodes.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-add_subcommands(graph, sys.modules[__name__])
+graph = command_group("Prepare ONNX graphs, and see times on their nodes.", __name__)
 
 SUBCOMMAND = Subcommand(graph, place=120)

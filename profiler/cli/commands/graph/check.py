@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from profiler.cli.commands.graph import echo, grouped, named, parse_sizes, write_json
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress
 from profiler.errors import InputError
 from profiler.onnx_targets import TARGETS
@@ -23,65 +23,32 @@ if TYPE_CHECKING:
     from profiler.run.run import Run
 
 
-_Models = Annotated[
-    list[Path],
-    typer.Argument(metavar="MODEL...", help="ONNX files, or folders of them."),
-]
-_Target = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help=f"What is to compile or run it: {', '.join(TARGETS)}.",
-    ),
-]
-_Static = Annotated[
-    bool, typer.Option("--static", help="Ask for static shapes of inputs and nodes.")
-]
-_Fix = Annotated[
-    Path | None,
-    typer.Option(
-        "--fix",
-        "-o",
-        metavar="OUT",
-        help="Write the model, or the folder, repaired where that is safe and outputs stay "
-        "the same.",
-    ),
-]
-_Size = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=N",
-        help="With --fix: a symbolic dimension of the inputs that outputs are compared on; "
-        "may be repeated.  [default: 2 for a batch, 8 for others]",
-    ),
-]
-_ShowAll = Annotated[
-    bool, typer.Option("--all", help="Show each finding and output, not three nodes a rule.")
-]
-_Measured = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="PATH",
-        help="A run of the model, of any format that `import` reads: findings get the time of "
-        "their nodes.",
-    ),
-]
-_JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write all findings as JSON; -: to stdout."),
-]
+@cli_options
+class CheckOptions:
+    """Options of `profile-sd3 graph check`."""
+
+    models: list[Path] = arg("MODEL...  ONNX files, or folders of them.")
+    target: str = opt(
+        f"--target NAME  What is to compile or run it: {', '.join(TARGETS)}.", default=""
+    )
+    static: bool = opt("--static  Ask for static shapes of inputs and nodes.")
+    fix: Path | None = opt(
+        "--fix -o OUT  Write the model, or the folder, repaired where that is safe and outputs "
+        "stay the same."
+    )
+    size: list[str] = opt(
+        "--size NAME=N  With --fix: a symbolic dimension of the inputs that outputs are compared "
+        "on; may be repeated.  [default: 2 for a batch, 8 for others]"
+    )
+    measured: Path | None = opt(
+        "--measured PATH  A run of the model, of any format that `import` reads: findings get "
+        "the time of their nodes."
+    )
+    show_all: bool = opt("--all  Show each finding and output, not three nodes a rule.")
+    json_file: Path | None = opt("--json FILE  Write all findings as JSON; -: to stdout.")
 
 
-def check(
-    models: _Models,
-    target: _Target = "",
-    static: _Static = False,
-    fix: _Fix = None,
-    size: _Size = None,
-    measured: _Measured = None,
-    show_all: _ShowAll = False,
-    json_file: _JsonFile = None,
-) -> None:
+def check(options: CheckOptions) -> None:
     """Find what stops a graph compiler or costs time.
 
     Exits with 1 where there is an error. Looks for empty names of inputs that carry meaning, names
@@ -91,22 +58,29 @@ def check(
     """
     from profiler.graph.check import check_model
 
-    sizes = parse_sizes(size or [])
-    sources = list(_sources(models))
-    check_documents({"--json": json_file}, inputs=sources, outputs={"--fix": fix})
-    _check_sizes(sources, sizes, fix)
+    sizes = parse_sizes(options.size)
+    sources = list(_sources(options.models))
+    check_documents({"--json": options.json_file}, inputs=sources, outputs={"--fix": options.fix})
+    _check_sizes(sources, sizes, options.fix)
     results: list[CheckResult] = []
     fixed: list[FixResult] = []
-    with progress(f"repairing {models[0]}" if fix else "checking") as say:
-        if fix is not None:
-            fixed = _fix(models, sources, fix, target=target, static=static, sizes=sizes)
+    with progress(f"repairing {options.models[0]}" if options.fix else "checking") as say:
+        if options.fix is not None:
+            fixed = _fix(
+                options.models,
+                sources,
+                options.fix,
+                target=options.target,
+                static=options.static,
+                sizes=sizes,
+            )
             results = [result.left for result in fixed]
         else:
             for path in sources:
                 say(f"checking {path}")
-                results.append(check_model(path, target=target, static=static))
-    run = _loaded(measured)
-    _give(results, fixed, json_file, run, show_all=show_all)
+                results.append(check_model(path, target=options.target, static=options.static))
+    run = _loaded(options.measured)
+    _give(results, fixed, options.json_file, run, show_all=options.show_all)
     if any(result.count("error") for result in results):
         raise typer.Exit(1)
 

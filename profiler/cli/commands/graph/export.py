@@ -7,13 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from profiler.cli.commands.graph import echo, write_json
-from profiler.cli.options import ResultFile
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.options import RESULT_FILE
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress
 from profiler.errors import InputError
 from profiler.options import name_list
@@ -27,66 +25,35 @@ _TINY = "tiny"
 _KNOWN = "tiny, sd3-medium"
 
 
-_Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help=f"Folder of a diffusers pipeline, with model_index.json; or a known name: {_KNOWN}.",
-    ),
-]
-_Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; a new one.")]
-_Dtype = Annotated[
-    str, typer.Option(metavar="TYPE", help="Type of weights and floats: fp32, fp16, bf16.")
-]
-_Opset = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Opset of the graphs.  [default: 18; 22 for bf16]"),
-]
-_Static = Annotated[
-    str,
-    typer.Option(
-        metavar="SIZES",
-        help="Sizes to make the graphs for alone, such as height=1024,width=1024,batch=1, "
-        "sequence=256: pixels, images, tokens of T5 or Qwen.  [default: all are free]",
-    ),
-]
-_Parts = Annotated[
-    str, typer.Option(metavar="NAMES", help="Export these parts alone, with commas.")
-]
-_RandomWeights = Annotated[
-    bool,
-    typer.Option("--random-weights", help="Take configurations alone, and random weights."),
-]
-_Seed = Annotated[
-    int,
-    typer.Option(metavar="N", help="Seed of random weights, and of the inputs compared on."),
-]
-_LayernormFix = Annotated[
-    bool,
-    typer.Option(
-        " /--no-layernorm-fix",
-        help="Leave LayerNorms without scale and bias as they are; else they get ones and "
-        "zeros, which changes no output.",
-    ),
-]
-_ShowAll = Annotated[
-    bool, typer.Option("--all", help="Show each output, not the one that differs most.")
-]
+@cli_options
+class GraphExportOptions:
+    """Options of `profile-sd3 graph export`."""
+
+    source: str = arg(
+        f"SOURCE  Folder of a diffusers pipeline, with model_index.json; or a known name: {_KNOWN}."
+    )
+    out: Path = arg("OUT  Folder to write; a new one.")
+    dtype: str = opt("--dtype TYPE  Type of weights and floats: fp32, fp16, bf16.", default="fp32")
+    opset: int | None = opt("--opset N  Opset of the graphs.  [default: 18; 22 for bf16]")
+    static: str = opt(
+        "--static SIZES  Sizes to make the graphs for alone, such as "
+        "height=1024,width=1024,batch=1, sequence=256: pixels, images, tokens of T5 or Qwen.  "
+        "[default: all are free]",
+        default="",
+    )
+    parts: str = opt("--parts NAMES  Export these parts alone, with commas.", default="")
+    random_weights: bool = opt("--random-weights  Take configurations alone, and random weights.")
+    seed: int = opt("--seed N  Seed of random weights, and of the inputs compared on.", default=0)
+    layernorm_fix: bool = opt(
+        "/--no-layernorm-fix  Leave LayerNorms without scale and bias as they are; else they get "
+        "ones and zeros, which changes no output.",
+        default=True,
+    )
+    show_all: bool = opt("--all  Show each output, not the one that differs most.")
+    json_file: Path | None = RESULT_FILE
 
 
-def export(
-    source: _Source,
-    out: _Out,
-    dtype: _Dtype = "fp32",
-    opset: _Opset = None,
-    static: _Static = "",
-    parts: _Parts = "",
-    random_weights: _RandomWeights = False,
-    seed: _Seed = 0,
-    layernorm_fix: _LayernormFix = True,
-    show_all: _ShowAll = False,
-    json_file: ResultFile = None,
-) -> None:
+def export(options: GraphExportOptions) -> None:
     """Export a diffusers pipeline to ONNX, offline.
 
     SD3, SD3.5, FLUX or Qwen-Image, through torch's dynamo exporter, with module paths on the nodes.
@@ -96,21 +63,28 @@ def export(
     from profiler.graph.export import export_pipeline
     from profiler.graph.export_torch import ExportOptions, parse_static
 
-    fixed, names = parse_static(static), name_list(parts)
-    options = ExportOptions(dtype, opset, fixed, random_weights, seed, layernorm_fix, names)
-    check_documents({"--json": json_file}, outputs={"OUT": out})
-    quiet = json_file == STDOUT
+    fixed, parts = parse_static(options.static), name_list(options.parts)
+    chosen = ExportOptions(
+        *(options.dtype, options.opset, fixed, options.random_weights, options.seed),
+        *(options.layernorm_fix, parts),
+    )
+    check_documents({"--json": options.json_file}, outputs={"OUT": options.out})
+    quiet = options.json_file == STDOUT
+
+    def done(part: ExportedPart) -> None:
+        if not quiet:
+            _print(part, options.show_all)
+
     with (
-        _source_folder(source, random_weights, quiet=quiet) as folder,
-        progress(f"exporting {source}"),
+        _source_folder(options.source, options.random_weights, quiet=quiet) as folder,
+        progress(f"exporting {options.source}"),
     ):
-        exported = export_pipeline(
-            folder, out, options, done=lambda part: None if quiet else _print(part, show_all)
-        )
-    if json_file is not None:
-        write_json(json_file, {"out": str(out), "parts": [part.to_json() for part in exported]})
+        exported = export_pipeline(folder, options.out, chosen, done=done)
+    if options.json_file is not None:
+        document = {"out": str(options.out), "parts": [part.to_json() for part in exported]}
+        write_json(options.json_file, document)
     if not quiet:
-        echo(f"{out}: {_next_step(out, options)}")
+        echo(f"{options.out}: {_next_step(options.out, chosen)}")
 
 
 @contextmanager

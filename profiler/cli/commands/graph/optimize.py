@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profiler.cli.commands.graph import echo, parse_sizes, write_json
-from profiler.cli.options import ModelPath, OutPath, ResultFile, Sizes
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.options import MODEL_PATH, OUT_PATH, RESULT_FILE, SIZES
+from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress
 from profiler.errors import InputError
 from profiler.text import counted
@@ -17,46 +16,31 @@ if TYPE_CHECKING:
     from profiler.graph.optimize.files import OptimizedFile
 
 
-_Optimizer = Annotated[
-    str,
-    typer.Option(
-        "--with",
-        metavar="NAME",
-        help="ort: ONNX Runtime's own optimizations; ort-transformers: its fusions for models "
-        "of a type, MMDiT attention among them; onnxslim; onnxsim.",
-    ),
-]
-_Level = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LEVEL",
-        help="Of ort: basic keeps to ONNX's own operators; extended fuses to ONNX Runtime's; "
-        "all adds layouts of this machine's CPU.  [default: basic]",
-    ),
-]
-_ModelType = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TYPE",
-        help="Of ort-transformers: mmdit, unet, vae, clip, t5 or bert.  [default: by the class "
-        "in config.json or on the nodes]",
-    ),
-]
-_ShowAll = Annotated[
-    bool, typer.Option("--all", help="Show types whose number is the same, and every output.")
-]
+@cli_options
+class OptimizeOptions:
+    """Options of `profile-sd3 graph optimize`."""
+
+    model: Path = MODEL_PATH
+    out: Path = OUT_PATH
+    optimizer: str = opt(
+        "--with NAME  ort: ONNX Runtime's own optimizations; ort-transformers: its fusions for "
+        "models of a type, MMDiT attention among them; onnxslim; onnxsim.",
+        default="ort",
+    )
+    level: str | None = opt(
+        "--level LEVEL  Of ort: basic keeps to ONNX's own operators; extended fuses to ONNX "
+        "Runtime's; all adds layouts of this machine's CPU.  [default: basic]"
+    )
+    model_type: str | None = opt(
+        "--model-type TYPE  Of ort-transformers: mmdit, unet, vae, clip, t5 or bert.  [default: "
+        "by the class in config.json or on the nodes]"
+    )
+    size: list[str] = SIZES
+    show_all: bool = opt("--all  Show types whose number is the same, and every output.")
+    json_file: Path | None = RESULT_FILE
 
 
-def optimize(
-    model: ModelPath,
-    out: OutPath,
-    optimizer: _Optimizer = "ort",
-    level: _Level = None,
-    model_type: _ModelType = None,
-    size: Sizes = None,
-    show_all: _ShowAll = False,
-    json_file: ResultFile = None,
-) -> None:
+def optimize(options: OptimizeOptions) -> None:
     """Run an optimizer; show nodes before and after.
 
     By type. Module paths and other metadata stay on nodes that survive; a fused node gets the
@@ -65,20 +49,24 @@ def optimize(
     """
     from profiler.graph.optimize.files import Optimizer, optimize_files
 
-    if level is not None and optimizer != "ort":
-        raise InputError(f"--level belongs to --with ort: leave it out with {optimizer}")
-    if model_type is not None and optimizer != "ort-transformers":
-        raise InputError(f"--model-type belongs to --with ort-transformers, not to {optimizer}")
-    sizes = parse_sizes(size or [])
-    check_documents({"--json": json_file}, inputs=[model], outputs={"OUT": out})
-    chosen = Optimizer(optimizer, level or "basic", model_type or "")
-    with progress(f"optimizing {model}"):
-        files = optimize_files(model, out, chosen, sizes=sizes)
-    if json_file is not None:
-        write_json(json_file, {"models": [file.to_json() for file in files]})
-    if json_file != STDOUT:
+    if options.level is not None and options.optimizer != "ort":
+        raise InputError(f"--level belongs to --with ort: leave it out with {options.optimizer}")
+    if options.model_type is not None and options.optimizer != "ort-transformers":
+        raise InputError(
+            f"--model-type belongs to --with ort-transformers, not to {options.optimizer}"
+        )
+    sizes = parse_sizes(options.size)
+    check_documents(
+        {"--json": options.json_file}, inputs=[options.model], outputs={"OUT": options.out}
+    )
+    chosen = Optimizer(options.optimizer, options.level or "basic", options.model_type or "")
+    with progress(f"optimizing {options.model}"):
+        files = optimize_files(options.model, options.out, chosen, sizes=sizes)
+    if options.json_file is not None:
+        write_json(options.json_file, {"models": [file.to_json() for file in files]})
+    if options.json_file != STDOUT:
         for file in files:
-            _print(file, show_all)
+            _print(file, options.show_all)
 
 
 def _print(file: OptimizedFile, show_all: bool) -> None:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
+
+import typer
 
 from profiler.cli.main import complete_submodules
 from profiler.cli.subcommands import arg, opt
+from profiler.cli.terminal import Titles, tell
 from profiler.errors import InputError
 from profiler.options import parse_size
 
@@ -110,3 +114,18 @@ SIZES = opt(
     "repeated.  [default: 2 for a batch, 8 for others]"
 )
 TRACED_RUN = arg("RUN  A bundle, a folder of them, or what `import` takes.")
+
+
+def list_option(titles: Titles) -> Any:
+    """Declare `--list-sections`, which prints the key and the heading of each section, and ends."""
+
+    def list_sections(wanted: bool) -> None:
+        if wanted:
+            known = titles()
+            width = max(map(len, known))
+            for key, title in known.items():
+                tell(f"{key:<{width}}  {title}")
+            raise typer.Exit
+
+    meaning = "--list-sections  Name the sections, and end."
+    return opt(meaning, callback=list_sections, is_eager=True)

@@ -94,6 +94,15 @@ def write_json(path: Path, text: str) -> None:
     write_text(path, text)
 
 
+def write_result(path: Path | None, document: Callable[[], object]) -> bool:
+    """Write the document as JSON if a path is given; return whether stdout is free for the rest."""
+    from profiler.files import json_text
+
+    if path is not None:
+        write_json(path, json_text(document()) + "\n")
+    return path != STDOUT
+
+
 def write_text(path: Path, text: str) -> None:
     """Write text, to a file in UTF-8. Raises OutputError where it cannot be written."""
     from profiler.files import write_atomically
@@ -228,23 +237,6 @@ def print_chosen(
         tell()
     for path in written:
         tell(f"wrote {path}")
-
-
-def listing(titles: Titles) -> Callable[[bool], None]:
-    """The callback of `--list-sections`: prints the key and the heading of each, and ends."""
-
-    def list_sections(wanted: bool) -> None:
-        if not wanted:
-            return
-        import typer
-
-        known = titles()
-        width = max(map(len, known))
-        for key, title in known.items():
-            tell(f"{key:<{width}}  {title}")
-        raise typer.Exit
-
-    return list_sections
 
 
 # --- Standard error of a command: what it cannot take is lost, and changes no exit code.

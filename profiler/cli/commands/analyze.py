@@ -16,10 +16,11 @@ from profiler.cli.options import (
     KEPT_IMPORT,
     PAGE_LANGUAGE,
     Language,
+    list_option,
 )
 from profiler.cli.run_report import report_run
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import listing, run_sections
+from profiler.cli.terminal import run_sections
 
 
 @cli_options
@@ -42,11 +43,7 @@ class AnalyzeOptions:
         "--section NAME  Print these sections alone, with commas: idle,roofline; may be repeated.",
         autocompletion=complete_sections,
     )
-    list_sections: bool = opt(
-        "--list-sections  Name the sections, and end.",
-        callback=listing(run_sections),
-        is_eager=True,
-    )
+    list_sections: bool = list_option(run_sections)
     stage: list[str] = CALL_STAGES
     submodule: list[str] = CALL_SUBMODULES
     device: list[str] = CALL_DEVICES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from profiler.cli.main import complete_comparison_sections, complete_runs
-from profiler.cli.options import IMPORT_OPTIONS, KEPT_IMPORT, gate_limit
+from profiler.cli.options import IMPORT_OPTIONS, KEPT_IMPORT, gate_limit, list_option
 from profiler.cli.run_report import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import (
@@ -20,7 +20,6 @@ from profiler.cli.terminal import (
     check_documents,
     chosen_sections,
     comparison_sections,
-    listing,
     print_chosen,
     progress,
     tell,
@@ -93,11 +92,7 @@ class DiffOptions:
         "--by  Print what differs by this alone, a column for each side: attention backends or "
         "cards side by side."
     )
-    list_sections: bool = opt(
-        "--list-sections  Name the sections, and end.",
-        callback=listing(comparison_sections),
-        is_eager=True,
-    )
+    list_sections: bool = list_option(comparison_sections)
     json_file: Path | None = opt("--json FILE  Write all metrics as JSON; -: to stdout.")
     markdown_file: Path | None = opt("--markdown FILE  Write the report as Markdown; -: likewise.")
     html_file: Path | None = opt(

@@ -22,9 +22,8 @@ from packaging.version import InvalidVersion
 from profiler._version import __version__
 from profiler.cli.options import RESULT_FILE
 from profiler.cli.subcommands import Subcommand, cli_options
-from profiler.cli.terminal import STDOUT, check_documents, tell, write_json
+from profiler.cli.terminal import check_documents, tell, write_result
 from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
-from profiler.files import json_text
 
 # --- `profile-sd3 doctor`: what is installed, and why a program would not be profiled.
 
@@ -46,9 +45,7 @@ def doctor(options: DoctorOptions) -> None:
 
     check_documents({"--json": options.json_file})
     report = diagnose(os.environ)
-    if options.json_file is not None:
-        write_json(options.json_file, json_text(report) + "\n")
-    if options.json_file != STDOUT:
+    if write_result(options.json_file, lambda: report):
         for line in _lines(report):
             tell(line)
     if report.problems:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from profiler.analysis.result import Analysis
+    from profiler.cli.commands.fleet.query import DatasetQueryOptions
     from profiler.query import Database
     from profiler.run.run import Run
     from profiler.sources import Found, Imports, Source
@@ -82,27 +83,21 @@ def query(options: QueryOptions) -> None:
     if options.tables:
         _list_tables()
         return
-    files = {"csv": options.csv, "parquet": options.parquet, "json": options.json}
-    wanted = {form: path for form, path in files.items() if path is not None}
-    check_files(wanted)
+    wanted = answer_files(options)
     paths, sql = _split(options.words, options.file)
+    from profiler.query import Database
+
     notes: list[str] = []
     with (
         progress("reading runs"),
         opened(paths, options.importing, options.out) as (found, imports),
     ):
         sources = _sources(found, notes, every=options.every)
-        database = _database(dict(_runs(sources, imports, notes)), options.timeout or None)
+        database = Database(dict(_runs(sources, imports, notes)), options.timeout or None)
     for note in notes:
         tell(note, err=True)
     with database:
         answer(database, sql, wanted, options.rows)
-
-
-def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:
-    from profiler.query import Database
-
-    return Database(runs, timeout_s)
 
 
 def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
@@ -143,11 +138,15 @@ def _read(file: Path) -> str:
         raise InputError(f"{file} is no UTF-8 text: give a file with a query") from error
 
 
-def check_files(files: dict[str, Path]) -> None:
-    """Refuse files that cannot be written, before any work."""
-    if files.get("parquet") == STDOUT:
+def answer_files(options: QueryOptions | DatasetQueryOptions) -> dict[str, Path]:
+    """Return the files to write, by format. Raises OutputError, before any work, if one cannot
+    be written."""
+    files = {"csv": options.csv, "parquet": options.parquet, "json": options.json}
+    if options.parquet == STDOUT:
         raise OutputError("--parquet - is not there: Parquet goes to a file")
-    check_documents({f"--{form}": path for form, path in files.items()})
+    wanted = {form: path for form, path in files.items() if path is not None}
+    check_documents({f"--{form}": path for form, path in wanted.items()})
+    return wanted
 
 
 def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:

@@ -14,13 +14,11 @@ from profiler.cli.commands.fleet import (
 )
 from profiler.cli.options import RESULT_FILE
 from profiler.cli.subcommands import Subcommand, cli_options, opt
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from profiler.fleet.compare import Compared
 
 
 @cli_options
@@ -52,6 +50,7 @@ def compare(options: CompareOptions) -> None:
     from profiler.fleet.compare import DEFAULT_METRICS
     from profiler.fleet.compare import compare as compare_runs
     from profiler.fleet.dataset import Dataset, checked_fields
+    from profiler.fleet.text import apart_line
 
     fields = checked_fields([options.by], "--by")
     if len(fields) != 1:
@@ -61,26 +60,16 @@ def compare(options: CompareOptions) -> None:
     check_documents({"--json": options.json_file})
     with progress(f"comparing runs of {options.dataset}"):
         compared = compare_runs(
-            Dataset(options.dataset),
-            fields[0],
-            tuple(options.metric or DEFAULT_METRICS),
+            *(Dataset(options.dataset), fields[0], tuple(options.metric or DEFAULT_METRICS)),
             options.where,
             assume_same=same,
             ignored=ignored,
             quality=options.bad_quality,
         )
-    _show(compared, fields[0], options.json_file)
-
-
-def _show(compared: Compared, by: str, json_file: Path | None) -> None:
-    from profiler.fleet.text import apart_line
-
-    if json_file is not None:
-        _write(compared.rows, json_file)
-    if json_file != STDOUT:
+    if write_result(options.json_file, compared.rows.to_dicts):
         for (workload,), rows in compared.rows.group_by("workload", maintain_order=True):
             tell(workload)
-            print_table(_shown(rows, by), rows=0)
+            print_table(_shown(rows, fields[0]), rows=0)
     for apart in compared.apart:
         tell(apart_line(apart), err=True)
     if compared.rows.is_empty():
@@ -114,13 +103,6 @@ def _shown(rows: pl.DataFrame, by: str) -> pl.DataFrame:
 
 def _interval(low: str, high: str) -> str:
     return f"{low} to {high}" if low else ""
-
-
-def _write(rows: pl.DataFrame, path: Path) -> None:
-    from profiler.cli.terminal import write_json
-    from profiler.files import json_text
-
-    write_json(path, json_text(rows.to_dicts()) + "\n")
 
 
 SUBCOMMAND = Subcommand(compare, place=40)

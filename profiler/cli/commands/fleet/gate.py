@@ -11,7 +11,7 @@ import typer
 from profiler.cli.commands.fleet import ASSUME_SAME, DATASET_PLACE, WHERE_RUNS
 from profiler.cli.options import RESULT_FILE
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json, write_text
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import OutputError
 
 if TYPE_CHECKING:
@@ -60,46 +60,32 @@ def gate(options: GateOptions) -> None:
     from profiler.fleet.compare import gate as hold
     from profiler.fleet.dataset import Dataset, checked_fields
 
-    check_documents(
-        {
-            "--json": options.json_file,
-            "--markdown": options.markdown_file,
-            "--bmf": options.bmf_file,
-        }
-    )
+    documents = {"--json": options.json_file, "--markdown": options.markdown_file}
+    check_documents({**documents, "--bmf": options.bmf_file})
     limit = parse_limit(options.fail_over)
     same = checked_fields(options.assume_same, "--assume-same")
+    metrics = options.metric or ["elapsed"]
     with progress(f"reading {options.dataset}", after_s=0.5):
-        found = hold(
-            Dataset(options.dataset),
-            options.run,
-            options.metric or ["elapsed"],
-            limit,
-            where=options.where,
-            assume_same=same,
-        )
-    _write(found, options.json_file, options.markdown_file, options.bmf_file)
+        data = Dataset(options.dataset)
+        found = hold(data, options.run, metrics, limit, where=options.where, assume_same=same)
+    _write(options, found)
     if found.failed:
         raise typer.Exit(1)
 
 
-def _write(
-    found: Gate, json_file: Path | None, markdown_file: Path | None, bmf_file: Path | None
-) -> None:
+def _write(options: GateOptions, found: Gate) -> None:
+    """Write the documents that were asked for, and print the verdicts if stdout is free."""
     from profiler.export import bmf
-    from profiler.files import json_text
     from profiler.fleet.text import gate_document, gate_line, gate_markdown
 
-    if json_file is not None:
-        write_json(json_file, json_text(gate_document(found)) + "\n")
-    if markdown_file is not None:
-        write_text(markdown_file, gate_markdown(found))
-    if bmf_file is not None:
-        rows = [(each.metric, each.value, None, None, each.unit) for each in found.verdicts]
-        write_json(bmf_file, json_text(bmf(rows)) + "\n")
+    free = write_result(options.json_file, lambda: gate_document(found))
+    if options.markdown_file is not None:
+        write_text(options.markdown_file, gate_markdown(found))
+    rows = [(each.metric, each.value, None, None, each.unit) for each in found.verdicts]
+    free &= write_result(options.bmf_file, lambda: bmf(rows))
     if summary := os.environ.get(_STEP_SUMMARY):
         _append(Path(summary), gate_markdown(found))
-    if STDOUT not in (json_file, markdown_file, bmf_file):
+    if free and options.markdown_file != STDOUT:
         for each in found.verdicts:
             tell(gate_line(each, found.limit))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from profiler.cli.commands.fleet import ASSUME_SAME, BAD_QUALITY, DATASET_PLACE, WHERE_RUNS
 from profiler.cli.options import PAGE_LANGUAGE, RESULT_FILE, Language
 from profiler.cli.subcommands import Subcommand, cli_options, opt
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json, write_text
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,39 +58,34 @@ def history(options: HistoryOptions) -> None:
     with progress(f"reading {options.dataset}", after_s=0.5):
         data = Dataset(options.dataset)
         names = [*dict.fromkeys(options.metric or ["elapsed"])]
-        histories, notes = _histories(
-            data, names, options.where, options.assume_same, bad_quality=options.bad_quality
-        )
-    explained = _tell(histories, notes, options.explain, options.json_file)
+        histories, notes = _histories(options, data, names)
+    explained = _tell(options, histories, notes)
     if options.html is not None:
         from profiler.fleet.page import history_page
 
-        write_text(
-            options.html,
-            history_page(options.dataset, histories, explained, notes, options.language or "auto"),
-        )
+        language = options.language or "auto"
+        page = history_page(options.dataset, histories, explained, notes, language)
+        write_text(options.html, page)
         tell(f"wrote {options.html}", err=STDOUT in (options.json_file, options.html))
 
 
 def _histories(
-    data: Dataset,
-    names: Sequence[str],
-    where: Sequence[str],
-    assume_same: Sequence[str],
-    *,
-    bad_quality: bool,
+    options: HistoryOptions, data: Dataset, names: Sequence[str]
 ) -> tuple[list[MetricHistory], list[str]]:
+    """Return the histories of these metrics, and lines about the runs that are left out."""
     import polars as pl
 
     from profiler.fleet.dataset import IDENTIFYING, checked_fields
     from profiler.fleet.history import accepted_changes, metric_history
 
+    where, bad_quality = options.where, options.bad_quality
     runs = data.runs(where, IDENTIFYING)
     if runs.is_empty():
         raise InputError(f"{data.storage.place} has no run that meets --where: change it")
     good = runs if bad_quality else _of_good_quality(runs)
     bad = len(runs) - len(good)
-    same, notes = _comparable(good, checked_fields(assume_same, "--assume-same"), alone=bad > 0)
+    assumed = checked_fields(options.assume_same, "--assume-same")
+    same, notes = _comparable(good, assumed, alone=bad > 0)
     notes += _left_out(bad)
     frame = data.metrics(names, where, quality=bad_quality)
     frame = frame.join(same.select("run"), on="run", how="semi", maintain_order="left")
@@ -155,25 +150,20 @@ def _left_out(bad: int) -> list[str]:
 
 
 def _tell(
-    histories: Sequence[MetricHistory],
-    notes: Sequence[str],
-    explain: int,
-    json_file: Path | None,
+    options: HistoryOptions, histories: Sequence[MetricHistory], notes: Sequence[str]
 ) -> dict[str, str]:
-    """Print the histories; what differs between the bundles around a change, by its name."""
-    from profiler.files import json_text
+    """Print the histories; return what differs between the bundles around a change, by its name."""
     from profiler.fleet.text import change_lines, history_document, history_lines
     from profiler.report.terminal_layout import sparkline
 
     explained: dict[str, str] = {}
-    if json_file is not None:
-        write_json(json_file, json_text([history_document(past) for past in histories]) + "\n")
-    for past in () if json_file == STDOUT else histories:
+    free = write_result(options.json_file, lambda: [*map(history_document, histories)])
+    for past in histories if free else ():
         for number, line in enumerate(history_lines(past)):
             tell(line)
             if number == 0:
                 tell(sparkline(past.values.tolist(), _SPARKS))
-        newest = past.changes[-explain:] if explain else ()
+        newest = past.changes[-options.explain :] if options.explain else ()
         for each in past.changes:
             tell("")
             for line in change_lines(each, past.unit):

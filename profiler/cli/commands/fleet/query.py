@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from profiler.cli.commands.fleet import DATASET_PLACE, WHERE_RUNS
-from profiler.cli.commands.query import answer, check_files
+from profiler.cli.commands.query import answer, answer_files
 from profiler.cli.options import (
     ANSWER_CSV,
     ANSWER_JSON,
@@ -18,7 +18,7 @@ from profiler.cli.terminal import progress
 
 
 @cli_options
-class QueryOptions:
+class DatasetQueryOptions:
     """Options of `profile-sd3 fleet query`."""
 
     dataset: str = DATASET_PLACE
@@ -35,7 +35,7 @@ class QueryOptions:
     timeout: float = ANSWER_TIMEOUT
 
 
-def query(options: QueryOptions) -> None:
+def query(options: DatasetQueryOptions) -> None:
     """Ask a data set in SQL (DuckDB's).
 
     Tables: `runs`, a row a run; `metrics`, a row a number. A query only reads, reaches no file, and
@@ -43,9 +43,7 @@ def query(options: QueryOptions) -> None:
     """
     from profiler.fleet.dataset import Dataset, bundles_of, open_database
 
-    files = {"csv": options.csv, "parquet": options.parquet, "json": options.json}
-    wanted = {form: path for form, path in files.items() if path is not None}
-    check_files(wanted)
+    wanted = answer_files(options)
     data = Dataset(options.dataset)
     with progress(f"reading {options.dataset}"):
         runs = bundles_of(data, options.bundle)

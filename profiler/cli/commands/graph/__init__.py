@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from profiler.cli.subcommands import Subcommand, command_group
-from profiler.cli.terminal import tell
-from profiler.cli.terminal import write_json as write_json_document
 from profiler.errors import InputError
-from profiler.files import json_text
 from profiler.options import parse_size
 
 # --- Numbers in options of `profile-sd3 graph`: bytes, and sizes of symbolic dimensions.
@@ -43,16 +39,6 @@ def parse_sizes(given: Iterable[str]) -> dict[str, int]:
 
 _Entry = TypeVar("_Entry")
 _NAMED = 3  # nodes of a group that are named
-
-
-def echo(text: str) -> None:
-    """Write a line without what a terminal would act on: names are the model's."""
-    tell(text)
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Write `document` to `path`, or to stdout for `-`. Raises OutputError where it cannot be."""
-    write_json_document(path, json_text(document) + "\n")
 
 
 def grouped(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.commands.graph import echo, write_json
 from profiler.cli.options import MODEL_PATH, RESULT_FILE
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 
 if TYPE_CHECKING:
     from profiler.graph.annotate import AnnotatedModel
@@ -65,38 +64,36 @@ def annotate(options: AnnotateOptions) -> None:
         )
     for note in annotated.notes:
         tell(f"profile-sd3: {note}", err=True)
-    if options.json_file is not None:
-        write_json(options.json_file, annotated.to_json())
-    if options.json_file != STDOUT:
+    if write_result(options.json_file, annotated.to_json):
         for written in annotated.models:
             _print(written, annotated.run_id)
         for path in annotated.copied:
-            echo(f"{path}: copied, for the run has no submodule of its name")
+            tell(f"{path}: copied, for the run has no submodule of its name")
 
 
 def _print(written: AnnotatedModel, run_id: str) -> None:
     found = written.file.annotation
     calls = max(written.calls, 1)
     total = f"{found.total_ns / calls / 1e6:.2f} ms of operators a call"
-    echo(
+    tell(
         f"{written.file.out}: {written.submodule}, {total}, {calls} call{'s' * (calls > 1)} of run "
         f"{run_id}"
     )
     fused = f", {found.fused} are fused into one of them" if found.fused else ""
-    echo(f"  placed: {found.placed}; {len(found.nodes)} nodes have time{fused}")
+    tell(f"  placed: {found.placed}; {len(found.nodes)} nodes have time{fused}")
     for layer, op_type, duration in found.unplaced[:_UNPLACED]:
         share = 100 * duration / max(found.total_ns, 1)
-        echo(f"  not in the model: {layer} ({op_type or 'no op type'}), {share:.1f} %")
+        tell(f"  not in the model: {layer} ({op_type or 'no op type'}), {share:.1f} %")
     more = len(found.unplaced) - _UNPLACED
     if more > 0:
-        echo(f"  … and {more} more")
+        tell(f"  … and {more} more")
     hot = found.nodes[:_HOT]
     times = [f"{node.duration_ns / calls / 1000:,.1f}" for node in hot]
     width = max(map(len, times), default=0)
     for node, time in zip(hot, times, strict=True):
         role = f", {node.role}" if node.role else ""
         kind = f"{node.op_type}{role}"
-        echo(f"  {100 * node.share:4.1f} % {time:>{width}} µs  {node.node or '(unnamed)'} ({kind})")
+        tell(f"  {100 * node.share:4.1f} % {time:>{width}} µs  {node.node or '(unnamed)'} ({kind})")
 
 
 SUBCOMMAND = Subcommand(annotate, place=60, needs="graph-base")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.commands.graph import echo, grouped, named, parse_sizes, write_json
+from profiler.cli.commands.graph import grouped, named, parse_sizes
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import STDOUT, check_documents, progress
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
 from profiler.onnx_targets import TARGETS
 from profiler.text import counted, duration, percent
@@ -66,41 +66,20 @@ def check(options: CheckOptions) -> None:
     fixed: list[FixResult] = []
     with progress(f"repairing {options.models[0]}" if options.fix else "checking") as say:
         if options.fix is not None:
-            fixed = _fix(
-                options.models,
-                sources,
-                options.fix,
-                target=options.target,
-                static=options.static,
-                sizes=sizes,
-            )
+            fixed = _fix(options, sources, options.fix, sizes)
             results = [result.left for result in fixed]
         else:
             for path in sources:
                 say(f"checking {path}")
                 results.append(check_model(path, target=options.target, static=options.static))
     run = _loaded(options.measured)
-    _give(results, fixed, options.json_file, run, show_all=options.show_all)
+    if write_result(options.json_file, lambda: _document(results, fixed, run)):
+        for result in fixed:
+            _print_fix(result, options.show_all)
+        for checked in results:
+            _print(checked, run, options.show_all)
     if any(result.count("error") for result in results):
         raise typer.Exit(1)
-
-
-def _give(
-    results: Sequence[CheckResult],
-    fixed: Sequence[FixResult],
-    json_file: Path | None,
-    run: Run | None,
-    *,
-    show_all: bool,
-) -> None:
-    """Write what was found and repaired as JSON, and print it where that is not on stdout."""
-    if json_file is not None:
-        write_json(json_file, _document(results, fixed, run))
-    if json_file != STDOUT:
-        for result in fixed:
-            _print_fix(result, show_all)
-        for checked in results:
-            _print(checked, run, show_all)
 
 
 def _sources(models: list[Path]) -> Iterator[Path]:
@@ -120,22 +99,20 @@ def _check_sizes(sources: list[Path], sizes: dict[str, int], out: Path | None) -
 
 
 def _fix(
-    models: list[Path],
-    sources: list[Path],
-    out: Path,
-    *,
-    target: str,
-    static: bool,
-    sizes: dict[str, int],
+    options: CheckOptions, sources: list[Path], out: Path, sizes: dict[str, int]
 ) -> list[FixResult]:
+    """Write the repaired model, or folder of models, to `out`."""
     from profiler.errors import require
     from profiler.graph.fix import fix_folder, fix_model
 
     require("graph", "graph check --fix", "onnxruntime")
-    if len(models) > 1:
+    if len(options.models) > 1:
         raise InputError("--fix takes one model or one folder: repair them one by one")
-    if models[0].is_dir():
-        return fix_folder(models[0], out, sources, target=target, static=static, sizes=sizes)
+    target, static = options.target, options.static
+    if options.models[0].is_dir():
+        return fix_folder(
+            options.models[0], out, sources, target=target, static=static, sizes=sizes
+        )
     return [fix_model(sources[0], out, target=target, static=static, sizes=sizes)]
 
 
@@ -173,29 +150,29 @@ def _document(
 
 def _print_fix(result: FixResult, show_all: bool) -> None:
     repaired = ", ".join(f"{rule} {count}" for rule, count in result.repaired.items())
-    echo(f"{result.out}: repaired: {repaired or 'nothing'}")
+    tell(f"{result.out}: repaired: {repaired or 'nothing'}")
     if show_all:
         for difference in result.differences:
-            echo(f"  compared: {difference}")
+            tell(f"  compared: {difference}")
     elif result.differences:
         worst = max(result.differences, key=lambda difference: difference.relative)
         count = len(result.differences)
-        echo(f"  compared: {worst}{f' (the most of {count} outputs)' if count > 1 else ''}")
+        tell(f"  compared: {worst}{f' (the most of {count} outputs)' if count > 1 else ''}")
 
 
 def _print(result: CheckResult, run: Run | None, show_all: bool) -> None:
     counts = [(result.count(name), name) for name in ("error", "warning", "note")]
     total = ", ".join(counted(n, name) for n, name in counts if n) or "nothing found"
     nodes = counted(result.node_count, "node")
-    echo(f"{result.path}: opset {result.opset}, {nodes}: {total}")
+    tell(f"{result.path}: opset {result.opset}, {nodes}: {total}")
     for findings in grouped(_findings(result, run), _kind, each=show_all):
         first = findings[0].finding
         names = named(one.finding.node for one in findings) or "the model"
-        echo(f"  {first.severity} {first.rule}: {names}")
+        tell(f"  {first.severity} {first.rule}: {names}")
         if run is not None:
-            echo(f"    measured: {_times(findings)}")
-        echo(f"    {first.evidence}")
-        echo(f"    → {first.recommendation}{' (--fix does)' if first.fix else ''}")
+            tell(f"    measured: {_times(findings)}")
+        tell(f"    {first.evidence}")
+        tell(f"    → {first.recommendation}{' (--fix does)' if first.fix else ''}")
 
 
 def _times(findings: Sequence[MeasuredFinding]) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.commands.graph import parse_sizes, write_json
+from profiler.cli.commands.graph import parse_sizes
 from profiler.cli.options import RESULT_FILE, gate_limit
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import STDOUT, bar, check_documents, progress
+from profiler.cli.terminal import bar, check_documents, progress, write_result
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ def compare(options: CompareOptions) -> None:
         graphs = compare_graphs(options.base, options.new, sizes=sizes, say=say)
     times = _timed(graphs, options.repeats, options.out) if options.run else None
     gates = _gates(graphs, times, limit, options.metric)
-    if options.json_file is not None:
-        write_json(options.json_file, _document(graphs, times, gates))
-    if options.json_file != STDOUT:
+    if write_result(options.json_file, lambda: _document(graphs, times, gates)):
         _print(graphs, times, gates, options.top)
     if any(gate.failed for gate in gates):
         raise typer.Exit(1)

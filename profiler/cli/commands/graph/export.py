@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.commands.graph import echo, write_json
 from profiler.cli.options import RESULT_FILE
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import STDOUT, check_documents, progress
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result
 from profiler.errors import InputError
 from profiler.options import name_list
 
@@ -80,11 +79,9 @@ def export(options: GraphExportOptions) -> None:
         progress(f"exporting {options.source}"),
     ):
         exported = export_pipeline(folder, options.out, chosen, done=done)
-    if options.json_file is not None:
-        document = {"out": str(options.out), "parts": [part.to_json() for part in exported]}
-        write_json(options.json_file, document)
-    if not quiet:
-        echo(f"{options.out}: {_next_step(options.out, chosen)}")
+    document = {"out": str(options.out), "parts": [part.to_json() for part in exported]}
+    if write_result(options.json_file, lambda: document):
+        tell(f"{options.out}: {_next_step(options.out, chosen)}")
 
 
 @contextmanager
@@ -113,7 +110,7 @@ def _source_folder(source: str, random_weights: bool, *, quiet: bool) -> Iterato
             write_configuration(source, folder)
             _lend_tokenizers(folder)
             if not quiet:
-                echo("tokenizers: those of the tiny model, for random weights know no words")
+                tell("tokenizers: those of the tiny model, for random weights know no words")
         yield folder
 
 
@@ -137,24 +134,24 @@ def _lend_tokenizers(folder: Path) -> None:
 
 
 def _print(part: ExportedPart, show_all: bool) -> None:
-    echo(
+    tell(
         f"{part.submodule} → {part.folder}/model.onnx: {part.class_name}, {part.dtype}, opset "
         f"{part.opset}, {part.node_count} nodes, {_bytes(part.weight_bytes)} of weights, "
         f"{part.seconds:.1f} s"
     )
     free = dict.fromkeys(a for axes in part.inputs.values() for a in axes if isinstance(a, str))
-    echo(f"  free sizes: {', '.join(free) or 'none'}")
+    tell(f"  free sizes: {', '.join(free) or 'none'}")
     if part.layer_norms:
-        echo(f"  LayerNorms given ones and zeros: {part.layer_norms}")
+        tell(f"  LayerNorms given ones and zeros: {part.layer_norms}")
     for note in part.notes:
-        echo(f"  note: {note}")
+        tell(f"  note: {note}")
     sizes = "; ".join(", ".join(f"{k} {v}" for k, v in trial.items()) for trial in part.trials)
-    echo(f"  compared with torch on {sizes}" if sizes else "  compared with torch")
+    tell(f"  compared with torch on {sizes}" if sizes else "  compared with torch")
     worst = max(part.differences, key=lambda found: found.relative)
     for found in part.differences if show_all else [worst]:
-        echo(f"    {found}")
+        tell(f"    {found}")
     if not show_all and len(part.differences) > 1:
-        echo(f"    (the most of {len(part.differences)} outputs)")
+        tell(f"    (the most of {len(part.differences)} outputs)")
 
 
 def _bytes(count: int) -> str:

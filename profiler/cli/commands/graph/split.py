@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.commands.graph import echo, grouped, named, parse_bytes, parse_sizes, write_json
+from profiler.cli.commands.graph import grouped, named, parse_bytes, parse_sizes
 from profiler.cli.options import MODEL_PATH, OUT_PATH, RESULT_FILE
 from profiler.cli.subcommands import Subcommand, cli_options, opt
-from profiler.cli.terminal import STDOUT, check_documents, progress
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
 from profiler.options import name_list
 from profiler.text import counted
@@ -61,9 +61,7 @@ def split(options: SplitOptions) -> None:
         files = split_files(
             options.model, options.out, target, op_types=types, nodes=options.node, sizes=sizes
         )
-    if options.json_file is not None:
-        write_json(options.json_file, {"models": [file.to_json() for file in files]})
-    if options.json_file != STDOUT:
+    if write_result(options.json_file, lambda: {"models": [file.to_json() for file in files]}):
         for file in files:
             _print(file, options.show_all)
 
@@ -87,18 +85,18 @@ def _print(file: SplitFile, show_all: bool) -> None:
     left += [f"{result.small} small enough"] if result.small else []
     count = counted(len(result.split), "operation")
     done = f"{count} split into {parts} parts" if parts else "copied"
-    echo(f"{file.out}: {', '.join([done, *left])}")
+    tell(f"{file.out}: {', '.join([done, *left])}")
     for operations in grouped(result.split, _kind, each=show_all):
         first = operations[0]
         names = named(operation.node for operation in operations)
-        echo(f"  {first.op_type} by {first.axis} in {first.parts}: {names}")
+        tell(f"  {first.op_type} by {first.axis} in {first.parts}: {names}")
         if first.bytes is not None and first.part_bytes is not None:
             most = max(operations, key=lambda operation: operation.part_bytes or 0)
-            echo(f"    largest part: {most.part_bytes:,} of {most.bytes:,} bytes, {most.node}")
+            tell(f"    largest part: {most.part_bytes:,} of {most.bytes:,} bytes, {most.node}")
     for whole in result.whole:
-        echo(f"  not split: {whole.node} ({whole.op_type}, {whole.layer}): {whole.reason}")
+        tell(f"  not split: {whole.node} ({whole.op_type}, {whole.layer}): {whole.reason}")
     for difference in file.differences:
-        echo(f"  compared: {difference}")
+        tell(f"  compared: {difference}")
 
 
 def _kind(operation: SplitOperation) -> tuple[object, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from profiler.cli.commands.graph import echo
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import tell
 
 
 @cli_options
@@ -29,7 +29,7 @@ def view(options: ViewOptions) -> None:
     from profiler.graph.netron import NetronServer
 
     with NetronServer(options.model, options.port) as server:
-        echo(f"{options.model} at {server.url}, until Ctrl-C")
+        tell(f"{options.model} at {server.url}, until Ctrl-C")
         if not options.no_browser:
             webbrowser.open(server.url)
         with contextlib.suppress(KeyboardInterrupt):

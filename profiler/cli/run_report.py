@@ -200,23 +200,23 @@ def report_run(options: AnalyzeOptions) -> None:
     keep_to_the_end()
     _check_files(options)
     path = _watched(options.path) if options.watching else options.path
-    from profiler.analysis.analyze import analyze
-    from profiler.analysis.context import Selection
-    from profiler.analysis.device_profiles import find_profiles, read_profiles
-    from profiler.analysis.overview import extent
-    from profiler.analysis.profiling_overhead import beside
-    from profiler.analysis.result import ReportInput
-    from profiler.metrics import summarize_analysis
-    from profiler.report.build import build_report
-    from profiler.report.html.page import Packing
-
-    selected = (options.stage, options.submodule, options.device, options.step)
-    selection = Selection(*map(name_list, selected))
+    selected = [*map(name_list, (options.stage, options.submodule, options.device, options.step))]
     paths, pages, failure = [path, *options.against], [], None
     with (
         progress(f"reading {path}") as say,
         opened(paths, options.importing, options.out) as (found, imports),
     ):
+        # What makes a report is imported once there is a run.
+        from profiler.analysis.analyze import analyze
+        from profiler.analysis.context import Selection
+        from profiler.analysis.device_profiles import find_profiles, read_profiles
+        from profiler.analysis.overview import extent
+        from profiler.analysis.profiling_overhead import beside
+        from profiler.analysis.result import ReportInput
+        from profiler.metrics import summarize_analysis
+        from profiler.report.build import build_report
+        from profiler.report.html.page import Packing
+
         source = imports.ready(found[0].newest)
         # The trace is packed meanwhile.
         packing = None if options.no_html else Packing(source.path)
@@ -226,7 +226,7 @@ def report_run(options: AnalyzeOptions) -> None:
         measured = options.device_profile
         profiles = read_profiles(measured) if measured else find_profiles(source.place)
         say(f"analyzing {source.place}")
-        analysis = analyze(run, selection, profiles, memory)
+        analysis = analyze(run, Selection(*selected), profiles, memory)
         shown = ReportInput(analysis, *extent(run), comparison, source.path, options.top)
         report = build_report(shown)
         summarize_analysis(analysis, source)

@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -47,6 +47,7 @@ from profiler.files import SHARED
 
 
 _T = TypeVar("_T")
+_DECLARED = "__declared__"  # attribute of a class of options: a `Declared` by field
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +76,46 @@ def arg(text: str, *, default: Any = ..., **settings: Any) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def cli_options(cls: type[_T]) -> type[_T]:
-    """Return the frozen dataclass of the options that `cls` declares.
+    """Return `cls`, whose fields `opt` and `arg` declare, as a frozen dataclass.
 
-    Without a default a flag is False, and an option that may be repeated an empty list.
+    Without a default a flag is False, and an option that may be repeated an empty list. The class
+    becomes a dataclass with its first instance: for all commands that takes a tenth of `--help`,
+    which needs none.
     """
-    for name, annotation in cls.__annotations__.items():
-        declared: Declared = getattr(cls, name)
-        default = declared.default
-        settings: dict[str, Any] = {"metadata": {"typer": declared.info}}
-        if default is None and annotation.startswith("list["):
-            settings["default_factory"] = list
-        elif default is not ...:
-            settings["default"] = False if annotation == "bool" and default is None else default
-        setattr(cls, name, field(**settings))
-    # Neither compared nor printed: making these methods would slow down each start.
-    return dataclass(frozen=True, kw_only=True, repr=False, eq=False)(cls)
+    declared: dict[str, Declared] = {name: getattr(cls, name) for name in cls.__annotations__}
+
+    def make_dataclass(self: Any, **given: Any) -> None:
+        del cls.__init__
+        for name, annotation in cls.__annotations__.items():
+            default = declared[name].default
+            if default is None and annotation.startswith("list["):
+                setattr(cls, name, field(default_factory=list))
+            elif default is ...:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, False if annotation == "bool" and default is None else default)
+        dataclass(frozen=True, kw_only=True)(cls)
+        self.__init__(**given)
+
+    setattr(cls, _DECLARED, declared)
+    cls.__init__ = make_dataclass  # type: ignore[method-assign]
+    return cls
 
 
 def _parameters(options: type[Any]) -> Iterator[Parameter]:
     """Yield the parameters of a function from which typer makes these options."""
     types = get_type_hints(options)
-    for each in fields(options):
-        annotation, default = types[each.name], each.default
-        if each.default_factory is not MISSING:
-            annotation, default = annotation | None, None
-        yield _parameter(each.name, annotation, each.metadata["typer"], default)
+    for name, declared in getattr(options, _DECLARED).items():
+        annotation, default = types[name], declared.default
+        if default is None and get_origin(annotation) is list:
+            annotation = annotation | None
+        elif default is None and annotation is bool:
+            default = False
+        yield _parameter(name, annotation, declared.info, default)
 
 
 def _parameter(name: str, annotation: Any, info: Any, default: Any = None) -> Parameter:
-    default = Parameter.empty if default is MISSING else default
+    default = Parameter.empty if default is ... else default
     annotation = Annotated[annotation, info]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -261,7 +273,7 @@ def _for_typer(
 ) -> Callable[..., None]:
     """Return the function that typer makes the command of: its parameters are the options."""
     hints = get_type_hints(command).values()
-    cls = next((hint for hint in hints if is_dataclass(hint) and isinstance(hint, type)), None)
+    cls = next((hint for hint in hints if hasattr(hint, _DECLARED)), None)
     parameters = [*_parameters(cls)] if cls else []
     own = [each.name for each in parameters]
     for name, further in declared.further.items():

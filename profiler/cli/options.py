@@ -22,8 +22,8 @@ from profiler.options import parse_size
 
 
 def device_sizes(texts: Iterable[str]) -> dict[str, int]:
-    """Bytes by device, "" for devices that are not named; raises InputError for what is no size,
-    or names a device twice."""
+    """Return bytes by device, "" for devices that are not named. Raises InputError for a text that
+    is no size, or names a device twice."""
     found: dict[str, int] = {}
     for text in texts:
         device, named, number = text.rpartition("=")
@@ -45,8 +45,8 @@ def device_sizes(texts: Iterable[str]) -> dict[str, int]:
 
 
 def gate_limit(fail_over: str | None, metrics: Sequence[str] | None) -> float | None:
-    """What `--fail-over` allows, as a share; None without a gate. Raises InputError for what is no
-    limit, and for `--metric` without one."""
+    """Return what `--fail-over` allows, as a share; None without a gate. Raises InputError for a
+    text that is no limit, and for `--metric` without one."""
     from profiler.compare.compare import parse_limit
 
     if metrics and fail_over is None:

@@ -59,8 +59,8 @@ _NAMED = 4  # other runs that are named
 def opened(
     paths: Iterable[Path], importing: Iterable[str] | None, out: Path | None
 ) -> Iterator[tuple[list[Found], Imports]]:
-    """What each of `paths` stands for, and what imports those that are foreign: with the options
-    `importing`, into the folder `out`, which keeps them, else for as long as the block lasts.
+    """Yield the runs at each of `paths`, and what imports those that are foreign: with the options
+    `importing`, into the folder `out`, which keeps them, else until the block ends.
 
     Raises InputError for what cannot be read, and for an `out` without anything to keep.
     """
@@ -73,7 +73,7 @@ def opened(
 
 
 def other_runs(found: Found) -> Iterator[str]:
-    """A line that names the older runs of a folder, and one for each that is left out."""
+    """Yield a line with the older runs of a folder, and one for each that is left out."""
     others = found.others
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
@@ -83,8 +83,8 @@ def other_runs(found: Found) -> Iterator[str]:
 
 
 def left_out(found: Found) -> Iterator[str]:
-    """A line for each run that was killed, still goes on or has no call: the newest run may be one
-    of them."""
+    """Yield a line for each run that was killed, still goes on or has no call: the newest run may
+    be one of them."""
     from profiler.trace.bundle import State
 
     for entry in found.unfinished:
@@ -125,7 +125,7 @@ def load_as_recorded(
 
 
 def missing(run: Run, source: Source) -> Iterator[str]:
-    """A line for each thing that the run's manifest says to be missing of it."""
+    """Yield a line for each thing that is missing according to the run's manifest."""
     from profiler.analysis.table_text import worded_note as worded
 
     for drop in run.info.drops:
@@ -134,7 +134,7 @@ def missing(run: Run, source: Source) -> Iterator[str]:
 
 
 def load_calls(source: Source) -> Run:
-    """Load a run, which may be damaged. Raises InputError where it has no call."""
+    """Load a run, which may be damaged. Raises InputError if it has no call."""
     from profiler.sources import load_source
 
     run = load_source(source)
@@ -145,13 +145,13 @@ def load_calls(source: Source) -> Run:
 
 
 def damaged_files(run: Run) -> list[Drop]:
-    """The files of `run` that are cut, missing or changed."""
+    """Return the files of `run` that are cut, missing or changed."""
     return [drop for drop in run.drops if drop.kind in _DAMAGE]
 
 
 def unexpected_damage(run: Run) -> list[Drop]:
-    """The files of `run` that are cut, missing or changed, and of which its manifest knows nothing:
-    that of a run that was killed and merged tells what it lacks."""
+    """Return the files of `run` that are cut, missing or changed, and that its manifest does not
+    report: that of a run that was killed and merged lists what it lacks."""
     return [drop for drop in damaged_files(run) if drop not in run.info.drops]
 
 

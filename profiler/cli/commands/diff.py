@@ -51,7 +51,7 @@ class By(StrEnum):
 
     @property
     def section(self) -> str:
-        """The section of a comparison that has it."""
+        """Return the key of its section of a comparison."""
         return f"{self.value}s"
 
 
@@ -147,7 +147,7 @@ def _print_brief(column: Compared, console: Console) -> None:
 
 
 def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
-    """The paths of each side by its name, the baseline first."""
+    """Return the paths of each side by its name, the baseline first."""
     if against:
         return {"base": against, "new": runs}
     if len(runs) < 2:
@@ -198,7 +198,7 @@ def _compared(
 def _columns(
     names: list[str], compared: Sequence[Comparison], metrics: list[str], limit: float | None
 ) -> list[Compared]:
-    """Each comparison under its name, with the gates of `metrics` where there is a `limit`."""
+    """Return each comparison under its name, with the gates of `metrics` if there is a `limit`."""
     from profiler.compare.compare import Compared, check_gate
 
     looked_at = [] if limit is None else metrics

@@ -154,7 +154,7 @@ def _prediction(
 
 
 def _untraced(milliseconds: float | None) -> int | None:
-    """In ns. Raises InputError for what is no time."""
+    """Return the time in ns. Raises InputError unless it is above 0 and at most a day."""
     if milliseconds is None:
         return None
     if not 0 < milliseconds <= _MOST_UNTRACED_MS:
@@ -165,7 +165,7 @@ def _untraced(milliseconds: float | None) -> int | None:
 
 
 def _names(option: str, texts: list[str]) -> tuple[str, ...]:
-    """Names of several options, each with commas. Raises InputError for options without a name."""
+    """Return the names in options, each with commas. Raises InputError if there is none."""
     found = name_list(texts)
     if texts and not found:
         raise InputError(f"{option} {texts[0]!r} names nothing: give a name, or leave it out")

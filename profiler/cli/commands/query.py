@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
@@ -112,11 +112,11 @@ def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | No
         if wanted:
             _write(batches, wanted)
         else:
-            _print(batches, rows)
+            print_rows(batches, rows)
 
 
 def _split(words: list[str], file: Path | None) -> tuple[list[Path], str]:
-    """Paths and SQL. Raises InputError where there is no SQL, or FILE cannot be read."""
+    """Return paths and SQL. Raises InputError if there is no SQL, or FILE cannot be read."""
     if file is not None:
         return [Path(word) for word in words] or [Path("traces")], _read(file)
     *before, sql = words or [""]
@@ -189,7 +189,8 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
             tell(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
 
 
-def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
+def print_rows(batches: Iterable[DataFrame], rows: int | None) -> None:
+    """Print `rows` of an answer, 0: all; without a number what fits on a terminal, else all."""
     from profiler.query import answer_lines
 
     terminal = sys.stdout.isatty()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +11,6 @@ from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from profiler.cli.commands.analyze import AnalyzeOptions
     from profiler.cli.commands.import_ import ImportOptions
     from profiler.fleet.add import Done
@@ -89,23 +85,6 @@ def _tell_failed(done: Sequence[Done]) -> None:
             f"{len(failed):,} of {len(done):,} could not be read: what is wrong with each is said "
             "above"
         )
-
-
-# --- Tables and notes as the subcommands of `fleet` print them.
-
-
-_ON_A_TERMINAL = 40  # rows
-
-
-def print_table(frame: pl.DataFrame, *, rows: int | None = None) -> None:
-    """Print a table: what fits on a terminal, all of it where it is piped."""
-    from profiler.query import answer_lines
-
-    terminal = sys.stdout.isatty()
-    limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
-    width = shutil.get_terminal_size((80, 24)).columns if terminal else None
-    for line in answer_lines([frame], limit, width):
-        sys.stdout.write(f"{line}\n")
 
 
 # --- `profile-sd3 fleet`: the subcommands that work on data sets of many runs.

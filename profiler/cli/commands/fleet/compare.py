@@ -10,8 +10,8 @@ from profiler.cli.commands.fleet import (
     BAD_QUALITY,
     DATASET_PLACE,
     WHERE_RUNS,
-    print_table,
 )
+from profiler.cli.commands.query import print_rows
 from profiler.cli.options import RESULT_FILE
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
@@ -69,7 +69,7 @@ def compare(options: CompareOptions) -> None:
     if write_result(options.json_file, compared.rows.to_dicts):
         for (workload,), rows in compared.rows.group_by("workload", maintain_order=True):
             tell(workload)
-            print_table(_shown(rows, fields[0]), rows=0)
+            print_rows([_shown(rows, fields[0])], 0)
     for apart in compared.apart:
         tell(apart_line(apart), err=True)
     if compared.rows.is_empty():

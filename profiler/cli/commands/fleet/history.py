@@ -103,8 +103,8 @@ def _histories(
 def _comparable(
     runs: pl.DataFrame, assume_same: Sequence[str], *, alone: bool
 ) -> tuple[pl.DataFrame, list[str]]:
-    """The runs like the newest one, and what is to be said of the others; it may stand `alone`
-    where those like it may have been left out."""
+    """Return the runs comparable with the newest one, and lines about the others; it may be `alone`
+    if runs have been left out already."""
     from profiler.fleet.compare import comparable, like
     from profiler.report.terminal_layout import clean
     from profiler.text import counted, said
@@ -128,7 +128,7 @@ def _comparable(
 
 
 def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
-    """Those runs. Raises InputError, with what is wrong with the newest, where there is none."""
+    """Return these runs. Raises InputError, with what the newest lacks, if there is none."""
     from profiler.fleet.compare import bad_quality_text
 
     good = runs.filter(runs["quality"] == "")
@@ -140,7 +140,7 @@ def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _left_out(bad: int) -> list[str]:
-    """What is said of runs of bad quality."""
+    """Return the line about runs of bad quality, if there are any."""
     from profiler.text import counted, said
 
     if not bad:

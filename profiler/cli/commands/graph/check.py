@@ -83,7 +83,7 @@ def check(options: CheckOptions) -> None:
 
 
 def _sources(models: list[Path]) -> Iterator[Path]:
-    """The ONNX files of all arguments, each once."""
+    """Yield the ONNX files of all arguments, each once."""
     from profiler.graph.model import model_files
 
     yield from dict.fromkeys(path for model in models for path in model_files(model))
@@ -117,7 +117,7 @@ def _fix(
 
 
 def _loaded(path: Path | None) -> Run | None:
-    """The run whose times findings get."""
+    """Return the run whose times findings get, None without a path."""
     if path is None:
         return None
     from profiler.sources import load
@@ -127,7 +127,7 @@ def _loaded(path: Path | None) -> Run | None:
 
 
 def _findings(result: CheckResult, run: Run | None) -> list[MeasuredFinding]:
-    """The findings, with the time of their nodes where a run was given."""
+    """Return the findings, with the time of their nodes if a run was given."""
     from profiler.graph.compare import MeasuredFinding, measured
 
     if run is None:

@@ -60,7 +60,9 @@ def compare(options: CompareOptions) -> None:
     check_documents({"--json": options.json_file})
     with progress(f"comparing runs of {options.dataset}"):
         compared = compare_runs(
-            *(Dataset(options.dataset), fields[0], tuple(options.metric or DEFAULT_METRICS)),
+            Dataset(options.dataset),
+            fields[0],
+            tuple(options.metric or DEFAULT_METRICS),
             options.where,
             assume_same=same,
             ignored=ignored,

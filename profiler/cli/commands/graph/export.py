@@ -64,8 +64,13 @@ def export(options: GraphExportOptions) -> None:
 
     fixed, parts = parse_static(options.static), name_list(options.parts)
     chosen = ExportOptions(
-        *(options.dtype, options.opset, fixed, options.random_weights, options.seed),
-        *(options.layernorm_fix, parts),
+        options.dtype,
+        options.opset,
+        fixed,
+        options.random_weights,
+        options.seed,
+        options.layernorm_fix,
+        parts,
     )
     check_documents({"--json": options.json_file}, outputs={"OUT": options.out})
     quiet = options.json_file == STDOUT

@@ -26,7 +26,7 @@ from profiler.analysis.question import (
     tables,
 )
 from profiler.analysis.result import Analysis
-from profiler.cli.commands.analyze import analyze
+from profiler.cli.commands.analyze import AnalyzeOptions, analyze
 from profiler.errors import InputError
 from profiler.query import Database, table_lines
 from profiler.report.files import document as to_document
@@ -98,7 +98,9 @@ def test_attribute_and_frames() -> None:
 def test_files(bundle: Path, tmp_path: Path) -> None:
     """JSON has the list as a list, CSV as text, Parquet as it is."""
     data, csv, parquet = tmp_path / "a.json", tmp_path / "csv", tmp_path / "parquet"
-    analyze(bundle, json_file=data, csv_dir=csv, parquet_dir=parquet, no_html=True)
+    analyze(
+        AnalyzeOptions(path=bundle, json_file=data, csv_dir=csv, parquet_dir=parquet, no_html=True)
+    )
     names = [column.name for column in COLUMNS]
     document = json.loads(data.read_text(encoding="utf-8"))
     assert document["longest_calls"] == [dict(zip(names, row, strict=True)) for row in ROWS]

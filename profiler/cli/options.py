@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from profiler.cli.main import complete_submodules
+from profiler.cli.subcommands import arg, opt
+from profiler.cli.terminal import Titles, tell
 from profiler.errors import InputError
 from profiler.options import parse_size
 
@@ -20,8 +22,8 @@ from profiler.options import parse_size
 
 
 def device_sizes(texts: Iterable[str]) -> dict[str, int]:
-    """Bytes by device, "" for devices that are not named; raises InputError for what is no size,
-    or names a device twice."""
+    """Return bytes by device, "" for devices that are not named. Raises InputError for a text that
+    is no size, or names a device twice."""
     found: dict[str, int] = {}
     for text in texts:
         device, named, number = text.rpartition("=")
@@ -43,8 +45,8 @@ def device_sizes(texts: Iterable[str]) -> dict[str, int]:
 
 
 def gate_limit(fail_over: str | None, metrics: Sequence[str] | None) -> float | None:
-    """What `--fail-over` allows, as a share; None without a gate. Raises InputError for what is no
-    limit, and for `--metric` without one."""
+    """Return what `--fail-over` allows, as a share; None without a gate. Raises InputError for a
+    text that is no limit, and for `--metric` without one."""
     from profiler.compare.compare import parse_limit
 
     if metrics and fail_over is None:
@@ -62,140 +64,68 @@ class Language(StrEnum):
     KO = "ko"
 
 
-AnswerCsv = Annotated[
-    Path | None,
-    typer.Option("--csv", metavar="FILE", help="Write CSV, over FILE if it exists; -: to stdout."),
-]
-AnswerJson = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Write a JSON list of rows, over FILE if it exists; -: to stdout.",
-    ),
-]
-AnswerParquet = Annotated[
-    Path | None,
-    typer.Option("--parquet", metavar="FILE", help="Write Parquet, over FILE if it exists."),
-]
-AnswerRows = Annotated[
-    int | None,
-    typer.Option(
-        "--rows",
-        metavar="N",
-        min=0,
-        help="Rows to print; 0: all.  [default: 40 on a terminal, all where piped]",
-    ),
-]
-AnswerTimeout = Annotated[
-    float,
-    typer.Option(
-        "--timeout", metavar="SECONDS", min=0, help="How long a query may compute; 0: no limit."
-    ),
-]
-DeviceProfileFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--device-profile",
-        metavar="FILE",
-        help="What benchmark-device measured.  [default: device_profiles.json in the bundle or "
-        "beside it; else published figures]",
-    ),
-]
-ImportOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--import",
-        metavar="KEY=VALUE",
-        help="An option for the importer of another profiler's trace: pipeline=sd3; may be "
-        "repeated.",
-    ),
-]
-KeptImport = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        help="Keep the bundle that is made of another profiler's trace in DIR.  [default: it is "
-        "removed when the command ends]",
-    ),
-]
-MaxSize = Annotated[
-    str | None,
-    typer.Option(
-        "--max-size",
-        metavar="SIZE",
-        help="Limit of what a run writes (500MB, 2GiB): later calls have no operators.",
-    ),
-]
-Memory = Annotated[
-    bool, typer.Option("--memory", help="Record torch's allocations, which takes 5 % more time.")
-]
-CallStages = Annotated[
-    list[str] | None,
-    typer.Option("--stage", metavar="NAME", help="Only these stages, with commas."),
-]
-CallSubmodules = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--submodule",
-        metavar="NAME",
-        help="Only these submodules, with commas.",
-        autocompletion=complete_submodules,
-    ),
-]
-CallDevices = Annotated[
-    list[str] | None,
-    typer.Option("--device", metavar="NAME", help="Only these devices, with commas."),
-]
-CallSteps = Annotated[
-    list[str] | None,
-    typer.Option("--step", metavar="STEPS", help="Only these steps: 7, 0-3,7 or last."),
-]
-RunName = Annotated[
-    str | None,
-    typer.Option("--name", metavar="NAME", help="Name of the run.  [default: its time]"),
-]
-BundleFolder = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder of bundles; the run gets its own.")
-]
-Compress = Annotated[
-    str,
-    typer.Option(
-        "--compress",
-        metavar="METHOD",
-        help="Pack the packets of all files: none, deflate or zstd.",
-    ),
-]
-MeasureOverhead = Annotated[
-    bool,
-    typer.Option(
-        "--measure-overhead",
-        help="Leave every fourth step untraced, to measure what tracing costs.",
-    ),
-]
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, or a folder of them.")]
-OutPath = Annotated[Path, typer.Argument(metavar="OUT", help="File, or folder, to write.")]
-PageLanguage = Annotated[
-    Language | None,
-    typer.Option(
-        "--language",
-        help="Language in which the page opens; its button changes it.  [default: its reader's]",
-    ),
-]
-ResultFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the result as JSON; -: to stdout."),
-]
-Sizes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--size",
-        metavar="NAME=N",
-        help="A symbolic dimension of the inputs that outputs are compared on; may be "
-        "repeated.  [default: 2 for a batch, 8 for others]",
-    ),
-]
-TracedRun = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A bundle, a folder of them, or what `import` takes.")
-]
+ANSWER_CSV = opt("--csv FILE  Write CSV, over FILE if it exists; -: to stdout.")
+ANSWER_JSON = opt("--json FILE  Write a JSON list of rows, over FILE if it exists; -: to stdout.")
+ANSWER_PARQUET = opt("--parquet FILE  Write Parquet, over FILE if it exists.")
+ANSWER_ROWS = opt(
+    "--rows N  Rows to print; 0: all.  [default: 40 on a terminal, all where piped]", min=0
+)
+ANSWER_TIMEOUT = opt(
+    "--timeout SECONDS  How long a query may compute; 0: no limit.", default=60, min=0
+)
+DEVICE_PROFILE_FILE = opt(
+    "--device-profile FILE  What benchmark-device measured.  [default: device_profiles.json "
+    "in the bundle or beside it; else published figures]"
+)
+IMPORT_OPTIONS = opt(
+    "--import KEY=VALUE  An option for the importer of another profiler's trace: "
+    "pipeline=sd3; may be repeated."
+)
+KEPT_IMPORT = opt(
+    "--out DIR  Keep the bundle that is made of another profiler's trace in DIR.  [default: "
+    "it is removed when the command ends]"
+)
+MAX_SIZE = opt(
+    "--max-size SIZE  Limit of what a run writes (500MB, 2GiB): later calls have no operators."
+)
+MEMORY = opt("--memory  Record torch's allocations, which takes 5 % more time.")
+CALL_STAGES = opt("--stage NAME  Only these stages, with commas.")
+CALL_SUBMODULES = opt(
+    "--submodule NAME  Only these submodules, with commas.", autocompletion=complete_submodules
+)
+CALL_DEVICES = opt("--device NAME  Only these devices, with commas.")
+CALL_STEPS = opt("--step STEPS  Only these steps: 7, 0-3,7 or last.")
+RUN_NAME = opt("--name NAME  Name of the run.  [default: its time]")
+BUNDLE_FOLDER = opt("--out DIR  Folder of bundles; the run gets its own.", default=Path("traces"))
+COMPRESS = opt(
+    "--compress METHOD  Pack the packets of all files: none, deflate or zstd.", default="none"
+)
+MEASURE_OVERHEAD = opt(
+    "--measure-overhead  Leave every fourth step untraced, to measure what tracing costs."
+)
+MODEL_PATH = arg("MODEL  ONNX file, or a folder of them.")
+OUT_PATH = arg("OUT  File, or folder, to write.")
+PAGE_LANGUAGE = opt(
+    "--language  Language in which the page opens; its button changes it.  [default: its reader's]"
+)
+RESULT_FILE = opt("--json FILE  Write the result as JSON; -: to stdout.")
+SIZES = opt(
+    "--size NAME=N  A symbolic dimension of the inputs that outputs are compared on; may be "
+    "repeated.  [default: 2 for a batch, 8 for others]"
+)
+TRACED_RUN = arg("RUN  A bundle, a folder of them, or what `import` takes.")
+
+
+def list_option(titles: Titles) -> Any:
+    """Declare `--list-sections`, which prints the key and the heading of each section, and ends."""
+
+    def list_sections(wanted: bool) -> None:
+        if wanted:
+            known = titles()
+            width = max(map(len, known))
+            for key, title in known.items():
+                tell(f"{key:<{width}}  {title}")
+            raise typer.Exit
+
+    meaning = "--list-sections  Name the sections, and end."
+    return opt(meaning, callback=list_sections, is_eager=True)

@@ -6,102 +6,42 @@ with opened([path], importing, out) as (sources, imports):
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-
-from profiler.cli.terminal import STDOUT, Printed, check_documents, leave, progress, write_json
+from profiler.cli.options import device_sizes
+from profiler.cli.terminal import (
+    STDOUT,
+    check_documents,
+    chosen_sections,
+    is_drawn_on,
+    keep_to_the_end,
+    leave,
+    print_chosen,
+    progress,
+    run_sections,
+    terminal,
+    write_json,
+)
 from profiler.errors import InputError, OutputError
-from profiler.options import key_values
+from profiler.options import key_values, name_list
 from profiler.trace.events import DropKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from rich.console import Console
-
-    from profiler.analysis.context import Selection
     from profiler.analysis.document import Report
     from profiler.analysis.result import Analysis
+    from profiler.cli.commands.analyze import AnalyzeOptions
     from profiler.compare.compare import Comparison
     from profiler.report.html.page import Packing
     from profiler.run.run import Run
     from profiler.sources import Found, Imports, Source
     from profiler.trace.events import Drop
-
-
-# --- The files and folders that `analyze` writes beside what it prints.
-
-
-class ReportFiles(Struct, frozen=True):
-    """What was asked for, None: not; "-" as JSON file is stdout. `html` is None where the page goes
-    beside the trace, `no_html` where there is none; `language` is that in which it opens."""
-
-    json: Path | None
-    csv: Path | None
-    parquet: Path | None
-    html: Path | None
-    no_html: bool = False
-    language: str = "auto"
-
-    @property
-    def only_json(self) -> bool:
-        """Whether the JSON document is all that goes to stdout."""
-        return self.json == STDOUT
-
-    def check(self) -> None:
-        """Refuse, before any work, to write over what is a trace and no report, or no page where
-        one is asked for."""
-        if self.html == STDOUT:
-            raise OutputError("--html - is not there: the page goes to a file")
-        check_documents({"--json": self.json, "--html": self.html})
-        if self.html is not None and self.no_html:
-            raise InputError("--html and --no-html contradict each other: give one of them")
-
-    def packing(self, source: Source) -> Packing | None:
-        """What packs the trace into the page, begun before the run is read; None without a page."""
-        from profiler.report.html.page import Packing
-
-        return None if self.no_html else Packing(source.path)
-
-    def write_tables(self, run: Run, analysis: Analysis) -> list[Path]:
-        """Write JSON, CSV and Parquet as asked for; returns what was written to disk."""
-        from profiler.analysis.roles import with_roles
-        from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
-
-        written: list[Path] = []
-        if self.json is not None:
-            write_json(self.json, to_json(analysis))
-            written += [] if self.only_json else [self.json]
-        if self.csv is not None:
-            write_csv_tables(analysis, self.csv)
-            written.append(self.csv)
-        if self.parquet is not None:
-            filled = with_roles(run, analysis.kinds, analysis.kind_roles)
-            write_parquet_tables(filled, analysis, self.parquet)
-            written.append(self.parquet)
-        return written
-
-    def write_page(
-        self, run: Run, source: Source, analysis: Analysis, report: Report, packing: Packing
-    ) -> Path:
-        """Write the HTML page where it was asked for, or beside the trace; returns its path."""
-        from profiler.analysis.roles import with_roles
-        from profiler.report.html.page import write_html
-        from profiler.sources import page_path
-
-        path = self.html or page_path(source, filtered=bool(analysis.run.selection))
-        try:
-            run = with_roles(run, analysis.kinds, analysis.kind_roles)
-            write_html(run, analysis, path, self.language, report=report, packing=packing)
-        except (OSError, OutputError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            advice = "give another place with --html FILE, or --no-html to leave it out"
-            raise OutputError(f"the page {path} was not written ({reason}): {advice}") from error
-        return path
 
 
 # --- Runs as the commands take them: found at paths, imported where they are foreign, whole where
@@ -119,8 +59,8 @@ _NAMED = 4  # other runs that are named
 def opened(
     paths: Iterable[Path], importing: Iterable[str] | None, out: Path | None
 ) -> Iterator[tuple[list[Found], Imports]]:
-    """What each of `paths` stands for, and what imports those that are foreign: with the options
-    `importing`, into the folder `out`, which keeps them, else for as long as the block lasts.
+    """Yield the runs at each of `paths`, and what imports those that are foreign: with the options
+    `importing`, into the folder `out`, which keeps them, else until the block ends.
 
     Raises InputError for what cannot be read, and for an `out` without anything to keep.
     """
@@ -133,7 +73,7 @@ def opened(
 
 
 def other_runs(found: Found) -> Iterator[str]:
-    """A line that names the older runs of a folder, and one for each that is left out."""
+    """Yield a line with the older runs of a folder, and one for each that is left out."""
     others = found.others
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
@@ -143,8 +83,8 @@ def other_runs(found: Found) -> Iterator[str]:
 
 
 def left_out(found: Found) -> Iterator[str]:
-    """A line for each run that was killed, still goes on or has no call: the newest run may be one
-    of them."""
+    """Yield a line for each run that was killed, still goes on or has no call: the newest run may
+    be one of them."""
     from profiler.trace.bundle import State
 
     for entry in found.unfinished:
@@ -185,7 +125,7 @@ def load_as_recorded(
 
 
 def missing(run: Run, source: Source) -> Iterator[str]:
-    """A line for each thing that the run's manifest says to be missing of it."""
+    """Yield a line for each thing that is missing according to the run's manifest."""
     from profiler.analysis.table_text import worded_note as worded
 
     for drop in run.info.drops:
@@ -194,7 +134,7 @@ def missing(run: Run, source: Source) -> Iterator[str]:
 
 
 def load_calls(source: Source) -> Run:
-    """Load a run, which may be damaged. Raises InputError where it has no call."""
+    """Load a run, which may be damaged. Raises InputError if it has no call."""
     from profiler.sources import load_source
 
     run = load_source(source)
@@ -205,13 +145,13 @@ def load_calls(source: Source) -> Run:
 
 
 def damaged_files(run: Run) -> list[Drop]:
-    """The files of `run` that are cut, missing or changed."""
+    """Return the files of `run` that are cut, missing or changed."""
     return [drop for drop in run.drops if drop.kind in _DAMAGE]
 
 
 def unexpected_damage(run: Run) -> list[Drop]:
-    """The files of `run` that are cut, missing or changed, and of which its manifest knows nothing:
-    that of a run that was killed and merged tells what it lacks."""
+    """Return the files of `run` that are cut, missing or changed, and that its manifest does not
+    report: that of a run that was killed and merged lists what it lacks."""
     return [drop for drop in damaged_files(run) if drop not in run.info.drops]
 
 
@@ -252,107 +192,92 @@ def _without_calls(source: Source) -> str:
 # --- The report of a run as `analyze` makes it: found, read, compared, analyzed, written, printed.
 
 
-class Request(Struct, frozen=True):
-    """What is asked of the run at `path`: `importing` are the importer's options, `out` keeps what
-    is imported, `against` are baselines, `memory` is bytes by device, `top` rows of each table,
-    `printed` what the terminal shows."""
-
-    path: Path
-    selection: Selection
-    files: ReportFiles
-    against: Sequence[Path] = ()
-    importing: Sequence[str] = ()
-    out: Path | None = None
-    device_profile: Path | None = None
-    memory: Mapping[str, int] | None = None
-    top: int | None = None
-    printed: Printed = field(default_factory=Printed)
-
-
-class _Reported(Struct, frozen=True):
-    """The run, its report, what was written of it, and the page's failure."""
-
-    run: Run
-    source: Source
-    analysis: Analysis
-    report: Report
-    notes: tuple[str, ...]
-    pages: tuple[Path, ...] = ()
-    failure: OutputError | None = None
-
-
-def report_run(request: Request) -> None:
-    """Report on the run; raises InputError, after all is out, where files of it are damaged, and
-    OutputError where the page could not be written."""
-    paths = [request.path, *request.against]
+def report_run(options: AnalyzeOptions) -> None:
+    """Report on the run; raises InputError, after all is out, if files of it are damaged, and
+    OutputError if the page could not be written."""
+    memory = device_sizes(options.device_memory)
+    sections = chosen_sections(options.section, run_sections, full=options.full)
+    keep_to_the_end()
+    _check_files(options)
+    path = _watched(options.path) if options.watching else options.path
+    selected = [*map(name_list, (options.stage, options.submodule, options.device, options.step))]
+    paths, pages, failure = [path, *options.against], [], None
     with (
-        progress(f"reading {request.path}") as say,
-        opened(paths, request.importing, request.out) as (found, imports),
+        progress(f"reading {path}") as say,
+        opened(paths, options.importing, options.out) as (found, imports),
     ):
-        done = _reported(request, found, imports, say)
-    written = [*request.files.write_tables(done.run, done.analysis), *done.pages]
-    if not request.files.only_json:
-        _print(request.printed, done, written)
-    if done.failure is not None:
-        raise done.failure
-    check_whole(done.run, done.source)
+        # What makes a report is imported once there is a run.
+        from profiler.analysis.analyze import analyze
+        from profiler.analysis.context import Selection
+        from profiler.analysis.device_profiles import find_profiles, read_profiles
+        from profiler.analysis.overview import extent
+        from profiler.analysis.profiling_overhead import beside
+        from profiler.analysis.result import ReportInput
+        from profiler.metrics import summarize_analysis
+        from profiler.report.build import build_report
+        from profiler.report.html.page import Packing
 
-
-def _print(printed: Printed, done: _Reported, written: Sequence[Path]) -> None:
-    """Print what was asked for of the report."""
-    report, place, notes = done.report, done.source.place, done.notes
-    if report.opening is None:
-        printed.print(lambda: report, None, notes=notes, written=written)
-        return
-    opening = report.opening
-
-    def brief(console: Console) -> None:
+        source = imports.ready(found[0].newest)
+        # The trace is packed meanwhile.
+        packing = None if options.no_html else Packing(source.path)
+        run = load_calls(source)
+        of_bases: list[str] = []
+        comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
+        measured = options.device_profile
+        profiles = read_profiles(measured) if measured else find_profiles(source.place)
+        say(f"analyzing {source.place}")
+        analysis = analyze(run, Selection(*selected), profiles, memory)
+        shown = ReportInput(analysis, *extent(run), comparison, source.path, options.top)
+        report = build_report(shown)
+        summarize_analysis(analysis, source)
+        notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
+        if comparison is None and options.against:
+            notes.insert(0, "not compared: files of this run are damaged")
+        if packing is not None:
+            # Before anything is printed, because `… | head` ends the program.
+            say("writing the page")
+            try:
+                pages = [_write_page(options, run, source, analysis, report, packing)]
+            except OutputError as error:
+                failure = error
+    written = [*_write_tables(options, run, analysis), *pages]
+    if options.json_file != STDOUT:
         from profiler.report.terminal import print_opening
 
-        print_opening(console, opening, place, notes=notes, below=len(written))
+        opening, full, lines = report.opening, options.full, len(written)
+        brief = None
+        if opening is not None:
+            brief = partial(
+                print_opening, opening=opening, place=source.place, notes=notes, below=lines
+            )
+        print_chosen(lambda: report, brief, sections, full=full, notes=notes, written=written)
+    if failure is not None:
+        raise failure
+    check_whole(run, source)
 
-    printed.print(lambda: report, brief, notes=notes, written=written)
+
+def _check_files(options: AnalyzeOptions) -> None:
+    """Refuse, before any work, to write over what is a trace and no report, or no page if one is
+    asked for."""
+    if options.html == STDOUT:
+        raise OutputError("--html - is not there: the page goes to a file")
+    check_documents({"--json": options.json_file, "--html": options.html})
+    if options.html is not None and options.no_html:
+        raise InputError("--html and --no-html contradict each other: give one of them")
 
 
-def _reported(
-    request: Request, found: Sequence[Found], imports: Imports, say: Callable[[str], None]
-) -> _Reported:
-    """Read and analyze the newest run of the first of `found`, and write its page: before anything
-    is printed, since `… | head` ends the program."""
-    from profiler.analysis.analyze import analyze
-    from profiler.analysis.device_profiles import find_profiles, read_profiles
-    from profiler.analysis.profiling_overhead import beside
-    from profiler.metrics import summarize_analysis
+def _watched(path: Path) -> Path:
+    """Show the run that goes on at `path` until it has ended; return the path to report on."""
+    from profiler.cli.commands.record import watch
 
-    source = imports.ready(found[0].newest)
-    packing = request.files.packing(source)
-    run = load_calls(source)
-    of_bases: list[str] = []
-    comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
-    measured = request.device_profile
-    profiles = read_profiles(measured) if measured else find_profiles(source.place)
-    say(f"analyzing {source.place}")
-    analysis = analyze(run, request.selection, profiles, request.memory or {})
-    report = _report(run, source, analysis, comparison, request.top)
-    summarize_analysis(analysis, source)
-    notes = (*_not_compared(comparison, found[1:]), *of_bases, *other_runs(found[0]))
-    notes = (*notes, *beside(run.info))
-    pages: tuple[Path, ...] = ()
-    failure = None
-    if packing is not None:
-        say("writing the page")
-        try:
-            pages = (request.files.write_page(run, source, analysis, report, packing),)
-        except OutputError as error:
-            failure = error
-    return _Reported(run, source, analysis, report, notes, pages, failure)
+    return watch(path, terminal(), drawn=is_drawn_on(sys.stdout))
 
 
 def _compared(
     run: Run, place: Path, against: Sequence[Found], imports: Imports, notes: list[str]
 ) -> Comparison | None:
-    """The run, given as `place`, against its baseline; None where none was given, or files of the
-    run have been damaged. What the baseline lacks is added to `notes`."""
+    """Compare the run, given as `place`, with its baseline; None if none was given, or files of
+    the run have been damaged. What the baseline lacks is added to `notes`."""
     if not against:
         return None
     from profiler.compare.compare import compare
@@ -367,18 +292,44 @@ def _compared(
     return None if unexpected_damage(run) else compare(measured, [measure(run)])
 
 
-def _not_compared(comparison: Comparison | None, against: Sequence[Found]) -> Iterator[str]:
-    if comparison is None and against:
-        yield "not compared: files of this run are damaged"
+def _write_tables(options: AnalyzeOptions, run: Run, analysis: Analysis) -> Iterator[Path]:
+    """Write JSON, CSV and Parquet as asked for; yield what was written to disk."""
+    from profiler.analysis.roles import with_roles
+    from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
+
+    if options.json_file is not None:
+        write_json(options.json_file, to_json(analysis))
+        if options.json_file != STDOUT:
+            yield options.json_file
+    if options.csv_dir is not None:
+        write_csv_tables(analysis, options.csv_dir)
+        yield options.csv_dir
+    if options.parquet_dir is not None:
+        filled = with_roles(run, analysis.kinds, analysis.kind_roles)
+        write_parquet_tables(filled, analysis, options.parquet_dir)
+        yield options.parquet_dir
 
 
-def _report(
-    run: Run, source: Source, analysis: Analysis, against: Comparison | None, top: int | None
-) -> Report:
-    """The report that is printed and that the page shows."""
-    from profiler.analysis.overview import extent
-    from profiler.analysis.result import ReportInput
-    from profiler.report.build import build_report
+def _write_page(
+    options: AnalyzeOptions,
+    run: Run,
+    source: Source,
+    analysis: Analysis,
+    report: Report,
+    packing: Packing,
+) -> Path:
+    """Write the HTML page to `--html`, or beside the trace; return its path."""
+    from profiler.analysis.roles import with_roles
+    from profiler.report.html.page import write_html
+    from profiler.sources import page_path
 
-    begin_ns, end_ns = extent(run)
-    return build_report(ReportInput(analysis, begin_ns, end_ns, against, source.path, top))
+    path = options.html or page_path(source, filtered=bool(analysis.run.selection))
+    try:
+        run = with_roles(run, analysis.kinds, analysis.kind_roles)
+        language = options.language or "auto"
+        write_html(run, analysis, path, language, report=report, packing=packing)
+    except (OSError, OutputError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        advice = "give another place with --html FILE, or --no-html to leave it out"
+        raise OutputError(f"the page {path} was not written ({reason}): {advice}") from error
+    return path

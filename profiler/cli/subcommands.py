@@ -1,4 +1,11 @@
-"""Register subcommands: each module of a command package declares its own.
+"""Declare the options of commands, and register subcommands: each module declares its own.
+
+    @cli_options
+    class DumpOptions:
+        file: Path = arg("FILE  Any Perfetto trace (.pb).")
+        limit: int | None = opt("--limit N  Lines to print.  [default: all]", min=0)
+
+    def dump(options: DumpOptions) -> None: ...
 
     SUBCOMMAND = Subcommand(dump, place=120)   # the last line of profiler/cli/commands/dump.py
 
@@ -9,23 +16,109 @@ which takes as long as NumPy's core.
 
 from __future__ import annotations
 
-import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import wraps
 from importlib import import_module
+from inspect import Parameter, Signature
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Annotated, Any, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer.core import TyperCommand
 
 from profiler.errors import require
 from profiler.files import SHARED
+
+# --- Options and arguments: a field of the command's class of options each, a text as `--help`
+# prints it: names, metavar, two spaces, meaning.
+
+
+_T = TypeVar("_T")
+_DECLARED = "__declared__"  # attribute of a class of options: a `Declared` by field
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option or argument as typer takes it, and the default of its field (`...`: required)."""
+
+    info: Any
+    default: Any
+
+
+def opt(text: str, *, default: Any = None, **settings: Any) -> Any:
+    """Declare an option: `opt("--top N  Rows of each table.", min=0)`; `settings` are typer's, and
+    `/--no-x` is the name of a flag that is true without it."""
+    head, _, meaning = text.partition("  ")
+    words = head.split(" ")
+    names = [word.replace("/", " /") for word in words if word.startswith(("-", "/-"))]
+    metavar = " ".join(words[len(names) :]) or None
+    return Declared(typer.Option(*names, metavar=metavar, help=meaning, **settings), default)
+
+
+def arg(text: str, *, default: Any = ..., **settings: Any) -> Any:
+    """Declare an argument, likewise: `arg("FILE  Any Perfetto trace (.pb).")`."""
+    metavar, _, meaning = text.partition("  ")
+    return Declared(typer.Argument(metavar=metavar, help=meaning, **settings), default)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def cli_options(cls: type[_T]) -> type[_T]:
+    """Return `cls`, whose fields `opt` and `arg` declare, as a frozen dataclass.
+
+    Without a default a flag is False, and an option that may be repeated an empty list. The class
+    becomes a dataclass with its first instance: for all commands that takes a tenth of `--help`,
+    which needs none.
+    """
+    declared: dict[str, Declared] = {name: getattr(cls, name) for name in cls.__annotations__}
+
+    def make_dataclass(self: Any, **given: Any) -> None:
+        del cls.__init__
+        for name, annotation in cls.__annotations__.items():
+            default = declared[name].default
+            if default is None and annotation.startswith("list["):
+                setattr(cls, name, field(default_factory=list))
+            elif default is ...:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, False if annotation == "bool" and default is None else default)
+        dataclass(frozen=True, kw_only=True)(cls)
+        self.__init__(**given)
+
+    setattr(cls, _DECLARED, declared)
+    cls.__init__ = make_dataclass  # type: ignore[method-assign]
+    return cls
+
+
+def _parameters(options: type[Any]) -> Iterator[Parameter]:
+    """Yield the parameters of a function from which typer makes these options."""
+    types = get_type_hints(options)
+    for name, declared in getattr(options, _DECLARED).items():
+        annotation, default = types[name], declared.default
+        if default is None and get_origin(annotation) is list:
+            annotation = annotation | None
+        elif default is None and annotation is bool:
+            default = False
+        yield _parameter(name, annotation, declared.info, default)
+
+
+def _parameter(name: str, annotation: Any, info: Any, default: Any = None) -> Parameter:
+    default = Parameter.empty if default is ... else default
+    annotation = Annotated[annotation, info]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
 
 # --- Values of options that need no conversion, so that typer's library for it is not imported.
 #
@@ -124,44 +217,87 @@ def _path(given: Any, value: str | Path) -> Any:
     return Path(value)
 
 
-# --- The option `--shared` of subcommands that write files about runs: these are for the user alone
-# without it.
+# --- Subcommands are found, not listed: each module of a package of commands declares its own.
 
 
-_Shared = Annotated[
-    bool,
-    typer.Option(
-        "--shared",
-        help=f"Let the umask decide who may read what is written, as {SHARED}=1 does.  "
-        "[default: you alone]",
-    ),
-]
+_SHARED = opt(
+    f"--shared  Let the umask decide who may read what is written, as {SHARED}=1 does.  "
+    "[default: you alone]",
+)
 
 
-def with_shared_option(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with the option, which holds while it runs, for the programs that it starts as
-    well."""
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """A function that takes its options as one value, or a group of further subcommands.
 
-    @wraps(command)
-    def with_option(*, shared: bool, **given: Any) -> None:
-        if not shared:
-            command(**given)
-            return
-        with _shared():
-            command(**given)
+    `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
+    settings of the command. `about_runs`: it writes files about runs, and has `--shared`. `needs`
+    is the extra without which it cannot run at all. `further` are options, texts, that only the
+    installation knows: the function gets them by keyword.
+    """
 
-    signature = inspect.signature(command, eval_str=True)
-    option = inspect.Parameter(
-        "shared", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Shared
-    )
-    every = [*signature.parameters.values(), option]
-    with_option.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-    with_option.__annotations__ = {each.name: each.annotation for each in every}
-    return with_option
+    command: Callable[..., None] | typer.Typer
+    place: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    about_runs: bool = False
+    needs: str = ""
+    further: Mapping[str, Declared] = field(default_factory=dict)
+
+
+def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> None:
+    """Add the subcommand that each module of `package` declares as `SUBCOMMAND`, in their order.
+
+    If one is `named`, add it alone: to run it, the others need not be imported and built.
+    """
+    modules = {
+        module.name.rstrip("_").replace("_", "-"): module.name
+        for module in iter_modules(package.__path__)
+    }
+    if named in modules:
+        modules = {named: modules[named]}
+    subcommands: list[tuple[int, str, Subcommand]] = []
+    for name, module in modules.items():
+        declared: Subcommand = import_module(f"{package.__name__}.{module}").SUBCOMMAND
+        subcommands.append((declared.place, name, declared))
+    group = package.__name__.partition(".commands")[2][1:]
+    for _, name, declared in sorted(subcommands, key=lambda each: each[:2]):
+        if isinstance(declared.command, typer.Typer):
+            app.add_typer(declared.command, name=name)
+        else:
+            function = _for_typer(declared, declared.command, f"{group} {name}".lstrip())
+            app.command(name, cls=PlainCommand, context_settings={**declared.settings})(function)
+
+
+def _for_typer(
+    declared: Subcommand, command: Callable[..., None], called: str
+) -> Callable[..., None]:
+    """Return the function that typer makes the command of: its parameters are the options."""
+    hints = get_type_hints(command).values()
+    cls = next((hint for hint in hints if hasattr(hint, _DECLARED)), None)
+    parameters = [*_parameters(cls)] if cls else []
+    own = [each.name for each in parameters]
+    for name, further in declared.further.items():
+        parameters.append(_parameter(name, str | None, further.info))
+    if declared.about_runs:
+        parameters.append(_parameter("shared", bool, _SHARED.info, default=False))
+
+    def run(*, shared: bool = False, **given: Any) -> None:
+        if declared.needs:  # before it does anything
+            require(declared.needs, called)
+        values = {name: given.pop(name) for name in own}
+        given_values = {name: value for name, value in values.items() if value is not None}
+        with _shared_files() if shared else nullcontext():
+            command(*([cls(**given_values)] if cls else []), **given)
+
+    run.__doc__ = command.__doc__
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 @contextmanager
-def _shared() -> Iterator[None]:
+def _shared_files() -> Iterator[None]:
+    """Let the umask decide about files, also for the programs that are started meanwhile."""
     before = os.environ.get(SHARED)
     os.environ[SHARED] = "1"
     try:
@@ -173,65 +309,8 @@ def _shared() -> Iterator[None]:
             os.environ[SHARED] = before
 
 
-# --- Subcommands are found, not listed: each module of a package of commands declares its own.
-#
-#     SUBCOMMAND = Subcommand(dump, place=120)   # the last line of profiler/cli/commands/dump.py
-#
-# The module's name is the subcommand's: `import_` is `import`, `benchmark_device` is
-# `benchmark-device`.
-
-
-@dataclass(frozen=True, slots=True)
-class Subcommand:
-    """A function whose parameters are options, or a group of further subcommands.
-
-    `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
-    settings of the command. `about_runs`: it writes files about runs, and has `--shared`. `needs`
-    is the extra without which it cannot run at all.
-    """
-
-    command: Callable[..., None] | typer.Typer
-    place: int
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    about_runs: bool = False
-    needs: str = ""
-
-
-def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> None:
-    """Add the subcommand that each module of `package` declares as `SUBCOMMAND`, in their order.
-
-    Where one is `named`, it alone: to run it, the others need not be imported and built.
-    """
-    modules = {
-        module.name.rstrip("_").replace("_", "-"): module.name
-        for module in iter_modules(package.__path__)
-    }
-    if named in modules:
-        modules = {named: modules[named]}
-    found: list[tuple[int, str, Subcommand]] = []
-    for name, module in modules.items():
-        declared: Subcommand = import_module(f"{package.__name__}.{module}").SUBCOMMAND
-        found.append((declared.place, name, declared))
-    for _, name, declared in sorted(found, key=lambda each: each[:2]):
-        if isinstance(declared.command, typer.Typer):
-            app.add_typer(declared.command, name=name)
-        else:
-            command = declared.command
-            if declared.needs:
-                called = f"{package.__name__.partition('.commands')[2][1:]} {name}".lstrip()
-                command = _needing(declared.needs, called, command)
-            if declared.about_runs:
-                command = with_shared_option(command)
-            settings = dict(declared.settings)
-            app.command(name, cls=PlainCommand, context_settings=settings)(command)
-
-
-def _needing(extra: str, called: str, command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, which says what to install where the extra is missing, before it does anything."""
-
-    @wraps(command)
-    def checked(**given: Any) -> None:
-        require(extra, called)
-        command(**given)
-
-    return checked
+def command_group(meaning: str, package: str) -> typer.Typer:
+    """Return the group of the subcommands that the modules of `package` declare."""
+    group = typer.Typer(help=meaning, no_args_is_help=True, rich_markup_mode=None)
+    add_subcommands(group, sys.modules[package])
+    return group

@@ -25,8 +25,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from msgspec import Struct
-
 from profiler.errors import InputError, OutputError
 from profiler.options import name_list
 from profiler.plugins import plain_text
@@ -94,6 +92,15 @@ def write_json(path: Path, text: str) -> None:
         text = "\n".join(plain_text(line, _as_escape) for line in text.split("\n"))
         text = text.encode(encoding, _ESCAPED).decode(encoding)
     write_text(path, text)
+
+
+def write_result(path: Path | None, document: Callable[[], object]) -> bool:
+    """Write the document as JSON if a path is given; return whether stdout is free for the rest."""
+    from profiler.files import json_text
+
+    if path is not None:
+        write_json(path, json_text(document()) + "\n")
+    return path != STDOUT
 
 
 def write_text(path: Path, text: str) -> None:
@@ -168,9 +175,6 @@ def leave(thing: object) -> None:
 # --- What a command prints of a report: what matters most in 40 lines, everything, or some
 # sections.
 #
-#     printed = Printed.of(section, run_sections, full=full)
-#     printed.print(lambda: report, brief)
-#
 # The same options do the same for the report of a run and for that of a comparison.
 
 
@@ -192,72 +196,47 @@ def comparison_sections() -> Mapping[str, str]:
     return TITLES
 
 
-class Printed(Struct, frozen=True):
-    """At most 40 lines; with `full` everything, with `sections` these, by key."""
-
-    full: bool = False
-    sections: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, sections: Sequence[str], titles: Titles, *, full: bool) -> Printed:
-        """What the options say. Raises InputError where a section is none, or both are given."""
-        named = name_list(sections)
-        if named and full:
-            raise InputError("--full and --section contradict each other: give one of them")
-        known = titles() if named else {}
-        for key in named:
-            if key not in known:
-                raise InputError(f"there is no section {key!r}: there is {', '.join(known)}")
-        return cls(full, named)
-
-    def print(
-        self,
-        whole: Callable[[], Report],
-        brief: Callable[[Console], None] | None,
-        *,
-        notes: Sequence[str] = (),
-        written: Sequence[Path] = (),
-        above: bool = False,
-    ) -> None:
-        """Print it: the `whole` report or sections of it, else what `brief` prints, where there is
-        such. `notes` say how the run was chosen, `written` are files that are named at the end;
-        sections stand below the report's first lines where these are wanted `above`."""
-        from profiler.report.terminal import print_report, print_sections
-
-        console = terminal()
-        apart = True
-        if self.sections:
-            for note in notes:
-                tell(note)
-            keys = ("summary", *self.sections) if above else self.sections
-            print_sections(console, whole(), keys)
-        elif self.full or brief is None:
-            print_report(console, whole(), notes=notes)
-            apart = self.full
-        else:
-            brief(console)
-            apart = False
-        if written and apart:
-            tell()
-        for path in written:
-            tell(f"wrote {path}")
+def chosen_sections(texts: Sequence[str], titles: Titles, *, full: bool) -> tuple[str, ...]:
+    """Return the sections that `--section` names. Raises InputError if one does not exist, or
+    `--full` is given as well."""
+    named = name_list(texts)
+    if named and full:
+        raise InputError("--full and --section contradict each other: give one of them")
+    known = titles() if named else {}
+    for key in named:
+        if key not in known:
+            raise InputError(f"there is no section {key!r}: there is {', '.join(known)}")
+    return named
 
 
-def listing(titles: Titles) -> Callable[[bool], None]:
-    """The callback of `--list-sections`: prints the key and the heading of each, and ends."""
+def print_chosen(
+    whole: Callable[[], Report],
+    brief: Callable[[Console], None] | None,
+    sections: Sequence[str],
+    *,
+    full: bool,
+    notes: Sequence[str] = (),
+    written: Sequence[Path] = (),
+    above: bool = False,
+) -> None:
+    """Print `sections` of the `whole` report; with `full`, or without a `brief` form, all of it;
+    else what `brief` prints. `notes` say how the run was chosen, `written` are files that are named
+    at the end; sections are below the report's first lines if these are wanted `above`."""
+    from profiler.report.terminal import print_report, print_sections
 
-    def list_sections(wanted: bool) -> None:
-        if not wanted:
-            return
-        import typer
-
-        known = titles()
-        width = max(map(len, known))
-        for key, title in known.items():
-            tell(f"{key:<{width}}  {title}")
-        raise typer.Exit
-
-    return list_sections
+    console = terminal()
+    if sections:
+        for note in notes:
+            tell(note)
+        print_sections(console, whole(), ("summary", *sections) if above else sections)
+    elif full or brief is None:
+        print_report(console, whole(), notes=notes)
+    else:
+        brief(console)
+    if written and (sections or full):
+        tell()
+    for path in written:
+        tell(f"wrote {path}")
 
 
 # --- Standard error of a command: what it cannot take is lost, and changes no exit code.

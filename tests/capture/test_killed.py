@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 import profiler
-from profiler.cli.commands.merge import merge
+from profiler.cli.commands.merge import MergeOptions, merge
 from profiler.errors import InputError
 from profiler.trace.bundle import JOURNAL_NAME, find_bundles, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
@@ -110,7 +110,7 @@ def test_killed_at_a_random_step(tmp_path: Path, capsys, ops: str, seed: int) ->
         find_bundles(tmp_path / "traces")
     noted = [json.loads(line) for line in (child.bundle / JOURNAL_NAME).read_bytes().split()]
 
-    merge(child.bundle)
+    merge(MergeOptions(directory=child.bundle))
 
     lost = capsys.readouterr().err
     assert find_bundles(tmp_path / "traces") == [child.bundle]
@@ -139,10 +139,10 @@ def test_a_run_that_goes_on_is_not_merged(tmp_path: Path) -> None:
     child.until(3)
     try:
         with pytest.raises(InputError, match="still going on: end it first"):
-            merge(child.bundle)
+            merge(MergeOptions(directory=child.bundle))
     finally:
         child.end(signal.SIGKILL)
-    merge(child.bundle)
+    merge(MergeOptions(directory=child.bundle))
     assert len(profiler.load(child.bundle).calls) == 10
 
 
@@ -155,7 +155,7 @@ def test_killed_while_it_computes(tmp_path: Path, ops: str, seed: int) -> None:
     child.until(step)
     code, further = child.end(signal.SIGKILL)
     assert code == -signal.SIGKILL
-    merge(child.bundle)
+    merge(MergeOptions(directory=child.bundle))
     last = max([step, *further])
     calls = profiler.load(child.bundle).calls
     assert len(calls) in (6 + last + 1, 6 + last + 2)  # one call may have returned meanwhile
@@ -184,7 +184,7 @@ def test_ends_that_can_be_met(
     assert child.end(end)[0] in code
     killed = how == "block" and end is signal.SIGTERM
     if killed:
-        merge(child.bundle)
+        merge(MergeOptions(directory=child.bundle))
     run = profiler.load(child.bundle)
     assert len(run.calls) == 12
     assert not (child.bundle / JOURNAL_NAME).exists()

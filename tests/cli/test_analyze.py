@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import profiler
 from profiler.analysis.question import tables
-from profiler.cli.commands.analyze import analyze
+from profiler.cli.commands.analyze import AnalyzeOptions, analyze
 from profiler.cli.main import command_line
 from profiler.errors import InputError, OutputError
 from profiler.report.build import section_kinds
@@ -47,7 +47,7 @@ def _foreign(path):
 
 def test_prints_the_report_and_writes_the_page(bundle, capsys):
     """The page goes into the bundle, and its place is named."""
-    analyze(bundle)
+    analyze(AnalyzeOptions(path=bundle))
     out = capsys.readouterr().out
     assert out.startswith("2 steps in 1.00 µs: 50 % transformer")
     assert out.endswith(f"\nwrote {bundle / 'report.html'}\n")
@@ -56,16 +56,16 @@ def test_prints_the_report_and_writes_the_page(bundle, capsys):
 
 def test_page_of_a_bundle_is_ours_to_rewrite(bundle, capsys):
     """Analyzing twice is no error."""
-    analyze(bundle)
+    analyze(AnalyzeOptions(path=bundle))
     (bundle / "report.html").write_text("old")
-    analyze(bundle)
+    analyze(AnalyzeOptions(path=bundle))
     assert (bundle / "report.html").read_text(encoding="utf-8") != "old"
 
 
 def test_no_html(bundle, capsys):
     """No page is written, and nothing said to be; data sets get their summary."""
     before = [*bundle.iterdir()]
-    analyze(bundle, no_html=True)
+    analyze(AnalyzeOptions(path=bundle, no_html=True))
     assert sorted(bundle.iterdir()) == sorted([*before, bundle / "summary.json"])
     assert "wrote" not in capsys.readouterr().out
 
@@ -74,7 +74,7 @@ def test_newest_of_several_bundles(bundle, capsys):
     """The others are named below the answer, with paths that can be copied."""
     older = write_tiny_bundle(bundle.parent, "20260101-000000-older")
     os.utime(older / "manifest.json", (1, 1))
-    analyze(bundle.parent, no_html=True)
+    analyze(AnalyzeOptions(path=bundle.parent, no_html=True))
     note = f"the newest of 2 runs in {bundle.parent}; others: {older.name}"
     assert f"\n{note}\n" in capsys.readouterr().out
 
@@ -83,7 +83,7 @@ def test_many_other_bundles_are_counted(bundle, capsys):
     """Four names, then how many more."""
     for number in range(6):
         write_tiny_bundle(bundle.parent, f"run-{number}")
-    analyze(bundle.parent, no_html=True)
+    analyze(AnalyzeOptions(path=bundle.parent, no_html=True))
     assert " and 2 more\n" in capsys.readouterr().out
 
 
@@ -91,7 +91,7 @@ def test_killed_run_beside_is_named(bundle, capsys):
     """A newer run without a manifest is not passed over in silence."""
     killed = write_tiny_bundle(bundle.parent, "killed")
     (killed / "manifest.json").unlink()
-    analyze(bundle.parent, no_html=True)
+    analyze(AnalyzeOptions(path=bundle.parent, no_html=True))
     assert f"{killed} has no manifest and was left out" in capsys.readouterr().out
 
 
@@ -100,21 +100,21 @@ def test_run_that_has_not_ended_beside_is_named(bundle, capsys):
     recommendation."""
     killed = write_tiny_bundle(bundle.parent, "killed")
     (killed / ".calls").touch()
-    analyze(bundle.parent, no_html=True)
+    analyze(AnalyzeOptions(path=bundle.parent, no_html=True))
     out = capsys.readouterr().out
     assert f"{killed} has not ended and was left out: `profile-sd3 merge {killed}`" in out
 
 
 def test_single_trace(bundle, capsys):
     """The merged trace alone: the page stands beside it under its name."""
-    analyze(bundle / "merged.pb")
+    analyze(AnalyzeOptions(path=bundle / "merged.pb"))
     assert capsys.readouterr().out.startswith("2 steps in 1.00 µs")
     assert (bundle / "merged.html").is_file()
 
 
 def test_single_call_has_no_accounting(bundle, capsys):
     """One call file holds no spans."""
-    analyze(bundle / "003_vae.decode.pb", no_html=True, full=True)
+    analyze(AnalyzeOptions(path=bundle / "003_vae.decode.pb", no_html=True, full=True))
     out = capsys.readouterr().out
     assert "No accounting of the whole time: the trace holds no pipeline" in out
 
@@ -123,7 +123,7 @@ def test_page_of_someone_else_is_not_overwritten(bundle, capsys):
     """merged.html exists and is not ours."""
     (bundle / "merged.html").write_text("<p>mine</p>")
     with pytest.raises(OutputError, match="is no page of ours: give --html FILE"):
-        analyze(bundle / "merged.pb")
+        analyze(AnalyzeOptions(path=bundle / "merged.pb"))
     assert (bundle / "merged.html").read_text() == "<p>mine</p>"
 
 
@@ -131,7 +131,7 @@ def test_html_at_a_place_of_choice(bundle, tmp_path, capsys):
     """An explicit file is written over."""
     page = tmp_path / "page.html"
     page.write_text("old")
-    analyze(bundle, html=page)
+    analyze(AnalyzeOptions(path=bundle, html=page))
     assert "<html" in page.read_text(encoding="utf-8")
     assert not (bundle / "report.html").exists()
 
@@ -140,17 +140,17 @@ def test_page_that_cannot_be_written(bundle, tmp_path, capsys):
     """A place that was asked for is refused before any work; where the page cannot be written
     beside the trace, the report is out and the sentence has both ways on."""
     with pytest.raises(OutputError, match="missing is no folder: make it, or give another"):
-        analyze(bundle, html=tmp_path / "missing" / "page.html")
+        analyze(AnalyzeOptions(path=bundle, html=tmp_path / "missing" / "page.html"))
     assert capsys.readouterr().out == ""
     (bundle / "report.html").mkdir()
     with pytest.raises(OutputError, match="give another place with --html FILE, or --no-html"):
-        analyze(bundle)
+        analyze(AnalyzeOptions(path=bundle))
     assert "End to end" in capsys.readouterr().out
 
 
 def test_json_on_stdout_is_all_there(bundle, capsys):
     """--json - prints the document and nothing else."""
-    analyze(bundle, json_file=Path("-"), no_html=True)
+    analyze(AnalyzeOptions(path=bundle, json_file=Path("-"), no_html=True))
     found = json.loads(capsys.readouterr().out)
     assert found["accounting"]["end_to_end_ns"] == 1000
 
@@ -159,7 +159,11 @@ def test_json_csv_and_parquet_files(bundle, tmp_path, capsys):
     """Each is written beside the printed report, and named."""
     paths = [tmp_path / name for name in ("report.json", "csv", "parquet")]
     paths[0].write_text("old")
-    analyze(bundle, json_file=paths[0], csv_dir=paths[1], parquet_dir=paths[2], no_html=True)
+    analyze(
+        AnalyzeOptions(
+            path=bundle, json_file=paths[0], csv_dir=paths[1], parquet_dir=paths[2], no_html=True
+        )
+    )
     assert json.loads(paths[0].read_text(encoding="utf-8"))["run"]["calls"] == 4
     assert {path.stem for path in paths[1].iterdir()} == {table.name for table in tables()}
     assert len(profiler.load(paths[2]).commands) == 12
@@ -169,9 +173,9 @@ def test_json_csv_and_parquet_files(bundle, tmp_path, capsys):
 
 def test_parquet_run_is_analyzed_too(bundle, tmp_path, capsys):
     """What --parquet wrote is an input, its page goes into its folder."""
-    analyze(bundle, parquet_dir=tmp_path / "run", no_html=True)
+    analyze(AnalyzeOptions(path=bundle, parquet_dir=tmp_path / "run", no_html=True))
     capsys.readouterr()
-    analyze(tmp_path / "run")
+    analyze(AnalyzeOptions(path=tmp_path / "run"))
     assert capsys.readouterr().out.startswith("2 steps in 1.00 µs")
     assert (tmp_path / "run" / "report.html").is_file()
 
@@ -179,7 +183,7 @@ def test_parquet_run_is_analyzed_too(bundle, tmp_path, capsys):
 def test_filters(bundle, capsys):
     """Each option reaches the tables."""
     names = {"stage": ["denoise"], "submodule": ["transformer"], "device": ["rbln:0"]}
-    analyze(bundle, step=["last"], json_file=Path("-"), no_html=True, **names)
+    analyze(AnalyzeOptions(path=bundle, step=["last"], json_file=Path("-"), no_html=True, **names))
     found = json.loads(capsys.readouterr().out)
     assert [call["call"] for call in found["calls"]] == [2]
     assert found["run"]["selection"] == {**names, "step": ["last"]}
@@ -187,7 +191,7 @@ def test_filters(bundle, capsys):
 
 def test_top(bundle, capsys):
     """--top 1 prints one operator."""
-    analyze(bundle, top=1, no_html=True, full=True)
+    analyze(AnalyzeOptions(path=bundle, top=1, no_html=True, full=True))
     out = capsys.readouterr().out
     assert "1 of 4 rows" in out
     assert "blocks.0.mlp" not in out
@@ -197,7 +201,7 @@ def test_the_page_shows_as_many_operators_as_the_terminal(bundle, capsys):
     """--top 1 holds for the page's table of operators, too: one report is made for both."""
     shown = []
     for options in ({"top": 1}, {}):
-        analyze(bundle, **options)
+        analyze(AnalyzeOptions(path=bundle, **options))
         page = (bundle / "report.html").read_text(encoding="utf-8")
         (packed,) = re.findall(r'id="page-rest">(.*?)</script>', page)
         data = json.loads(zlib.decompress(base64.b64decode(packed)))
@@ -211,7 +215,7 @@ def test_files_of_the_trace_are_not_written_over(bundle, option, name, capsys):
     """Refused before anything is printed."""
     before = (bundle / name).read_bytes()
     with pytest.raises(OutputError, match="is part of a trace"):
-        analyze(bundle, **{option: bundle / name})
+        analyze(AnalyzeOptions(path=bundle, **{option: bundle / name}))
     assert (bundle / name).read_bytes() == before
     assert capsys.readouterr().out == ""
 
@@ -223,7 +227,7 @@ def test_files_of_a_parquet_run_are_not_written_over(bundle, tmp_path, name):
     write_parquet(profiler.load(bundle), folder)
     before = (folder / name).read_bytes()
     with pytest.raises(OutputError, match=f"{name} is part of a trace: give another file"):
-        analyze(folder, json_file=folder / name)
+        analyze(AnalyzeOptions(path=folder, json_file=folder / name))
     assert (folder / name).read_bytes() == before
 
 
@@ -232,10 +236,10 @@ def test_elsewhere_run_json_is_a_name_like_any_other(bundle, tmp_path, monkeypat
     write_parquet(profiler.load(bundle), tmp_path / "parquet")
     monkeypatch.chdir(tmp_path)
     for path in (Path("run.json"), tmp_path / "traces" / "run.json"):
-        analyze(bundle, json_file=path, no_html=True)
+        analyze(AnalyzeOptions(path=bundle, json_file=path, no_html=True))
         assert json.loads(path.read_text())["run"]["calls"] == 4
     report = tmp_path / "parquet" / "report.json"
-    analyze(tmp_path / "parquet", json_file=report, no_html=True)
+    analyze(AnalyzeOptions(path=tmp_path / "parquet", json_file=report, no_html=True))
     assert report.is_file()
 
 
@@ -244,7 +248,7 @@ def test_cut_file_is_reported_and_then_an_error(bundle, capsys):
     path = bundle / "001_transformer.step000.pb"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"step000.pb is not whole \(cut or damaged at byte \d"):
-        analyze(bundle)
+        analyze(AnalyzeOptions(path=bundle))
     out = capsys.readouterr().out
     assert "truncated file in 001_transformer.step000.pb" in out
     assert "End to end" in out
@@ -256,7 +260,7 @@ def test_cut_single_trace_names_itself(bundle, capsys):
     path = bundle / "merged.pb"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError) as caught:
-        analyze(path, no_html=True)
+        analyze(AnalyzeOptions(path=path, no_html=True))
     assert str(caught.value).startswith(f"{path} is not whole (cut or damaged at byte ")
 
 
@@ -266,7 +270,7 @@ def test_cut_merged_trace_is_told(bundle, capsys):
     path = bundle / "merged.pb"
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[:-9])
-    analyze(bundle, no_html=True, full=True)
+    analyze(AnalyzeOptions(path=bundle, no_html=True, full=True))
     out = " ".join(capsys.readouterr().out.split())
     assert f"damaged copy in merged.pb: 9 bytes. has {size - 9:,} of {size:,} bytes" in out
     assert "`profile-sd3 merge` rebuilds it" in out
@@ -281,14 +285,14 @@ def test_call_file_that_is_cut_before_its_call_ends(bundle, tmp_path, beside):
     path = whole if beside else tmp_path / "cut.pb"
     path.write_bytes(whole.read_bytes()[:200])
     with pytest.raises(InputError) as caught:
-        analyze(path, no_html=True)
+        analyze(AnalyzeOptions(path=path, no_html=True))
     assert str(caught.value).startswith(f"{path} is not whole (cut or damaged at byte ")
 
 
 def test_the_newest_run_with_calls(bundle, capsys):
     """One that was refused before its first call is newer: it is left out, and named."""
     empty = write_empty_bundle(bundle.parent, "empty")
-    analyze(bundle.parent, no_html=True)
+    analyze(AnalyzeOptions(path=bundle.parent, no_html=True))
     assert f"{empty} holds no call and was left out" in " ".join(capsys.readouterr().out.split())
 
 
@@ -297,14 +301,18 @@ def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
     (bundle / "001_transformer.step000.pb").unlink()
     (bundle / "003_vae.decode.pb").unlink()
     with pytest.raises(InputError, match=r"step000.pb is missing, .* \(and 1 more\)$"):
-        analyze(bundle, no_html=True, full=True)
+        analyze(AnalyzeOptions(path=bundle, no_html=True, full=True))
     assert capsys.readouterr().out.count("\nmissing file in ") == 2
 
 
 def test_drops_without_damage_are_no_error(tmp_path, capsys):
     """A run that says what it did not trace is a whole run."""
     drop = Drop(DropKind.UNTRACED_CALL, "run", 1, "calls", why("the call did not return"))
-    analyze(write_tiny_bundle(tmp_path, drops=[asdict(drop)]), no_html=True, full=True)
+    analyze(
+        AnalyzeOptions(
+            path=write_tiny_bundle(tmp_path, drops=[asdict(drop)]), no_html=True, full=True
+        )
+    )
     assert "untraced call in run: 1 calls. the call did not return" in capsys.readouterr().out
 
 
@@ -312,7 +320,7 @@ def test_foreign_trace_has_no_call(tmp_path, capsys):
     """The sentence says what to do with it instead."""
     path = _foreign(tmp_path / "theirs.pb")
     with pytest.raises(InputError, match="is a Perfetto trace but holds no profile-sd3 call"):
-        analyze(path)
+        analyze(AnalyzeOptions(path=path))
     assert capsys.readouterr().out == ""
 
 
@@ -321,24 +329,24 @@ def test_trace_of_another_profiler_without_a_call(tmp_path):
     path = tmp_path / "some_trace.json.gz"
     path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'))
     with pytest.raises(InputError, match=r"some_trace\.json\.gz"):
-        analyze(path)
+        analyze(AnalyzeOptions(path=path))
 
 
 def test_host_file_of_a_bundle_has_no_call(bundle):
     """The bundle is what was meant."""
     with pytest.raises(InputError, match=f"give the whole bundle {bundle}"):
-        analyze(bundle / "host.pb")
+        analyze(AnalyzeOptions(path=bundle / "host.pb"))
 
 
 def test_path_that_is_not_there(tmp_path):
     """The sentence comes from the loader."""
     with pytest.raises(InputError, match="does not exist"):
-        analyze(tmp_path / "nothing")
+        analyze(AnalyzeOptions(path=tmp_path / "nothing"))
 
 
 def test_csv_is_read_as_numbers(bundle, tmp_path, capsys):
     """Times in the files are whole nanoseconds."""
-    analyze(bundle, csv_dir=tmp_path / "csv", no_html=True)
+    analyze(AnalyzeOptions(path=bundle, csv_dir=tmp_path / "csv", no_html=True))
     frame = pl.read_csv(tmp_path / "csv" / "operators.csv")
     assert frame["total_ns"].dtype == pl.Int64
 
@@ -363,7 +371,7 @@ def base(tmp_path):
 
 def test_against_a_baseline(bundle, base, capsys):
     """Terminal and page have the sentence and the section."""
-    analyze(bundle, against=[base], full=True)
+    analyze(AnalyzeOptions(path=bundle, against=[base], full=True))
     out = " ".join(capsys.readouterr().out.split())
     assert "end_to_end 0.0 %, measured once (1.00 µs → 1.00 µs)" in out
     assert "Against the baseline ──" in out
@@ -375,20 +383,20 @@ def test_against_a_folder_takes_all_its_other_runs(bundle, base, capsys):
     """Every bundle in it is the baseline, but the run itself."""
     base.rename(bundle.parent / "base")
     (bundle.parent / "base").joinpath("report.html").unlink(missing_ok=True)
-    analyze(bundle, against=[bundle.parent], no_html=True)
+    analyze(AnalyzeOptions(path=bundle, against=[bundle.parent], no_html=True))
     assert "\nAgainst " in capsys.readouterr().out
 
 
 def test_against_itself_is_no_comparison(bundle):
     """A run is no baseline of itself."""
     with pytest.raises(InputError, match=r"--against names only .* itself: give another run"):
-        analyze(bundle, against=[bundle])
+        analyze(AnalyzeOptions(path=bundle, against=[bundle]))
 
 
 def test_against_what_is_not_there(bundle, tmp_path):
     """Refused before anything is written."""
     with pytest.raises(InputError, match="does not exist"):
-        analyze(bundle, against=[tmp_path / "nowhere"])
+        analyze(AnalyzeOptions(path=bundle, against=[tmp_path / "nowhere"]))
     assert not (bundle / "report.html").exists()
 
 
@@ -397,7 +405,7 @@ def test_a_damaged_run_is_not_compared(bundle, base, capsys):
     path = next(bundle.glob("001_*.pb"))
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(InputError, match="is not whole"):
-        analyze(bundle, against=[base])
+        analyze(AnalyzeOptions(path=bundle, against=[base]))
     out = capsys.readouterr().out
     assert "\nnot compared: files of this run are damaged" in out
     assert '<section id="comparison"' not in (bundle / "report.html").read_text(encoding="utf-8")
@@ -420,9 +428,9 @@ def test_filters_take_commas(cli, tmp_path):
 
 def test_full_prints_all_sections(bundle, capsys):
     """The 40 lines have no section; all that have something to show stand below `--full`."""
-    analyze(bundle, no_html=True)
+    analyze(AnalyzeOptions(path=bundle, no_html=True))
     assert " ──" not in capsys.readouterr().out
-    analyze(bundle, no_html=True, full=True)
+    analyze(AnalyzeOptions(path=bundle, no_html=True, full=True))
     out = capsys.readouterr().out
     for title in ("Stages and steps ─", "Findings ─", "Idle time ─"):
         assert f"\n{title}" in out
@@ -430,7 +438,7 @@ def test_full_prints_all_sections(bundle, capsys):
 
 def test_sections_are_printed_alone(bundle, capsys):
     """In the report's order, with commas or one by one; an empty one says so; no headline."""
-    analyze(bundle, no_html=True, section=["idle,time", "ranks"])
+    analyze(AnalyzeOptions(path=bundle, no_html=True, section=["idle,time", "ranks"]))
     out = capsys.readouterr().out
     assert out.startswith("Stages and steps ─")
     assert out.index("\nIdle time ─") > 0
@@ -440,7 +448,7 @@ def test_sections_are_printed_alone(bundle, capsys):
 
 def test_the_summary_is_a_section(bundle, capsys):
     """What stands above all sections: headline, key figures, accounting."""
-    analyze(bundle, no_html=True, section=["summary"])
+    analyze(AnalyzeOptions(path=bundle, no_html=True, section=["summary"]))
     out = capsys.readouterr().out
     assert out.startswith("2 steps in 1.00 µs")
     assert "End to end 1.00 µs = calls" in " ".join(out.split())
@@ -450,9 +458,9 @@ def test_the_summary_is_a_section(bundle, capsys):
 def test_a_section_that_is_none(bundle, capsys):
     """One sentence, before anything is read or written."""
     with pytest.raises(InputError, match="there is no section 'idel': there is summary, time, "):
-        analyze(bundle, section=["time,idel"])
+        analyze(AnalyzeOptions(path=bundle, section=["time,idel"]))
     with pytest.raises(InputError, match="--full and --section contradict each other"):
-        analyze(bundle, section=["time"], full=True)
+        analyze(AnalyzeOptions(path=bundle, section=["time"], full=True))
     assert capsys.readouterr().out == ""
     assert not (bundle / "report.html").exists()
 
@@ -466,7 +474,7 @@ def test_sections_are_listed():
 
 def test_top_reaches_all_tables(bundle, capsys):
     """Two rows of calls, submodules and idle time; the stages, which add up, are all there."""
-    analyze(bundle, no_html=True, full=True, top=2)
+    analyze(AnalyzeOptions(path=bundle, no_html=True, full=True, top=2))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines.count("2 of 4 rows") >= 2
     assert "2 of 3 rows" in lines

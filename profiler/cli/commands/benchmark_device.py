@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import tell
 from profiler.errors import InputError, OutputError
 
@@ -22,33 +20,24 @@ _SLOWER = 0.95  # of what fewer cores reach: less is how measurements scatter
 _CPU, _TORCH = "cpu", ("cuda", "rocm")
 
 
-_Device = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="cpu (with all cores, and with half of them as two CPU devices have), or cuda:0; "
-        "may be repeated.  [default: cpu]",
-    ),
-]
-_Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Where to write; profiles of other devices in it stay.  [default: "
-        "traces/device_profiles.json, where analyze looks for it]",
-    ),
-]
-_Seconds = Annotated[
-    float,
-    typer.Option(metavar="N", min=0.01, max=60, help="Seconds for each rate that is measured."),
-]
+@cli_options
+class BenchmarkDeviceOptions:
+    """Options of `profile-sd3 benchmark-device`."""
+
+    device: list[str] = opt(
+        "--device NAME  cpu (with all cores, and with half of them as two CPU devices have), or "
+        "cuda:0; may be repeated.  [default: cpu]"
+    )
+    out: Path | None = opt(
+        "--out FILE  Where to write; profiles of other devices in it stay.  [default: "
+        "traces/device_profiles.json, where analyze looks for it]"
+    )
+    seconds: float = opt(
+        "--seconds N  Seconds for each rate that is measured.", default=1.0, min=0.01, max=60
+    )
 
 
-def benchmark_device(
-    device: _Device = None,
-    out: _Out = None,
-    seconds: _Seconds = 1.0,
-) -> None:
+def benchmark_device(options: BenchmarkDeviceOptions) -> None:
     """Measure peak matrix product, copy and launch rates.
 
     `analyze` holds runs against them. Measure while nothing else runs.
@@ -56,10 +45,10 @@ def benchmark_device(
     from profiler.analysis.device_profiles import FILE_NAME, profiles_text, read_profiles
     from profiler.files import write_atomically
 
-    path = out or Path("traces") / FILE_NAME
-    names = list(dict.fromkeys(device or [_CPU]))
+    path = options.out or Path("traces") / FILE_NAME
+    names = list(dict.fromkeys(options.device or [_CPU]))
     kept = read_profiles(path) if path.is_file() else ()
-    measured = [profile for name in names for profile in _measure(name, seconds)]
+    measured = [profile for name in names for profile in _measure(name, options.seconds)]
     places = {(profile.device, profile.cores) for profile in measured}
     others = [profile for profile in kept if (profile.device, profile.cores) not in places]
     try:

@@ -20,16 +20,22 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
 from profiler._version import __version__
-from profiler.cli.options import ResultFile
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, tell, write_json
+from profiler.cli.options import RESULT_FILE
+from profiler.cli.subcommands import Subcommand, cli_options
+from profiler.cli.terminal import check_documents, tell, write_result
 from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
-from profiler.files import json_text
 
 # --- `profile-sd3 doctor`: what is installed, and why a program would not be profiled.
 
 
-def doctor(json_file: ResultFile = None) -> None:
+@cli_options
+class DoctorOptions:
+    """Options of `profile-sd3 doctor`."""
+
+    json_file: Path | None = RESULT_FILE
+
+
+def doctor(options: DoctorOptions) -> None:
     """Say what is installed and whether programs are profiled.
 
     Looks at the environment that profile-sd3 runs in: versions, extras, backends, importers, the
@@ -37,11 +43,9 @@ def doctor(json_file: ResultFile = None) -> None:
     from being profiled. Paste its output into a bug report.
     """
 
-    check_documents({"--json": json_file})
+    check_documents({"--json": options.json_file})
     report = diagnose(os.environ)
-    if json_file is not None:
-        write_json(json_file, json_text(report) + "\n")
-    if json_file != STDOUT:
+    if write_result(options.json_file, lambda: report):
         for line in _lines(report):
             tell(line)
     if report.problems:

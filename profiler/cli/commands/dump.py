@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
 
-_File = Annotated[Path, typer.Argument(metavar="FILE", help="Any Perfetto trace (.pb).")]
-_Limit = Annotated[
-    int | None, typer.Option(metavar="N", min=0, help="Lines to print.  [default: all]")
-]
+
+@cli_options
+class DumpOptions:
+    """Options of `profile-sd3 dump`."""
+
+    file: Path = arg("FILE  Any Perfetto trace (.pb).")
+    limit: int | None = opt("--limit N  Lines to print.  [default: all]", min=0)
 
 
-def dump(
-    file: _File,
-    limit: _Limit = None,
-) -> None:
+def dump(options: DumpOptions) -> None:
     """Print a trace as text, one line per event.
 
     In file order. Each line: packet number, packet sequence, time in ns, kind, then what the
@@ -29,9 +26,11 @@ def dump(
     """
     from profiler.trace.dump import dump_lines
 
-    if file.is_dir():
-        raise InputError(f"{file} is a folder: give one .pb file, such as a bundle's merged.pb")
-    for line in islice(dump_lines(file), limit):
+    if options.file.is_dir():
+        raise InputError(
+            f"{options.file} is a folder: give one .pb file, such as a bundle's merged.pb"
+        )
+    for line in islice(dump_lines(options.file), options.limit):
         tell(line, whole=True)
 
 

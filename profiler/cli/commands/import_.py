@@ -7,18 +7,13 @@ those that typer knows: `_split` finds them between the paths.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import Annotated, Any
 
-import typer
-
-from profiler.cli.commands.fleet import LocalWorkers, Scheduler, import_each
-from profiler.cli.options import BundleFolder, Compress
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.commands.fleet import LOCAL_WORKERS, SCHEDULER, import_each
+from profiler.cli.options import BUNDLE_FOLDER, COMPRESS
+from profiler.cli.subcommands import Declared, Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option
@@ -27,91 +22,60 @@ from profiler.importers.registry import built_in
 _METAVARS: dict[type, str] = {str: "NAME", int: "N", Path: "PATH"}
 
 
-def _with_importers_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with an option, a text, for each that an importer of this package declares."""
+def _of_importers() -> dict[str, Declared]:
+    """Return an option, a text, for each that an importer of this package declares."""
     by_name: dict[str, list[tuple[Importer, Option]]] = {}
     for importer in built_in():
         for option in importer.options:
             by_name.setdefault(option.name, []).append((importer, option))
+    return {name: _declared(name, declaring) for name, declaring in by_name.items()}
 
-    @wraps(command)
-    def with_options(**given: Any) -> None:
-        command(**given)
 
-    signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    added = [
-        inspect.Parameter(name, own[0].kind, default=None, annotation=_annotation(name, found))
-        for name, found in by_name.items()
-    ]
-    with_options.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*own, *added]
+def _declared(name: str, declaring: Sequence[tuple[Importer, Option]]) -> Declared:
+    meanings = (f"{importer.name.upper()}: {option.meaning}." for importer, option in declaring)
+    declared: Declared = opt(f"--{name} {_METAVARS[declaring[0][1].type]}  {' '.join(meanings)}")
+    return declared
+
+
+@cli_options
+class ImportOptions:
+    """Options of `profile-sd3 import`."""
+
+    words: list[str] = arg(
+        "PATH  A file or folder in a format that --list names; several where they are of one run.",
+        default=None,
     )
-    with_options.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
-    return with_options
+    out: Path = BUNDLE_FOLDER
+    name: str | None = opt("--name NAME  Name of the run.  [default: the file's name]")
+    compress: str = COMPRESS
+    list_formats: bool = opt("--list  Print the formats, and what each can and cannot tell.")
+    every: bool = opt("--all  Each path is a run of its own, imported by itself.")
+    workers: int = LOCAL_WORKERS
+    scheduler: str = SCHEDULER
 
 
-def _annotation(name: str, found: Sequence[tuple[Importer, Option]]) -> Any:
-    meanings = (f"{importer.name.upper()}: {option.meaning}." for importer, option in found)
-    metavar = _METAVARS[found[0][1].type]
-    return Annotated[
-        str | None, typer.Option(f"--{name}", metavar=metavar, help=" ".join(meanings))
-    ]
-
-
-_Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="PATH",
-        help="A file or folder in a format that --list names; several where they are of one run.",
-    ),
-]
-_List = Annotated[
-    bool,
-    typer.Option("--list", help="Print the formats, and what each can and cannot tell."),
-]
-_Every = Annotated[
-    bool, typer.Option("--all", help="Each path is a run of its own, imported by itself.")
-]
-_Name = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Name of the run.  [default: the file's name]"),
-]
-
-
-@_with_importers_options
-def import_(
-    words: _Words = None,
-    out: BundleFolder = Path("traces"),
-    name: _Name = None,
-    compress: Compress = "none",
-    list_formats: _List = False,
-    every: _Every = False,
-    workers: LocalWorkers = 0,
-    scheduler: Scheduler = None,
-    **options: str | None,
-) -> None:
+def import_(options: ImportOptions, **of_importers: str | None) -> None:
     """Import a trace that another profiler recorded.
 
     Makes a run of it, with one file per submodule call. For torch, record with
     torch.profiler.profile(with_stack=True, record_shapes=True): submodule calls come from the
     Python stacks. Importers that other packages add may take further options.
     """
-    if list_formats:
+    if options.list_formats:
         for line in _formats():
             tell(line)
         return
     from profiler.importers.importing import import_all
     from profiler.trace.compression import check_compression
 
-    packing = check_compression(compress)
-    paths, further = _split(words or ())
-    given = {key: value for key, value in options.items() if value is not None} | further
-    if every or workers or scheduler:
-        import_each(paths, out, given, workers, scheduler)
+    packing = check_compression(options.compress)
+    paths, further = _split(options.words)
+    given = {key: value for key, value in of_importers.items() if value is not None} | further
+    if options.every or options.workers or options.scheduler:
+        import_each(options, paths, given)
         return
     with progress(f"importing {', '.join(map(str, paths))}"):
-        bundles = import_all(paths, out, name, packing, options=given)
+        bundles = import_all(paths, options.out, options.name, packing, options=given)
     for bundle in bundles:
         tell(bundle)
     _tell_beside(bundles[0])
@@ -170,5 +134,9 @@ def _formats() -> Iterator[str]:
 
 
 SUBCOMMAND = Subcommand(
-    import_, place=30, settings={"ignore_unknown_options": True}, about_runs=True
+    import_,
+    place=30,
+    settings={"ignore_unknown_options": True},
+    about_runs=True,
+    further=_of_importers(),
 )

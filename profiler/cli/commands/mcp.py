@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options
 from profiler.errors import ProfilerError, needing
 
-_Folder = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="Where the bundles are; nothing else is read.")
-]
+
+@cli_options
+class McpOptions:
+    """Options of `profile-sd3 mcp`."""
+
+    folder: Path = arg(
+        "FOLDER  Where the bundles are; nothing else is read.", default=Path("traces")
+    )
 
 
-def mcp(folder: _Folder = Path("traces")) -> None:
+def mcp(options: McpOptions) -> None:
     """Answer programs about the runs of a folder, over MCP.
 
     Read-only, on stdin and stdout: list runs, their summaries and findings, tables, SQL with the
@@ -31,7 +34,7 @@ def mcp(folder: _Folder = Path("traces")) -> None:
         from mcp.server import MCPServer
         from mcp.types import ToolAnnotations
 
-    asked = Questions(folder)
+    asked = Questions(options.folder)
     server = MCPServer("profile-sd3", version=__version__, log_level="ERROR")
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     tools: tuple[Callable[..., Any], ...] = (

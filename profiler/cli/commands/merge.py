@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options
 from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
 
 _NAMED = 4  # finished runs that are named
 
 
-_Directory = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DIR",
-        help="The folder of one run, or of several: the newest that was cut short is taken.",
-    ),
-]
+@cli_options
+class MergeOptions:
+    """Options of `profile-sd3 merge`."""
+
+    directory: Path = arg(
+        "DIR  The folder of one run, or of several: the newest that was cut short is taken."
+    )
 
 
-def merge(
-    directory: _Directory,
-) -> None:
+def merge(options: MergeOptions) -> None:
     """Rebuild merged.pb from the files of a run.
 
     Rebuilds the manifest as well where it is missing, and says on stderr what the run lacks.
@@ -34,7 +29,7 @@ def merge(
     from profiler.trace.bundle import merge_bundle
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 
-    directory = _one_run(directory)
+    directory = _one_run(options.directory)
     with progress(f"merging {directory}"):
         merged = merge_bundle(directory)
     tell(f"{merged}: {merged.stat().st_size:,} bytes")

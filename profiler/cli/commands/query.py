@@ -12,26 +12,24 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from profiler.cli.main import complete_runs
 from profiler.cli.options import (
-    AnswerCsv,
-    AnswerJson,
-    AnswerParquet,
-    AnswerRows,
-    AnswerTimeout,
-    ImportOptions,
-    KeptImport,
+    ANSWER_CSV,
+    ANSWER_JSON,
+    ANSWER_PARQUET,
+    ANSWER_ROWS,
+    ANSWER_TIMEOUT,
+    IMPORT_OPTIONS,
+    KEPT_IMPORT,
 )
 from profiler.cli.run_report import damaged_files, left_out, opened, other_runs
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
 
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from profiler.analysis.result import Analysis
+    from profiler.cli.commands.fleet.query import DatasetQueryOptions
     from profiler.query import Database
     from profiler.run.run import Run
     from profiler.sources import Found, Imports, Source
@@ -52,67 +51,53 @@ _ON_A_TERMINAL = 40  # rows
 _STDIN = Path("-")
 
 
-_Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[PATH...] SQL",
-        help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
-        "Parquet runs, or what `import` takes), then the query.  [default: traces]",
+@cli_options
+class QueryOptions:
+    """Options of `profile-sd3 query`."""
+
+    words: list[str] = arg(
+        "[PATH...] SQL  Runs (bundles, folders of bundles, of which the newest is taken, .pb "
+        "files, Parquet runs, or what `import` takes), then the query.  [default: traces]",
+        default=None,
         autocompletion=complete_runs,
-    ),
-]
-_File = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Read the query from there; -: from stdin."),
-]
-_Every = Annotated[
-    bool, typer.Option("--all", help="Take every bundle of a folder, not the newest only.")
-]
-_Tables = Annotated[
-    bool, typer.Option("--tables", help="List tables and columns with their meaning.")
-]
+    )
+    file: Path | None = opt("--file FILE  Read the query from there; -: from stdin.")
+    every: bool = opt("--all  Take every bundle of a folder, not the newest only.")
+    rows: int | None = ANSWER_ROWS
+    csv: Path | None = ANSWER_CSV
+    parquet: Path | None = ANSWER_PARQUET
+    json: Path | None = ANSWER_JSON
+    importing: list[str] = IMPORT_OPTIONS
+    out: Path | None = KEPT_IMPORT
+    timeout: float = ANSWER_TIMEOUT
+    tables: bool = opt("--tables  List tables and columns with their meaning.")
 
 
-def query(
-    words: _Words = None,
-    file: _File = None,
-    every: _Every = False,
-    rows: AnswerRows = None,
-    csv: AnswerCsv = None,
-    parquet: AnswerParquet = None,
-    json: AnswerJson = None,
-    importing: ImportOptions = None,
-    out: KeptImport = None,
-    timeout: AnswerTimeout = 60,
-    tables: _Tables = False,
-) -> None:
+def query(options: QueryOptions) -> None:
     """Query runs in SQL (DuckDB's).
 
     Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
     analysis; the column run names the run of each row. A query only reads, and reaches no file. It
     may use 4 GiB of memory, or half of the machine's where that is less.
     """
-    if tables:
+    if options.tables:
         _list_tables()
         return
-    files = {"csv": csv, "parquet": parquet, "json": json}
-    wanted = {form: path for form, path in files.items() if path is not None}
-    check_files(wanted)
-    paths, sql = _split(words or [], file)
+    wanted = answer_files(options)
+    paths, sql = _split(options.words, options.file)
+    from profiler.query import Database
+
     notes: list[str] = []
-    with progress("reading runs"), opened(paths, importing, out) as (found, imports):
-        sources = _sources(found, notes, every=every)
-        database = _database(dict(_runs(sources, imports, notes)), timeout or None)
+    with (
+        progress("reading runs"),
+        opened(paths, options.importing, options.out) as (found, imports),
+    ):
+        sources = _sources(found, notes, every=options.every)
+        database = Database(dict(_runs(sources, imports, notes)), options.timeout or None)
     for note in notes:
         tell(note, err=True)
     with database:
-        answer(database, sql, wanted, rows)
-
-
-def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:
-    from profiler.query import Database
-
-    return Database(runs, timeout_s)
+        answer(database, sql, wanted, options.rows)
 
 
 def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
@@ -127,11 +112,11 @@ def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | No
         if wanted:
             _write(batches, wanted)
         else:
-            _print(batches, rows)
+            print_rows(batches, rows)
 
 
 def _split(words: list[str], file: Path | None) -> tuple[list[Path], str]:
-    """Paths and SQL. Raises InputError where there is no SQL, or FILE cannot be read."""
+    """Return paths and SQL. Raises InputError if there is no SQL, or FILE cannot be read."""
     if file is not None:
         return [Path(word) for word in words] or [Path("traces")], _read(file)
     *before, sql = words or [""]
@@ -153,11 +138,15 @@ def _read(file: Path) -> str:
         raise InputError(f"{file} is no UTF-8 text: give a file with a query") from error
 
 
-def check_files(files: dict[str, Path]) -> None:
-    """Refuse files that cannot be written, before any work."""
-    if files.get("parquet") == STDOUT:
+def answer_files(options: QueryOptions | DatasetQueryOptions) -> dict[str, Path]:
+    """Return the files to write, by format. Raises OutputError, before any work, if one cannot
+    be written."""
+    files = {"csv": options.csv, "parquet": options.parquet, "json": options.json}
+    if options.parquet == STDOUT:
         raise OutputError("--parquet - is not there: Parquet goes to a file")
-    check_documents({f"--{form}": path for form, path in files.items()})
+    wanted = {form: path for form, path in files.items() if path is not None}
+    check_documents({f"--{form}": path for form, path in wanted.items()})
+    return wanted
 
 
 def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
@@ -200,7 +189,8 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
             tell(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
 
 
-def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
+def print_rows(batches: Iterable[DataFrame], rows: int | None) -> None:
+    """Print `rows` of an answer, 0: all; without a number what fits on a terminal, else all."""
     from profiler.query import answer_lines
 
     terminal = sys.stdout.isatty()

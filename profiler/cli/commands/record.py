@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.options import MaxSize, MeasureOverhead, Memory, RunName
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.options import MAX_SIZE, MEASURE_OVERHEAD, MEMORY, RUN_NAME
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import printable, tell
 from profiler.errors import InputError
 
@@ -31,54 +31,35 @@ if TYPE_CHECKING:
 # --- `profile-sd3 record`: run a command with profiling switched on in every Python it starts.
 
 
-_Command = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="-- COMMAND",
-        help="What to run: `python inference.py …`, or `inference.py …`, or `-m module …`.",
-    ),
-]
-_Out = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]"),
-]
-_Ops = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[SUBMODULE=]CALLS",
-        help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
-        "or several with commas or spaces.  [default: all]",
-    ),
-]
-_Config = Annotated[
-    str | None,
-    typer.Option(metavar="JSON", help="Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."),
-]
-_Compress = Annotated[
-    str | None,
-    typer.Option(metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."),
-]
-
-
-_AllowEmpty = Annotated[
-    bool,
-    typer.Option("--allow-empty", help="Exit code 0, not 3, where nothing was captured."),
-]
 _NOTHING_CAPTURED = 3  # exit code
 
 
-def record(
-    command: _Command,
-    out: _Out = None,
-    name: RunName = None,
-    ops: _Ops = None,
-    measure_overhead: MeasureOverhead = False,
-    config: _Config = None,
-    compress: _Compress = None,
-    max_size: MaxSize = None,
-    memory: Memory = False,
-    allow_empty: _AllowEmpty = False,
-) -> None:
+@cli_options
+class RecordOptions:
+    """Options of `profile-sd3 record`."""
+
+    command: list[str] = arg(
+        "-- COMMAND  What to run: `python inference.py …`, or `inference.py …`, or `-m module …`."
+    )
+    out: Path | None = opt("--out DIR  Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]")
+    name: str | None = RUN_NAME
+    ops: str | None = opt(
+        "--ops [SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, "
+        "every:N, steps:A-B, or several with commas or spaces.  [default: all]"
+    )
+    measure_overhead: bool = MEASURE_OVERHEAD
+    config: str | None = opt(
+        "--config JSON  Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."
+    )
+    compress: str | None = opt(
+        "--compress METHOD  Pack the packets of all files: none, deflate or zstd."
+    )
+    max_size: str | None = MAX_SIZE
+    memory: bool = MEMORY
+    allow_empty: bool = opt("--allow-empty  Exit code 0, not 3, where nothing was captured.")
+
+
+def record(options: RecordOptions) -> None:
     """Run a command and profile the pipelines in it.
 
     ONNX Runtime sessions outside of pipelines are profiled as well. Does what setting
@@ -90,23 +71,23 @@ def record(
     from profiler.capture.settings import CONFIG, Settings, environment_settings
 
     environment = dict(os.environ)
-    if config is not None:
-        environment[CONFIG] = config
-    options = {"out": out, "name": name, "ops": ops, "compress": compress}
-    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-    given |= {} if max_size is None else {"max_size": max_size}
-    given |= {"memory": True} if memory else {}
+    if options.config is not None:
+        environment[CONFIG] = options.config
+    names = ("out", "name", "ops", "compress", "max_size")
+    values = {name: getattr(options, name) for name in names}
+    given = {name: value for name, value in values.items() if value is not None}
+    given |= {"memory": True} if options.memory else {}
     inherited = environment_settings(environment).given()
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         journal = Path(folder) / "journal"
         settings = Settings.of({**inherited, **given, "journal": journal})
-        if measure_overhead:
+        if options.measure_overhead:
             settings = Settings.of({**settings.given(), "ops": f"{settings.ops} measure-overhead"})
         _check_folder(settings.out)
         settings.write_environment(environment)
-        code = _run(_with_interpreter(command), environment)
+        code = _run(_with_interpreter(options.command), environment)
         captured = _say_where(journal, settings)
-    raise typer.Exit(code if captured or allow_empty else code or _NOTHING_CAPTURED)
+    raise typer.Exit(code if captured or options.allow_empty else code or _NOTHING_CAPTURED)
 
 
 def _check_folder(out: Path) -> None:

@@ -6,81 +6,57 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from profiler.cli.options import BundleFolder, Compress, MaxSize, MeasureOverhead, RunName
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.options import BUNDLE_FOLDER, COMPRESS, MAX_SIZE, MEASURE_OVERHEAD, RUN_NAME
+from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import bar, note
-from profiler.errors import ProfilerError
+from profiler.errors import InputError, OutputError, ProfilerError
 
 if TYPE_CHECKING:
     from profiler.pipelines.pipeline import OnnxPipeline, PipelineOutput
 
 
-_Model = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or Qwen-Image.  "
-        "[default: the embedded tiny SD3]",
-    ),
-]
-_Prompt = Annotated[str, typer.Option(metavar="TEXT", help="What the image should show.")]
-_NegativePrompt = Annotated[str, typer.Option(metavar="TEXT", help="What it should not show.")]
-_Steps = Annotated[int, typer.Option(metavar="N", min=1, help="Denoising steps.")]
-_Height = Annotated[int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")]
-_Width = Annotated[int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")]
-_Guidance = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SCALE",
-        help="Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]",
-    ),
-]
-_Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the noise.")]
-_Device = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="SUBMODULE=DEVICE",
-        help="Where it runs, such as text_encoder_3=cpu:1; may be repeated.  [default: cpu:0]",
-    ),
-]
-_Ops = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="[SUBMODULE=]CALLS",
-        help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
-        "or several with commas; may be repeated.  [default: all]",
-    ),
-]
-_Image = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the image here, as PNG.")]
-_Warmup = Annotated[
-    int,
-    typer.Option(metavar="N", min=0, help="Steps to run first, kept out of the run; 0: none."),
-]
+@cli_options
+class RunOptions:
+    """Options of `profile-sd3 run`."""
+
+    model: Path | None = opt(
+        "--model DIR  Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or "
+        "Qwen-Image.  [default: the embedded tiny SD3]"
+    )
+    prompt: str = opt(
+        "--prompt TEXT  What the image should show.",
+        default="a photograph of an astronaut riding a horse",
+    )
+    negative_prompt: str = opt("--negative-prompt TEXT  What it should not show.", default="")
+    steps: int = opt("--steps N  Denoising steps.", default=28, min=1)
+    height: int | None = opt("--height N  Pixels.  [default: the model's]")
+    width: int | None = opt("--width N  Pixels.  [default: the model's]")
+    guidance: float | None = opt(
+        "--guidance SCALE  Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]"
+    )
+    seed: int = opt("--seed N  Seed of the noise.", default=0)
+    device: list[str] = opt(
+        "--device SUBMODULE=DEVICE  Where it runs, such as text_encoder_3=cpu:1; may be "
+        "repeated.  [default: cpu:0]"
+    )
+    ops: list[str] = opt(
+        "--ops [SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, "
+        "every:N, steps:A-B, or several with commas; may be repeated.  [default: all]"
+    )
+    measure_overhead: bool = MEASURE_OVERHEAD
+    out: Path = BUNDLE_FOLDER
+    image: Path | None = opt("--image FILE  Write the image here, as PNG.")
+    warmup: int = opt(
+        "--warmup N  Steps to run first, kept out of the run; 0: none.", default=2, min=0
+    )
+    name: str | None = RUN_NAME
+    compress: str = COMPRESS
+    max_size: str | None = MAX_SIZE
 
 
-def run(
-    model: _Model = None,
-    prompt: _Prompt = "a photograph of an astronaut riding a horse",
-    negative_prompt: _NegativePrompt = "",
-    steps: _Steps = 28,
-    height: _Height = None,
-    width: _Width = None,
-    guidance: _Guidance = None,
-    seed: _Seed = 0,
-    device: _Device = None,
-    ops: _Ops = None,
-    measure_overhead: MeasureOverhead = False,
-    out: BundleFolder = Path("traces"),
-    image: _Image = None,
-    warmup: _Warmup = 2,
-    name: RunName = None,
-    compress: Compress = "none",
-    max_size: MaxSize = None,
-) -> None:
+def run(options: RunOptions) -> None:
     """Run a pipeline on ONNX Runtime and profile it.
 
     Stable Diffusion 3, FLUX or Qwen-Image. Writes one trace per submodule call, and ends with the
@@ -89,47 +65,50 @@ def run(
     from profiler.capture.settings import parse_max_size
     from profiler.trace.compression import check_compression
 
-    packing, most = check_compression(compress), parse_max_size(max_size)
-    _check_text(prompt=prompt, negative_prompt=negative_prompt, out=str(out), name=name or "")
-    _check_image(image)
-    pipeline = _pipeline(model, device or [])
-    guided = pipeline.guidance_arguments(guidance, negative_prompt)
-    scales = {key: value for key, value in guided.items() if isinstance(value, float)}
-    pipeline.check(height=height, width=width, seed=seed, **scales)
-    arguments = {"prompt": prompt, **guided, "height": height, "width": width, "seed": seed}
-    selected = _selected(ops or [], measure_overhead=measure_overhead)
-    options = {"ops": selected, "out": out, "name": name, "compress": packing, "max_size": most}
-    bundle, result = _profiled(pipeline, options, arguments, steps, warmup)
-    _write_image(result.images[0], image)
-    _report(bundle)
+    settings = {
+        "ops": " ".join([*options.ops, *options.measure_overhead * ["measure-overhead"]]) or "all",
+        "compress": check_compression(options.compress),
+        "max_size": parse_max_size(options.max_size),
+        "out": options.out,
+        "name": options.name,
+    }
+    _check_text(options)
+    _check_image(options.image)
+    pipeline = _pipeline(options.model, options.device)
+    guided = pipeline.guidance_arguments(options.guidance, options.negative_prompt)
+    scales: dict[str, Any] = {
+        key: value for key, value in guided.items() if isinstance(value, float)
+    }
+    size: dict[str, Any] = {"height": options.height, "width": options.width, "seed": options.seed}
+    pipeline.check(**size, **scales)
+    arguments = {"prompt": options.prompt, **guided, **size}
+    bundle, result = _profiled(options, pipeline, settings, arguments)
+    _write_image(result.images[0], options.image)
+    # Not before the run: importing the report would be part of what is measured.
+    from profiler.cli.commands.analyze import AnalyzeOptions, analyze
+    from profiler.metrics import summarize_recorded
 
-
-def _selected(ops: list[str], *, measure_overhead: bool) -> str:
-    """The calls whose operators are traced, as one text."""
-    return " ".join([*ops, *(["measure-overhead"] if measure_overhead else [])]) or "all"
+    analyze(AnalyzeOptions(path=bundle))
+    summarize_recorded(bundle, Path.cwd())
 
 
 def _profiled(
-    pipeline: OnnxPipeline,
-    options: dict[str, Any],
-    arguments: dict[str, Any],
-    steps: int,
-    warmup: int,
+    options: RunOptions, pipeline: OnnxPipeline, settings: dict[str, Any], arguments: dict[str, Any]
 ) -> tuple[Path, PipelineOutput]:
-    """Run the pipeline under `profile` with these options; the bundle, and what the run made. A
-    pipeline that fails before its first call leaves no bundle."""
+    """Run the pipeline under `profile`; return the bundle, and what the run made. A pipeline that
+    fails before its first call leaves no bundle."""
     from profiler.capture.profile import profile
 
-    profiled = profile(pipeline, **options)
+    profiled = profile(pipeline, **settings)
     try:
         with _ended_by_signals(), ExitStack() as stack:
             stack.enter_context(profiled)
-            if warmup:
+            if options.warmup:
                 with note("loading and warming up"), profiled.warmup():
-                    pipeline(**arguments, num_inference_steps=warmup)
-            with bar("denoising", steps) as advance:
+                    pipeline(**arguments, num_inference_steps=options.warmup)
+            with bar("denoising", options.steps) as advance:
                 result = pipeline(
-                    **arguments, num_inference_steps=steps, callback_on_step_end=advance
+                    **arguments, num_inference_steps=options.steps, callback_on_step_end=advance
                 )
             with note("writing the traces"):
                 stack.close()
@@ -182,22 +161,19 @@ def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
     return kind.from_folder(folder, devices=parse_device_options(device, kind.SUBMODULES))
 
 
-def _check_text(**options: str) -> None:
+def _check_text(options: RunOptions) -> None:
     """Refuse options that are no UTF-8: neither tokenizers nor manifests can hold them."""
-    from profiler.errors import InputError
-
-    for option, text in options.items():
+    for name in ("prompt", "negative_prompt", "out", "name"):
+        text = str(getattr(options, name) or "")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            flag = f"--{option.replace('_', '-')}"
+            flag = f"--{name.replace('_', '-')}"
             raise InputError(f"{flag} {text!a} is not valid UTF-8: type it again") from error
 
 
 def _check_image(image: Path | None) -> None:
     """Refuse an image path that cannot be written before the run, not after it."""
-    from profiler.errors import OutputError
-
     if image is None:
         return
     if image.suffix.lower() != ".png":
@@ -213,14 +189,6 @@ def _write_image(image: Any, path: Path | None) -> None:
         return
     with appearing(path) as file:
         image.save(file, format="PNG")
-
-
-def _report(bundle: Path) -> None:
-    from profiler.cli.commands.analyze import analyze
-    from profiler.metrics import summarize_recorded
-
-    analyze(bundle)
-    summarize_recorded(bundle, Path.cwd())
 
 
 SUBCOMMAND = Subcommand(run, place=10, about_runs=True, needs="run")

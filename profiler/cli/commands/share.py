@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from profiler.cli.run_report import other_runs
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
 
@@ -17,18 +15,16 @@ if TYPE_CHECKING:
     from profiler.share import Shared
 
 
-_Bundle = Annotated[
-    Path,
-    typer.Argument(metavar="BUNDLE", help="A bundle, or a folder of bundles: the newest is taken."),
-]
-_Out = Annotated[Path, typer.Option(metavar="FILE", help="The ZIP file to write.")]
-_Remove = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="Take out this word as well; may be repeated."),
-]
+@cli_options
+class ShareOptions:
+    """Options of `profile-sd3 share`."""
+
+    bundle: Path = arg("BUNDLE  A bundle, or a folder of bundles: the newest is taken.")
+    out: Path = opt("--out FILE  The ZIP file to write.", default=...)
+    remove: list[str] = opt("--remove TEXT  Take out this word as well; may be repeated.")
 
 
-def share(bundle: _Bundle, out: _Out, remove: _Remove = None) -> None:
+def share(options: ShareOptions) -> None:
     """Pack a run for others, without personal data.
 
     Removes the command line, prompts, paths, and the names of host and user, and lists what it
@@ -38,16 +34,18 @@ def share(bundle: _Bundle, out: _Out, remove: _Remove = None) -> None:
     from profiler.share import share as shared_run
     from profiler.sources import Kind, resolve
 
-    if out == STDOUT or out.suffix.lower() != ".zip":
-        raise OutputError(f"--out {out} does not end in .zip: the run is written as a ZIP file")
-    check_documents({"--out": out})
-    (found,) = resolve([[bundle]])
+    if options.out == STDOUT or options.out.suffix.lower() != ".zip":
+        raise OutputError(
+            f"--out {options.out} does not end in .zip: the run is written as a ZIP file"
+        )
+    check_documents({"--out": options.out})
+    (found,) = resolve([[options.bundle]])
     source = found.newest
     if source.kind is not Kind.BUNDLE:
         raise InputError(f"{source.place} is no bundle: give one, or `profile-sd3 import` it first")
-    removal = Removal.of_this_machine(remove or ())
+    removal = Removal.of_this_machine(options.remove)
     with progress(f"packing {source.place}"):
-        shared = shared_run(source.path, out, removal)
+        shared = shared_run(source.path, options.out, removal)
     for line in (*other_runs(found), *_lines(shared)):
         tell(line)
 

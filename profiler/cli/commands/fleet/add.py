@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.fleet import DatasetPlace, LocalWorkers, Scheduler, workers_of
-from profiler.cli.options import ImportOptions
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.commands.fleet import DATASET_PLACE, LOCAL_WORKERS, SCHEDULER
+from profiler.cli.options import IMPORT_OPTIONS
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import progress, tell
 from profiler.errors import InputError
 from profiler.options import key_values
@@ -22,59 +20,52 @@ if TYPE_CHECKING:
 
 _LOOSE = 200  # files of runs that no compaction has merged
 
-_Paths = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PATH...",
-        help="Bundles, folders of bundles (all of them), .pb files, Parquet runs, or what `import` "
-        "takes.",
-    ),
-]
-_Commit = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HASH",
-        help="Commit of the program that ran.  [default: what was recorded with the run]",
-    ),
-]
-_Labels = Annotated[
-    list[str] | None,
-    typer.Option("--label", metavar="KEY=VALUE", help="Label these runs; may be repeated."),
-]
+
+@cli_options
+class AddOptions:
+    """Options of `profile-sd3 fleet add`."""
+
+    dataset: str = DATASET_PLACE
+    paths: list[Path] = arg(
+        "PATH...  Bundles, folders of bundles (all of them), .pb files, Parquet runs, or what "
+        "`import` takes."
+    )
+    commit: str | None = opt(
+        "--commit HASH  Commit of the program that ran.  [default: what was recorded with the run]"
+    )
+    label: list[str] = opt("--label KEY=VALUE  Label these runs; may be repeated.")
+    importing: list[str] = IMPORT_OPTIONS
+    workers: int = LOCAL_WORKERS
+    scheduler: str = SCHEDULER
 
 
-def add(  # one argument a column
-    dataset: DatasetPlace,
-    paths: _Paths,
-    commit: _Commit = None,
-    label: _Labels = None,
-    importing: ImportOptions = None,
-    workers: LocalWorkers = 0,
-    scheduler: Scheduler = None,
-) -> None:
+def add(options: AddOptions) -> None:
     """Add runs to a data set, which is made where there is none.
 
     A run that the data set has is left out, whatever its folder is called. What cannot be read is
     said at the end, and stops nothing.
     """
-    from profiler.fleet.add import Wishes
+    from profiler.fleet.add import Wishes, Workers
     from profiler.fleet.add import add as add_runs
     from profiler.fleet.storage import open_storage
     from profiler.metrics import checked_commit
 
-    storage = open_storage(dataset)
-    options = key_values(importing, "--import", "pipeline=sd3")
-    named = None if commit is None else checked_commit(commit)
+    storage = open_storage(options.dataset)
+    importing = key_values(options.importing, "--import", "pipeline=sd3")
     wishes = Wishes(
-        named, key_values(label, "--label", "branch=main"), options, workers_of(workers, scheduler)
+        None if options.commit is None else checked_commit(options.commit),
+        key_values(options.label, "--label", "branch=main"),
+        importing,
+        Workers(options.workers, options.scheduler),
     )
-    with progress(f"looking for runs in {', '.join(map(str, paths[:3]))}", after_s=0.5) as show:
+    looked_at = ", ".join(map(str, options.paths[:3]))
+    with progress(f"looking for runs in {looked_at}", after_s=0.5) as show:
 
         def say(done: int, of: int, outcome: Outcome) -> None:
             show(f"{done:,} of {of:,} runs: {outcome.place}")
 
-        outcomes = add_runs(storage, paths, wishes, say=say)
-    _tell(dataset, outcomes)
+        outcomes = add_runs(storage, options.paths, wishes, say=say)
+    _tell(options.dataset, outcomes)
 
 
 def _tell(dataset: str, outcomes: Sequence[Outcome]) -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from profiler.cli.commands.fleet import DatasetPlace
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.commands.fleet import DATASET_PLACE
+from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import progress, tell
 
-_Grace = Annotated[
-    int,
-    typer.Option(
-        "--keep",
-        metavar="SECONDS",
+
+@cli_options
+class CompactOptions:
+    """Options of `profile-sd3 fleet compact`."""
+
+    dataset: str = DATASET_PLACE
+    grace: int = opt(
+        "--keep SECONDS  How long replaced files stay for readers that use them.",
+        default=3600,
         min=0,
-        help="How long replaced files stay for readers that use them.",
-    ),
-]
+    )
 
 
-def compact(dataset: DatasetPlace, grace: _Grace = 3600) -> None:
+def compact(options: CompactOptions) -> None:
     """Merge the files of a data set into few of about 256 MB.
 
     Others may read and add meanwhile. Runs that were removed go; files that an earlier compaction
@@ -30,8 +28,8 @@ def compact(dataset: DatasetPlace, grace: _Grace = 3600) -> None:
     from profiler.fleet.dataset import compact as merge
     from profiler.fleet.storage import open_storage
 
-    with progress(f"compacting {dataset}"):
-        done = merge(open_storage(dataset), grace_s=grace)
+    with progress(f"compacting {options.dataset}"):
+        done = merge(open_storage(options.dataset), grace_s=options.grace)
     deleted = f", deleted {done.deleted:,} that earlier ones replaced" if done.deleted else ""
     tell(f"{done.before:,} files are {done.after:,} now{deleted}")
 

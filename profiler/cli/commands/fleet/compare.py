@@ -3,52 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns, print_table
-from profiler.cli.options import ResultFile
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell
+from profiler.cli.commands.fleet import (
+    ASSUME_SAME,
+    BAD_QUALITY,
+    DATASET_PLACE,
+    WHERE_RUNS,
+)
+from profiler.cli.commands.query import print_rows
+from profiler.cli.options import RESULT_FILE
+from profiler.cli.subcommands import Subcommand, cli_options, opt
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from profiler.fleet.compare import Compared
+
+@cli_options
+class CompareOptions:
+    """Options of `profile-sd3 fleet compare`."""
+
+    dataset: str = DATASET_PLACE
+    by: str = opt(
+        "--by FIELD  The field to compare by: hardware, software, resolution, cache, …",
+        default="hardware",
+    )
+    metric: list[str] = opt(
+        "--metric NAME  Metric, such as transformer.call; may be repeated.  [default: elapsed, "
+        "denoise.step]"
+    )
+    where: list[str] = WHERE_RUNS
+    assume_same: list[str] = ASSUME_SAME
+    ignore: list[str] = opt("--ignore FIELD  Let this field differ, too; may be repeated.")
+    bad_quality: bool = BAD_QUALITY
+    json_file: Path | None = RESULT_FILE
 
 
-_By = Annotated[
-    str,
-    typer.Option(
-        metavar="FIELD", help="The field to compare by: hardware, software, resolution, cache, …"
-    ),
-]
-_Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        metavar="NAME",
-        help="Metric, such as transformer.call; may be repeated.  [default: elapsed, denoise.step]",
-    ),
-]
-_Ignored = Annotated[
-    list[str] | None,
-    typer.Option("--ignore", metavar="FIELD", help="Let this field differ, too; may be repeated."),
-]
-
-
-def compare(
-    dataset: DatasetPlace,
-    by: _By = "hardware",
-    metric: _Metrics = None,
-    where: WhereRuns = None,
-    assume_same: AssumeSame = None,
-    ignore: _Ignored = None,
-    bad_quality: BadQuality = False,
-    json_file: ResultFile = None,
-) -> None:
+def compare(options: CompareOptions) -> None:
     """Compare runs by hardware, software, resolution or another field.
 
     Two values are compared where all other fields agree: workload, variant, recipe, hardware and
@@ -57,35 +50,28 @@ def compare(
     from profiler.fleet.compare import DEFAULT_METRICS
     from profiler.fleet.compare import compare as compare_runs
     from profiler.fleet.dataset import Dataset, checked_fields
-
-    fields = checked_fields([by], "--by")
-    if len(fields) != 1:
-        raise InputError(f"--by {by} is several fields: give one of {', '.join(fields)}")
-    same = checked_fields(assume_same, "--assume-same")
-    ignored = checked_fields(ignore, "--ignore")
-    check_documents({"--json": json_file})
-    with progress(f"comparing runs of {dataset}"):
-        compared = compare_runs(
-            Dataset(dataset),
-            fields[0],
-            tuple(metric or DEFAULT_METRICS),
-            where or (),
-            assume_same=same,
-            ignored=ignored,
-            quality=bad_quality,
-        )
-    _show(compared, fields[0], json_file)
-
-
-def _show(compared: Compared, by: str, json_file: Path | None) -> None:
     from profiler.fleet.text import apart_line
 
-    if json_file is not None:
-        _write(compared.rows, json_file)
-    if json_file != STDOUT:
+    fields = checked_fields([options.by], "--by")
+    if len(fields) != 1:
+        raise InputError(f"--by {options.by} is several fields: give one of {', '.join(fields)}")
+    same = checked_fields(options.assume_same, "--assume-same")
+    ignored = checked_fields(options.ignore, "--ignore")
+    check_documents({"--json": options.json_file})
+    with progress(f"comparing runs of {options.dataset}"):
+        compared = compare_runs(
+            Dataset(options.dataset),
+            fields[0],
+            tuple(options.metric or DEFAULT_METRICS),
+            options.where,
+            assume_same=same,
+            ignored=ignored,
+            quality=options.bad_quality,
+        )
+    if write_result(options.json_file, compared.rows.to_dicts):
         for (workload,), rows in compared.rows.group_by("workload", maintain_order=True):
             tell(workload)
-            print_table(_shown(rows, by), rows=0)
+            print_rows([_shown(rows, fields[0])], 0)
     for apart in compared.apart:
         tell(apart_line(apart), err=True)
     if compared.rows.is_empty():
@@ -119,13 +105,6 @@ def _shown(rows: pl.DataFrame, by: str) -> pl.DataFrame:
 
 def _interval(low: str, high: str) -> str:
     return f"{low} to {high}" if low else ""
-
-
-def _write(rows: pl.DataFrame, path: Path) -> None:
-    from profiler.cli.terminal import write_json
-    from profiler.files import json_text
-
-    write_json(path, json_text(rows.to_dicts()) + "\n")
 
 
 SUBCOMMAND = Subcommand(compare, place=40)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from profiler.cli.commands.fleet import AssumeSame, DatasetPlace, WhereRuns
-from profiler.cli.options import ResultFile
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json, write_text
+from profiler.cli.commands.fleet import ASSUME_SAME, DATASET_PLACE, WHERE_RUNS
+from profiler.cli.options import RESULT_FILE
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import OutputError
 
 if TYPE_CHECKING:
@@ -20,55 +20,38 @@ if TYPE_CHECKING:
 
 _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
-_Run = Annotated[
-    str,
-    typer.Argument(
-        metavar="[RUN]",
-        help="Key of a run of the data set, its first 8 digits at least, or its name.  "
+
+@cli_options
+class GateOptions:
+    """Options of `profile-sd3 fleet gate`."""
+
+    dataset: str = DATASET_PLACE
+    run: str = arg(
+        "[RUN]  Key of a run of the data set, its first 8 digits at least, or its name.  "
         "[default: newest]",
+        default="newest",
         show_default=False,
-    ),
-]
-_Metric = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="What is gated, such as denoise.step; may be repeated, which lowers the level of "
-        "each.  [default: elapsed]",
-    ),
-]
-_FailOver = Annotated[
-    str,
-    typer.Option(
-        metavar="PERCENT",
-        help="Fail where a metric is outside its history, and slower by more than this.",
-    ),
-]
-_Markdown = Annotated[
-    Path | None,
-    typer.Option(
-        "--markdown",
-        metavar="FILE",
-        help="Write it as Markdown; -: to stdout. In GitHub Actions the step summary has it.",
-    ),
-]
-_Bmf = Annotated[
-    Path | None,
-    typer.Option("--bmf", metavar="FILE", help="Write Bencher's metric format; -: to stdout."),
-]
+    )
+    metric: list[str] = opt(
+        "--metric NAME  What is gated, such as denoise.step; may be repeated, which lowers the "
+        "level of each.  [default: elapsed]"
+    )
+    fail_over: str = opt(
+        "--fail-over PERCENT  Fail where a metric is outside its history, and slower by more "
+        "than this.",
+        default="5%",
+    )
+    where: list[str] = WHERE_RUNS
+    assume_same: list[str] = ASSUME_SAME
+    json_file: Path | None = RESULT_FILE
+    markdown_file: Path | None = opt(
+        "--markdown FILE  Write it as Markdown; -: to stdout. In GitHub Actions the step summary "
+        "has it."
+    )
+    bmf_file: Path | None = opt("--bmf FILE  Write Bencher's metric format; -: to stdout.")
 
 
-def gate(
-    dataset: DatasetPlace,
-    run: _Run = "newest",
-    metric: _Metric = None,
-    fail_over: _FailOver = "5%",
-    where: WhereRuns = None,
-    assume_same: AssumeSame = None,
-    json_file: ResultFile = None,
-    markdown_file: _Markdown = None,
-    bmf_file: _Bmf = None,
-) -> None:
+def gate(options: GateOptions) -> None:
     """Fail where a run is outside the history of comparable runs.
 
     Exit code 0: not slower, 1: slower, 2: it cannot be told, with the reason.
@@ -77,40 +60,32 @@ def gate(
     from profiler.fleet.compare import gate as hold
     from profiler.fleet.dataset import Dataset, checked_fields
 
-    check_documents({"--json": json_file, "--markdown": markdown_file, "--bmf": bmf_file})
-    limit = parse_limit(fail_over)
-    same = checked_fields(assume_same, "--assume-same")
-    with progress(f"reading {dataset}", after_s=0.5):
-        found = hold(
-            Dataset(dataset),
-            run,
-            metric or ["elapsed"],
-            limit,
-            where=where or [],
-            assume_same=same,
-        )
-    _write(found, json_file, markdown_file, bmf_file)
+    documents = {"--json": options.json_file, "--markdown": options.markdown_file}
+    check_documents({**documents, "--bmf": options.bmf_file})
+    limit = parse_limit(options.fail_over)
+    same = checked_fields(options.assume_same, "--assume-same")
+    metrics = options.metric or ["elapsed"]
+    with progress(f"reading {options.dataset}", after_s=0.5):
+        data = Dataset(options.dataset)
+        found = hold(data, options.run, metrics, limit, where=options.where, assume_same=same)
+    _write(options, found)
     if found.failed:
         raise typer.Exit(1)
 
 
-def _write(
-    found: Gate, json_file: Path | None, markdown_file: Path | None, bmf_file: Path | None
-) -> None:
+def _write(options: GateOptions, found: Gate) -> None:
+    """Write the documents that were asked for, and print the verdicts if stdout is free."""
     from profiler.export import bmf
-    from profiler.files import json_text
     from profiler.fleet.text import gate_document, gate_line, gate_markdown
 
-    if json_file is not None:
-        write_json(json_file, json_text(gate_document(found)) + "\n")
-    if markdown_file is not None:
-        write_text(markdown_file, gate_markdown(found))
-    if bmf_file is not None:
-        rows = [(each.metric, each.value, None, None, each.unit) for each in found.verdicts]
-        write_json(bmf_file, json_text(bmf(rows)) + "\n")
+    free = write_result(options.json_file, lambda: gate_document(found))
+    if options.markdown_file is not None:
+        write_text(options.markdown_file, gate_markdown(found))
+    rows = [(each.metric, each.value, None, None, each.unit) for each in found.verdicts]
+    free &= write_result(options.bmf_file, lambda: bmf(rows))
     if summary := os.environ.get(_STEP_SUMMARY):
         _append(Path(summary), gate_markdown(found))
-    if STDOUT not in (json_file, markdown_file, bmf_file):
+    if free and options.markdown_file != STDOUT:
         for each in found.verdicts:
             tell(gate_line(each, found.limit))
 

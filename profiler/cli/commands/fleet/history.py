@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns
-from profiler.cli.options import PageLanguage, ResultFile
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json, write_text
+from profiler.cli.commands.fleet import ASSUME_SAME, BAD_QUALITY, DATASET_PLACE, WHERE_RUNS
+from profiler.cli.options import PAGE_LANGUAGE, RESULT_FILE, Language
+from profiler.cli.subcommands import Subcommand, cli_options, opt
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,34 +24,28 @@ if TYPE_CHECKING:
 
 _SPARKS = 72  # characters
 
-_Metric = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="Which metric, such as denoise.step or transformer.time[role=attention]; may be "
-        "repeated.  [default: elapsed]",
-    ),
-]
-_Explain = Annotated[
-    int,
-    typer.Option(metavar="N", min=0, help="Compare the bundles around the newest N changes."),
-]
-_Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page with curves and runs.")
-]
+
+@cli_options
+class HistoryOptions:
+    """Options of `profile-sd3 fleet history`."""
+
+    dataset: str = DATASET_PLACE
+    metric: list[str] = opt(
+        "--metric NAME  Which metric, such as denoise.step or transformer.time[role=attention]; "
+        "may be repeated.  [default: elapsed]"
+    )
+    where: list[str] = WHERE_RUNS
+    assume_same: list[str] = ASSUME_SAME
+    bad_quality: bool = BAD_QUALITY
+    explain: int = opt(
+        "--explain N  Compare the bundles around the newest N changes.", default=3, min=0
+    )
+    json_file: Path | None = RESULT_FILE
+    html: Path | None = opt("--html FILE  Write a page with curves and runs.")
+    language: Language | None = PAGE_LANGUAGE
 
 
-def history(
-    dataset: DatasetPlace,
-    metric: _Metric = None,
-    where: WhereRuns = None,
-    assume_same: AssumeSame = None,
-    bad_quality: BadQuality = False,
-    explain: _Explain = 3,
-    json_file: ResultFile = None,
-    html: _Html = None,
-    language: PageLanguage = None,
-) -> None:
+def history(options: HistoryOptions) -> None:
     """Show a metric over comparable runs, and where it changed: the last good run, the first bad
     one, and what differs between their bundles.
 
@@ -62,40 +54,38 @@ def history(
     """
     from profiler.fleet.dataset import Dataset
 
-    check_documents({"--json": json_file, "--html": html})
-    with progress(f"reading {dataset}", after_s=0.5):
-        data = Dataset(dataset)
-        names = [*dict.fromkeys(metric or ["elapsed"])]
-        histories, notes = _histories(
-            data, names, where or [], assume_same or [], bad_quality=bad_quality
-        )
-    explained = _tell(histories, notes, explain, json_file)
-    if html is not None:
+    check_documents({"--json": options.json_file, "--html": options.html})
+    with progress(f"reading {options.dataset}", after_s=0.5):
+        data = Dataset(options.dataset)
+        names = [*dict.fromkeys(options.metric or ["elapsed"])]
+        histories, notes = _histories(options, data, names)
+    explained = _tell(options, histories, notes)
+    if options.html is not None:
         from profiler.fleet.page import history_page
 
-        write_text(html, history_page(dataset, histories, explained, notes, language or "auto"))
-        tell(f"wrote {html}", err=STDOUT in (json_file, html))
+        language = options.language or "auto"
+        page = history_page(options.dataset, histories, explained, notes, language)
+        write_text(options.html, page)
+        tell(f"wrote {options.html}", err=STDOUT in (options.json_file, options.html))
 
 
 def _histories(
-    data: Dataset,
-    names: Sequence[str],
-    where: Sequence[str],
-    assume_same: Sequence[str],
-    *,
-    bad_quality: bool,
+    options: HistoryOptions, data: Dataset, names: Sequence[str]
 ) -> tuple[list[MetricHistory], list[str]]:
+    """Return the histories of these metrics, and lines about the runs that are left out."""
     import polars as pl
 
     from profiler.fleet.dataset import IDENTIFYING, checked_fields
     from profiler.fleet.history import accepted_changes, metric_history
 
+    where, bad_quality = options.where, options.bad_quality
     runs = data.runs(where, IDENTIFYING)
     if runs.is_empty():
         raise InputError(f"{data.storage.place} has no run that meets --where: change it")
     good = runs if bad_quality else _of_good_quality(runs)
     bad = len(runs) - len(good)
-    same, notes = _comparable(good, checked_fields(assume_same, "--assume-same"), alone=bad > 0)
+    assumed = checked_fields(options.assume_same, "--assume-same")
+    same, notes = _comparable(good, assumed, alone=bad > 0)
     notes += _left_out(bad)
     frame = data.metrics(names, where, quality=bad_quality)
     frame = frame.join(same.select("run"), on="run", how="semi", maintain_order="left")
@@ -113,8 +103,8 @@ def _histories(
 def _comparable(
     runs: pl.DataFrame, assume_same: Sequence[str], *, alone: bool
 ) -> tuple[pl.DataFrame, list[str]]:
-    """The runs like the newest one, and what is to be said of the others; it may stand `alone`
-    where those like it may have been left out."""
+    """Return the runs comparable with the newest one, and lines about the others; it may be `alone`
+    if runs have been left out already."""
     from profiler.fleet.compare import comparable, like
     from profiler.report.terminal_layout import clean
     from profiler.text import counted, said
@@ -138,7 +128,7 @@ def _comparable(
 
 
 def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
-    """Those runs. Raises InputError, with what is wrong with the newest, where there is none."""
+    """Return these runs. Raises InputError, with what the newest lacks, if there is none."""
     from profiler.fleet.compare import bad_quality_text
 
     good = runs.filter(runs["quality"] == "")
@@ -150,7 +140,7 @@ def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _left_out(bad: int) -> list[str]:
-    """What is said of runs of bad quality."""
+    """Return the line about runs of bad quality, if there are any."""
     from profiler.text import counted, said
 
     if not bad:
@@ -160,25 +150,20 @@ def _left_out(bad: int) -> list[str]:
 
 
 def _tell(
-    histories: Sequence[MetricHistory],
-    notes: Sequence[str],
-    explain: int,
-    json_file: Path | None,
+    options: HistoryOptions, histories: Sequence[MetricHistory], notes: Sequence[str]
 ) -> dict[str, str]:
-    """Print the histories; what differs between the bundles around a change, by its name."""
-    from profiler.files import json_text
+    """Print the histories; return what differs between the bundles around a change, by its name."""
     from profiler.fleet.text import change_lines, history_document, history_lines
     from profiler.report.terminal_layout import sparkline
 
     explained: dict[str, str] = {}
-    if json_file is not None:
-        write_json(json_file, json_text([history_document(past) for past in histories]) + "\n")
-    for past in () if json_file == STDOUT else histories:
+    free = write_result(options.json_file, lambda: [*map(history_document, histories)])
+    for past in histories if free else ():
         for number, line in enumerate(history_lines(past)):
             tell(line)
             if number == 0:
                 tell(sparkline(past.values.tolist(), _SPARKS))
-        newest = past.changes[-explain:] if explain else ()
+        newest = past.changes[-options.explain :] if options.explain else ()
         for each in past.changes:
             tell("")
             for line in change_lines(each, past.unit):

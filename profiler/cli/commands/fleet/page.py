@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from profiler.cli.commands.fleet import AssumeSame, BadQuality, DatasetPlace, WhereRuns
-from profiler.cli.options import PageLanguage
-from profiler.cli.subcommands import Subcommand
+from profiler.cli.commands.fleet import ASSUME_SAME, BAD_QUALITY, DATASET_PLACE, WHERE_RUNS
+from profiler.cli.options import PAGE_LANGUAGE, Language
+from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_text
 
-_Metric = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="Metric whose histories the page has; the first ranks the runs; may be repeated.  "
-        "[default: elapsed]",
-    ),
-]
-_Out = Annotated[Path, typer.Option(metavar="FILE", help="File to write; -: to stdout.")]
+
+@cli_options
+class PageOptions:
+    """Options of `profile-sd3 fleet page`."""
+
+    dataset: str = DATASET_PLACE
+    metric: list[str] = opt(
+        "--metric NAME  Metric whose histories the page has; the first ranks the runs; may be "
+        "repeated.  [default: elapsed]"
+    )
+    where: list[str] = WHERE_RUNS
+    assume_same: list[str] = ASSUME_SAME
+    bad_quality: bool = BAD_QUALITY
+    out: Path = opt("--out FILE  File to write; -: to stdout.", default=Path("fleet.html"))
+    language: Language | None = PAGE_LANGUAGE
 
 
-def page(
-    dataset: DatasetPlace,
-    metric: _Metric = None,
-    where: WhereRuns = None,
-    assume_same: AssumeSame = None,
-    bad_quality: BadQuality = False,
-    out: _Out = Path("fleet.html"),
-    language: PageLanguage = None,
-) -> None:
+def page(options: PageOptions) -> None:
     """Write a page of all runs: changes, the history of each workload, newest and slowest runs.
 
     A workload is a group of comparable runs. Each run is held against the median of its own.
@@ -40,23 +35,23 @@ def page(
     from profiler.fleet.history import overview
     from profiler.fleet.page import overview_headline, overview_page, reports_beside
 
-    check_documents({"--out": out})
-    same = checked_fields(assume_same, "--assume-same")
-    with progress(f"reading {dataset}", after_s=0.5):
+    check_documents({"--out": options.out})
+    same = checked_fields(options.assume_same, "--assume-same")
+    with progress(f"reading {options.dataset}", after_s=0.5):
         found = overview(
-            Dataset(dataset),
-            metric or ["elapsed"],
-            where or [],
+            Dataset(options.dataset),
+            options.metric or ["elapsed"],
+            options.where,
             assume_same=same,
-            quality=bad_quality,
+            quality=options.bad_quality,
         )
-        beside = reports_beside(None if out == STDOUT else out.parent)
-        text = overview_page(dataset, found, beside, language or "auto")
-    write_text(out, text)
-    quiet = out == STDOUT
+        beside = reports_beside(None if options.out == STDOUT else options.out.parent)
+        text = overview_page(options.dataset, found, beside, options.language or "auto")
+    write_text(options.out, text)
+    quiet = options.out == STDOUT
     tell(overview_headline(found), err=quiet)
     if not quiet:
-        tell(f"wrote {out}")
+        tell(f"wrote {options.out}")
 
 
 SUBCOMMAND = Subcommand(page, place=25)

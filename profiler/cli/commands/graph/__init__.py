@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Iterable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import typer
-
-from profiler.cli.subcommands import Subcommand, add_subcommands
-from profiler.cli.terminal import tell
-from profiler.cli.terminal import write_json as write_json_document
+from profiler.cli.subcommands import Subcommand, command_group
 from profiler.errors import InputError
-from profiler.files import json_text
 from profiler.options import parse_size
 
 # --- Numbers in options of `profile-sd3 graph`: bytes, and sizes of symbolic dimensions.
@@ -48,16 +41,6 @@ _Entry = TypeVar("_Entry")
 _NAMED = 3  # nodes of a group that are named
 
 
-def echo(text: str) -> None:
-    """Write a line without what a terminal would act on: names are the model's."""
-    tell(text)
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Write `document` to `path`, or to stdout for `-`. Raises OutputError where it cannot be."""
-    write_json_document(path, json_text(document) + "\n")
-
-
 def grouped(
     entries: Iterable[_Entry], kind: Callable[[_Entry], Hashable], *, each: bool
 ) -> list[list[_Entry]]:
@@ -78,11 +61,6 @@ def named(names: Iterable[str]) -> str:
 # --- `profile-sd3 graph`: the subcommands that work on ONNX graphs.
 
 
-graph = typer.Typer(
-    help="Prepare ONNX graphs, and see times on their nodes.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-add_subcommands(graph, sys.modules[__name__])
+graph = command_group("Prepare ONNX graphs, and see times on their nodes.", __name__)
 
 SUBCOMMAND = Subcommand(graph, place=120)

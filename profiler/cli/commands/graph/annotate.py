@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.graph import echo, write_json
-from profiler.cli.options import ModelPath, ResultFile
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, progress, tell
+from profiler.cli.options import MODEL_PATH, RESULT_FILE
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 
 if TYPE_CHECKING:
     from profiler.graph.annotate import AnnotatedModel
@@ -20,38 +17,26 @@ _HOT = 5  # nodes that are printed
 _UNPLACED = 3  # commands that are printed
 
 
-_Traces = Annotated[
-    Path,
-    typer.Argument(metavar="PATH", help="A bundle, or a folder of them: the newest is taken."),
-]
-_Out = Annotated[
-    Path, typer.Option("--out", "-o", metavar="OUT", help="File, or folder, to write.")
-]
-_Submodule = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="Which submodule of the run MODEL is.  [default: as the run or its folder says]",
-    ),
-]
-_NoRuntime = Annotated[
-    bool,
-    typer.Option(
-        "--no-runtime",
-        help="Don't open MODEL in ONNX Runtime to see what it executes: time of fused nodes "
-        "then stays at their layers.",
-    ),
-]
+@cli_options
+class AnnotateOptions:
+    """Options of `profile-sd3 graph annotate`."""
+
+    model: Path = MODEL_PATH
+    traces: Path = arg("PATH  A bundle, or a folder of them: the newest is taken.")
+    out: Path = opt("--out -o OUT  File, or folder, to write.", default=...)
+    submodule: str = opt(
+        "--submodule NAME  Which submodule of the run MODEL is.  [default: as the run or its "
+        "folder says]",
+        default="",
+    )
+    no_runtime: bool = opt(
+        "--no-runtime  Don't open MODEL in ONNX Runtime to see what it executes: time of fused "
+        "nodes then stays at their layers."
+    )
+    json_file: Path | None = RESULT_FILE
 
 
-def annotate(
-    model: ModelPath,
-    traces: _Traces,
-    out: _Out,
-    submodule: _Submodule = "",
-    no_runtime: _NoRuntime = False,
-    json_file: ResultFile = None,
-) -> None:
+def annotate(options: AnnotateOptions) -> None:
     """Write measured times on the nodes of MODEL.
 
     Time, share, calls, bytes and role become metadata, which Netron shows. MODEL is what was run,
@@ -61,47 +46,54 @@ def annotate(
     from profiler.graph.annotate import annotate as write_annotated
     from profiler.graph.model import model_files
 
-    if not no_runtime:
+    if not options.no_runtime:
         require("graph", "graph annotate without --no-runtime", "onnxruntime")
-    check_documents({"--json": json_file}, inputs=model_files(model), outputs={"--out": out})
-    with progress(f"reading {traces}") as say:
+    check_documents(
+        {"--json": options.json_file},
+        inputs=model_files(options.model),
+        outputs={"--out": options.out},
+    )
+    with progress(f"reading {options.traces}") as say:
         annotated = write_annotated(
-            model, traces, out, submodule=submodule, runtime=not no_runtime, say=say
+            options.model,
+            options.traces,
+            options.out,
+            submodule=options.submodule,
+            runtime=not options.no_runtime,
+            say=say,
         )
     for note in annotated.notes:
         tell(f"profile-sd3: {note}", err=True)
-    if json_file is not None:
-        write_json(json_file, annotated.to_json())
-    if json_file != STDOUT:
+    if write_result(options.json_file, annotated.to_json):
         for written in annotated.models:
             _print(written, annotated.run_id)
         for path in annotated.copied:
-            echo(f"{path}: copied, for the run has no submodule of its name")
+            tell(f"{path}: copied, for the run has no submodule of its name")
 
 
 def _print(written: AnnotatedModel, run_id: str) -> None:
     found = written.file.annotation
     calls = max(written.calls, 1)
     total = f"{found.total_ns / calls / 1e6:.2f} ms of operators a call"
-    echo(
+    tell(
         f"{written.file.out}: {written.submodule}, {total}, {calls} call{'s' * (calls > 1)} of run "
         f"{run_id}"
     )
     fused = f", {found.fused} are fused into one of them" if found.fused else ""
-    echo(f"  placed: {found.placed}; {len(found.nodes)} nodes have time{fused}")
+    tell(f"  placed: {found.placed}; {len(found.nodes)} nodes have time{fused}")
     for layer, op_type, duration in found.unplaced[:_UNPLACED]:
         share = 100 * duration / max(found.total_ns, 1)
-        echo(f"  not in the model: {layer} ({op_type or 'no op type'}), {share:.1f} %")
+        tell(f"  not in the model: {layer} ({op_type or 'no op type'}), {share:.1f} %")
     more = len(found.unplaced) - _UNPLACED
     if more > 0:
-        echo(f"  … and {more} more")
+        tell(f"  … and {more} more")
     hot = found.nodes[:_HOT]
     times = [f"{node.duration_ns / calls / 1000:,.1f}" for node in hot]
     width = max(map(len, times), default=0)
     for node, time in zip(hot, times, strict=True):
         role = f", {node.role}" if node.role else ""
         kind = f"{node.op_type}{role}"
-        echo(f"  {100 * node.share:4.1f} % {time:>{width}} µs  {node.node or '(unnamed)'} ({kind})")
+        tell(f"  {100 * node.share:4.1f} % {time:>{width}} µs  {node.node or '(unnamed)'} ({kind})")
 
 
 SUBCOMMAND = Subcommand(annotate, place=60, needs="graph-base")

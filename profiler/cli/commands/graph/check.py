@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.commands.graph import echo, grouped, named, parse_sizes, write_json
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, progress
+from profiler.cli.commands.graph import grouped, named, parse_sizes
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
 from profiler.onnx_targets import TARGETS
 from profiler.text import counted, duration, percent
@@ -23,65 +23,32 @@ if TYPE_CHECKING:
     from profiler.run.run import Run
 
 
-_Models = Annotated[
-    list[Path],
-    typer.Argument(metavar="MODEL...", help="ONNX files, or folders of them."),
-]
-_Target = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help=f"What is to compile or run it: {', '.join(TARGETS)}.",
-    ),
-]
-_Static = Annotated[
-    bool, typer.Option("--static", help="Ask for static shapes of inputs and nodes.")
-]
-_Fix = Annotated[
-    Path | None,
-    typer.Option(
-        "--fix",
-        "-o",
-        metavar="OUT",
-        help="Write the model, or the folder, repaired where that is safe and outputs stay "
-        "the same.",
-    ),
-]
-_Size = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=N",
-        help="With --fix: a symbolic dimension of the inputs that outputs are compared on; "
-        "may be repeated.  [default: 2 for a batch, 8 for others]",
-    ),
-]
-_ShowAll = Annotated[
-    bool, typer.Option("--all", help="Show each finding and output, not three nodes a rule.")
-]
-_Measured = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="PATH",
-        help="A run of the model, of any format that `import` reads: findings get the time of "
-        "their nodes.",
-    ),
-]
-_JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write all findings as JSON; -: to stdout."),
-]
+@cli_options
+class CheckOptions:
+    """Options of `profile-sd3 graph check`."""
+
+    models: list[Path] = arg("MODEL...  ONNX files, or folders of them.")
+    target: str = opt(
+        f"--target NAME  What is to compile or run it: {', '.join(TARGETS)}.", default=""
+    )
+    static: bool = opt("--static  Ask for static shapes of inputs and nodes.")
+    fix: Path | None = opt(
+        "--fix -o OUT  Write the model, or the folder, repaired where that is safe and outputs "
+        "stay the same."
+    )
+    size: list[str] = opt(
+        "--size NAME=N  With --fix: a symbolic dimension of the inputs that outputs are compared "
+        "on; may be repeated.  [default: 2 for a batch, 8 for others]"
+    )
+    measured: Path | None = opt(
+        "--measured PATH  A run of the model, of any format that `import` reads: findings get "
+        "the time of their nodes."
+    )
+    show_all: bool = opt("--all  Show each finding and output, not three nodes a rule.")
+    json_file: Path | None = opt("--json FILE  Write all findings as JSON; -: to stdout.")
 
 
-def check(
-    models: _Models,
-    target: _Target = "",
-    static: _Static = False,
-    fix: _Fix = None,
-    size: _Size = None,
-    measured: _Measured = None,
-    show_all: _ShowAll = False,
-    json_file: _JsonFile = None,
-) -> None:
+def check(options: CheckOptions) -> None:
     """Find what stops a graph compiler or costs time.
 
     Exits with 1 where there is an error. Looks for empty names of inputs that carry meaning, names
@@ -91,46 +58,32 @@ def check(
     """
     from profiler.graph.check import check_model
 
-    sizes = parse_sizes(size or [])
-    sources = list(_sources(models))
-    check_documents({"--json": json_file}, inputs=sources, outputs={"--fix": fix})
-    _check_sizes(sources, sizes, fix)
+    sizes = parse_sizes(options.size)
+    sources = list(_sources(options.models))
+    check_documents({"--json": options.json_file}, inputs=sources, outputs={"--fix": options.fix})
+    _check_sizes(sources, sizes, options.fix)
     results: list[CheckResult] = []
     fixed: list[FixResult] = []
-    with progress(f"repairing {models[0]}" if fix else "checking") as say:
-        if fix is not None:
-            fixed = _fix(models, sources, fix, target=target, static=static, sizes=sizes)
+    with progress(f"repairing {options.models[0]}" if options.fix else "checking") as say:
+        if options.fix is not None:
+            fixed = _fix(options, sources, options.fix, sizes)
             results = [result.left for result in fixed]
         else:
             for path in sources:
                 say(f"checking {path}")
-                results.append(check_model(path, target=target, static=static))
-    run = _loaded(measured)
-    _give(results, fixed, json_file, run, show_all=show_all)
+                results.append(check_model(path, target=options.target, static=options.static))
+    run = _loaded(options.measured)
+    if write_result(options.json_file, lambda: _document(results, fixed, run)):
+        for result in fixed:
+            _print_fix(result, options.show_all)
+        for checked in results:
+            _print(checked, run, options.show_all)
     if any(result.count("error") for result in results):
         raise typer.Exit(1)
 
 
-def _give(
-    results: Sequence[CheckResult],
-    fixed: Sequence[FixResult],
-    json_file: Path | None,
-    run: Run | None,
-    *,
-    show_all: bool,
-) -> None:
-    """Write what was found and repaired as JSON, and print it where that is not on stdout."""
-    if json_file is not None:
-        write_json(json_file, _document(results, fixed, run))
-    if json_file != STDOUT:
-        for result in fixed:
-            _print_fix(result, show_all)
-        for checked in results:
-            _print(checked, run, show_all)
-
-
 def _sources(models: list[Path]) -> Iterator[Path]:
-    """The ONNX files of all arguments, each once."""
+    """Yield the ONNX files of all arguments, each once."""
     from profiler.graph.model import model_files
 
     yield from dict.fromkeys(path for model in models for path in model_files(model))
@@ -146,27 +99,25 @@ def _check_sizes(sources: list[Path], sizes: dict[str, int], out: Path | None) -
 
 
 def _fix(
-    models: list[Path],
-    sources: list[Path],
-    out: Path,
-    *,
-    target: str,
-    static: bool,
-    sizes: dict[str, int],
+    options: CheckOptions, sources: list[Path], out: Path, sizes: dict[str, int]
 ) -> list[FixResult]:
+    """Write the repaired model, or folder of models, to `out`."""
     from profiler.errors import require
     from profiler.graph.fix import fix_folder, fix_model
 
     require("graph", "graph check --fix", "onnxruntime")
-    if len(models) > 1:
+    if len(options.models) > 1:
         raise InputError("--fix takes one model or one folder: repair them one by one")
-    if models[0].is_dir():
-        return fix_folder(models[0], out, sources, target=target, static=static, sizes=sizes)
+    target, static = options.target, options.static
+    if options.models[0].is_dir():
+        return fix_folder(
+            options.models[0], out, sources, target=target, static=static, sizes=sizes
+        )
     return [fix_model(sources[0], out, target=target, static=static, sizes=sizes)]
 
 
 def _loaded(path: Path | None) -> Run | None:
-    """The run whose times findings get."""
+    """Return the run whose times findings get, None without a path."""
     if path is None:
         return None
     from profiler.sources import load
@@ -176,7 +127,7 @@ def _loaded(path: Path | None) -> Run | None:
 
 
 def _findings(result: CheckResult, run: Run | None) -> list[MeasuredFinding]:
-    """The findings, with the time of their nodes where a run was given."""
+    """Return the findings, with the time of their nodes if a run was given."""
     from profiler.graph.compare import MeasuredFinding, measured
 
     if run is None:
@@ -199,29 +150,29 @@ def _document(
 
 def _print_fix(result: FixResult, show_all: bool) -> None:
     repaired = ", ".join(f"{rule} {count}" for rule, count in result.repaired.items())
-    echo(f"{result.out}: repaired: {repaired or 'nothing'}")
+    tell(f"{result.out}: repaired: {repaired or 'nothing'}")
     if show_all:
         for difference in result.differences:
-            echo(f"  compared: {difference}")
+            tell(f"  compared: {difference}")
     elif result.differences:
         worst = max(result.differences, key=lambda difference: difference.relative)
         count = len(result.differences)
-        echo(f"  compared: {worst}{f' (the most of {count} outputs)' if count > 1 else ''}")
+        tell(f"  compared: {worst}{f' (the most of {count} outputs)' if count > 1 else ''}")
 
 
 def _print(result: CheckResult, run: Run | None, show_all: bool) -> None:
     counts = [(result.count(name), name) for name in ("error", "warning", "note")]
     total = ", ".join(counted(n, name) for n, name in counts if n) or "nothing found"
     nodes = counted(result.node_count, "node")
-    echo(f"{result.path}: opset {result.opset}, {nodes}: {total}")
+    tell(f"{result.path}: opset {result.opset}, {nodes}: {total}")
     for findings in grouped(_findings(result, run), _kind, each=show_all):
         first = findings[0].finding
         names = named(one.finding.node for one in findings) or "the model"
-        echo(f"  {first.severity} {first.rule}: {names}")
+        tell(f"  {first.severity} {first.rule}: {names}")
         if run is not None:
-            echo(f"    measured: {_times(findings)}")
-        echo(f"    {first.evidence}")
-        echo(f"    → {first.recommendation}{' (--fix does)' if first.fix else ''}")
+            tell(f"    measured: {_times(findings)}")
+        tell(f"    {first.evidence}")
+        tell(f"    → {first.recommendation}{' (--fix does)' if first.fix else ''}")
 
 
 def _times(findings: Sequence[MeasuredFinding]) -> str:

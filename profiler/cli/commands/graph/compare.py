@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.commands.graph import parse_sizes, write_json
-from profiler.cli.options import ResultFile, gate_limit
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, bar, check_documents, progress
+from profiler.cli.commands.graph import parse_sizes
+from profiler.cli.options import RESULT_FILE, gate_limit
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import bar, check_documents, progress, write_result
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,66 +18,36 @@ if TYPE_CHECKING:
     from profiler.graph.compare import GraphComparison, TimeComparison
 
 
-_Base = Annotated[
-    Path, typer.Argument(metavar="MODEL_A", help="ONNX file, or a folder of them: the base.")
-]
-_New = Annotated[
-    Path, typer.Argument(metavar="MODEL_B", help="The new one; models of folders by name.")
-]
-_Run = Annotated[
-    bool,
-    typer.Option(
-        "--run", help="Profile both on the same random inputs, in turn, and compare times."
-    ),
-]
-_Repeats = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=3, help="With --run: traced calls of each model, and untraced ones."
-    ),
-]
-_Size = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=N",
-        help="A symbolic dimension of the inputs; may be repeated.  [default: 2 for a batch, "
-        "8 for others]",
-    ),
-]
-_Out = Annotated[
-    Path,
-    typer.Option(metavar="DIR", help="With --run: folder of bundles; each side gets its own."),
-]
-_FailOver = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PERCENT",
-        help="With --run: exit with 1 where a metric is slower by more than this, beyond noise.",
-    ),
-]
-_Metric = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="What --fail-over looks at, as of diff; may be repeated.  [default: the time of "
-        "each model]",
-    ),
-]
-_Top = Annotated[int, typer.Option(metavar="N", min=0, help="Rows of each table.")]
+@cli_options
+class CompareOptions:
+    """Options of `profile-sd3 graph compare`."""
+
+    base: Path = arg("MODEL_A  ONNX file, or a folder of them: the base.")
+    new: Path = arg("MODEL_B  The new one; models of folders by name.")
+    run: bool = opt("--run  Profile both on the same random inputs, in turn, and compare times.")
+    repeats: int = opt(
+        "--repeats N  With --run: traced calls of each model, and untraced ones.", default=10, min=3
+    )
+    size: list[str] = opt(
+        "--size NAME=N  A symbolic dimension of the inputs; may be repeated.  [default: 2 for a "
+        "batch, 8 for others]"
+    )
+    out: Path = opt(
+        "--out DIR  With --run: folder of bundles; each side gets its own.", default=Path("traces")
+    )
+    fail_over: str | None = opt(
+        "--fail-over PERCENT  With --run: exit with 1 where a metric is slower by more than "
+        "this, beyond noise."
+    )
+    metric: list[str] = opt(
+        "--metric NAME  What --fail-over looks at, as of diff; may be repeated.  [default: the "
+        "time of each model]"
+    )
+    top: int = opt("--top N  Rows of each table.", default=15, min=0)
+    json_file: Path | None = RESULT_FILE
 
 
-def compare(
-    base: _Base,
-    new: _New,
-    run: _Run = False,
-    repeats: _Repeats = 10,
-    size: _Size = None,
-    out: _Out = Path("traces"),
-    fail_over: _FailOver = None,
-    metric: _Metric = None,
-    top: _Top = 15,
-    json_file: ResultFile = None,
-) -> None:
+def compare(options: CompareOptions) -> None:
     """Compare two graphs; with --run also their times.
 
     By nodes of each type, role and layer, sizes and FLOPs. With --run both are profiled on the same
@@ -87,19 +57,20 @@ def compare(
     from profiler.graph.compare import compare_graphs
     from profiler.graph.model import model_files
 
-    if not run and (fail_over is not None or metric):
+    if not options.run and (options.fail_over is not None or options.metric):
         raise InputError("--fail-over and --metric are about times: give --run with them")
-    limit = gate_limit(fail_over, metric)
-    sizes = parse_sizes(size or [])
-    check_documents({"--json": json_file}, inputs=[*model_files(base), *model_files(new)])
+    limit = gate_limit(options.fail_over, options.metric)
+    sizes = parse_sizes(options.size)
+    check_documents(
+        {"--json": options.json_file},
+        inputs=[*model_files(options.base), *model_files(options.new)],
+    )
     with progress("reading graphs") as say:
-        graphs = compare_graphs(base, new, sizes=sizes, say=say)
-    times = _timed(graphs, repeats, out) if run else None
-    gates = _gates(graphs, times, limit, metric)
-    if json_file is not None:
-        write_json(json_file, _document(graphs, times, gates))
-    if json_file != STDOUT:
-        _print(graphs, times, gates, top)
+        graphs = compare_graphs(options.base, options.new, sizes=sizes, say=say)
+    times = _timed(graphs, options.repeats, options.out) if options.run else None
+    gates = _gates(graphs, times, limit, options.metric)
+    if write_result(options.json_file, lambda: _document(graphs, times, gates)):
+        _print(graphs, times, gates, options.top)
     if any(gate.failed for gate in gates):
         raise typer.Exit(1)
 

@@ -7,14 +7,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.graph import echo, write_json
-from profiler.cli.options import ResultFile
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, progress
+from profiler.cli.options import RESULT_FILE
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result
 from profiler.errors import InputError
 from profiler.options import name_list
 
@@ -27,66 +24,35 @@ _TINY = "tiny"
 _KNOWN = "tiny, sd3-medium"
 
 
-_Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        help=f"Folder of a diffusers pipeline, with model_index.json; or a known name: {_KNOWN}.",
-    ),
-]
-_Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; a new one.")]
-_Dtype = Annotated[
-    str, typer.Option(metavar="TYPE", help="Type of weights and floats: fp32, fp16, bf16.")
-]
-_Opset = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Opset of the graphs.  [default: 18; 22 for bf16]"),
-]
-_Static = Annotated[
-    str,
-    typer.Option(
-        metavar="SIZES",
-        help="Sizes to make the graphs for alone, such as height=1024,width=1024,batch=1, "
-        "sequence=256: pixels, images, tokens of T5 or Qwen.  [default: all are free]",
-    ),
-]
-_Parts = Annotated[
-    str, typer.Option(metavar="NAMES", help="Export these parts alone, with commas.")
-]
-_RandomWeights = Annotated[
-    bool,
-    typer.Option("--random-weights", help="Take configurations alone, and random weights."),
-]
-_Seed = Annotated[
-    int,
-    typer.Option(metavar="N", help="Seed of random weights, and of the inputs compared on."),
-]
-_LayernormFix = Annotated[
-    bool,
-    typer.Option(
-        " /--no-layernorm-fix",
-        help="Leave LayerNorms without scale and bias as they are; else they get ones and "
-        "zeros, which changes no output.",
-    ),
-]
-_ShowAll = Annotated[
-    bool, typer.Option("--all", help="Show each output, not the one that differs most.")
-]
+@cli_options
+class GraphExportOptions:
+    """Options of `profile-sd3 graph export`."""
+
+    source: str = arg(
+        f"SOURCE  Folder of a diffusers pipeline, with model_index.json; or a known name: {_KNOWN}."
+    )
+    out: Path = arg("OUT  Folder to write; a new one.")
+    dtype: str = opt("--dtype TYPE  Type of weights and floats: fp32, fp16, bf16.", default="fp32")
+    opset: int | None = opt("--opset N  Opset of the graphs.  [default: 18; 22 for bf16]")
+    static: str = opt(
+        "--static SIZES  Sizes to make the graphs for alone, such as "
+        "height=1024,width=1024,batch=1, sequence=256: pixels, images, tokens of T5 or Qwen.  "
+        "[default: all are free]",
+        default="",
+    )
+    parts: str = opt("--parts NAMES  Export these parts alone, with commas.", default="")
+    random_weights: bool = opt("--random-weights  Take configurations alone, and random weights.")
+    seed: int = opt("--seed N  Seed of random weights, and of the inputs compared on.", default=0)
+    layernorm_fix: bool = opt(
+        "/--no-layernorm-fix  Leave LayerNorms without scale and bias as they are; else they get "
+        "ones and zeros, which changes no output.",
+        default=True,
+    )
+    show_all: bool = opt("--all  Show each output, not the one that differs most.")
+    json_file: Path | None = RESULT_FILE
 
 
-def export(
-    source: _Source,
-    out: _Out,
-    dtype: _Dtype = "fp32",
-    opset: _Opset = None,
-    static: _Static = "",
-    parts: _Parts = "",
-    random_weights: _RandomWeights = False,
-    seed: _Seed = 0,
-    layernorm_fix: _LayernormFix = True,
-    show_all: _ShowAll = False,
-    json_file: ResultFile = None,
-) -> None:
+def export(options: GraphExportOptions) -> None:
     """Export a diffusers pipeline to ONNX, offline.
 
     SD3, SD3.5, FLUX or Qwen-Image, through torch's dynamo exporter, with module paths on the nodes.
@@ -96,21 +62,31 @@ def export(
     from profiler.graph.export import export_pipeline
     from profiler.graph.export_torch import ExportOptions, parse_static
 
-    fixed, names = parse_static(static), name_list(parts)
-    options = ExportOptions(dtype, opset, fixed, random_weights, seed, layernorm_fix, names)
-    check_documents({"--json": json_file}, outputs={"OUT": out})
-    quiet = json_file == STDOUT
+    fixed, parts = parse_static(options.static), name_list(options.parts)
+    chosen = ExportOptions(
+        options.dtype,
+        options.opset,
+        fixed,
+        options.random_weights,
+        options.seed,
+        options.layernorm_fix,
+        parts,
+    )
+    check_documents({"--json": options.json_file}, outputs={"OUT": options.out})
+    quiet = options.json_file == STDOUT
+
+    def done(part: ExportedPart) -> None:
+        if not quiet:
+            _print(part, options.show_all)
+
     with (
-        _source_folder(source, random_weights, quiet=quiet) as folder,
-        progress(f"exporting {source}"),
+        _source_folder(options.source, options.random_weights, quiet=quiet) as folder,
+        progress(f"exporting {options.source}"),
     ):
-        exported = export_pipeline(
-            folder, out, options, done=lambda part: None if quiet else _print(part, show_all)
-        )
-    if json_file is not None:
-        write_json(json_file, {"out": str(out), "parts": [part.to_json() for part in exported]})
-    if not quiet:
-        echo(f"{out}: {_next_step(out, options)}")
+        exported = export_pipeline(folder, options.out, chosen, done=done)
+    document = {"out": str(options.out), "parts": [part.to_json() for part in exported]}
+    if write_result(options.json_file, lambda: document):
+        tell(f"{options.out}: {_next_step(options.out, chosen)}")
 
 
 @contextmanager
@@ -139,7 +115,7 @@ def _source_folder(source: str, random_weights: bool, *, quiet: bool) -> Iterato
             write_configuration(source, folder)
             _lend_tokenizers(folder)
             if not quiet:
-                echo("tokenizers: those of the tiny model, for random weights know no words")
+                tell("tokenizers: those of the tiny model, for random weights know no words")
         yield folder
 
 
@@ -163,24 +139,24 @@ def _lend_tokenizers(folder: Path) -> None:
 
 
 def _print(part: ExportedPart, show_all: bool) -> None:
-    echo(
+    tell(
         f"{part.submodule} → {part.folder}/model.onnx: {part.class_name}, {part.dtype}, opset "
         f"{part.opset}, {part.node_count} nodes, {_bytes(part.weight_bytes)} of weights, "
         f"{part.seconds:.1f} s"
     )
     free = dict.fromkeys(a for axes in part.inputs.values() for a in axes if isinstance(a, str))
-    echo(f"  free sizes: {', '.join(free) or 'none'}")
+    tell(f"  free sizes: {', '.join(free) or 'none'}")
     if part.layer_norms:
-        echo(f"  LayerNorms given ones and zeros: {part.layer_norms}")
+        tell(f"  LayerNorms given ones and zeros: {part.layer_norms}")
     for note in part.notes:
-        echo(f"  note: {note}")
+        tell(f"  note: {note}")
     sizes = "; ".join(", ".join(f"{k} {v}" for k, v in trial.items()) for trial in part.trials)
-    echo(f"  compared with torch on {sizes}" if sizes else "  compared with torch")
+    tell(f"  compared with torch on {sizes}" if sizes else "  compared with torch")
     worst = max(part.differences, key=lambda found: found.relative)
     for found in part.differences if show_all else [worst]:
-        echo(f"    {found}")
+        tell(f"    {found}")
     if not show_all and len(part.differences) > 1:
-        echo(f"    (the most of {len(part.differences)} outputs)")
+        tell(f"    (the most of {len(part.differences)} outputs)")
 
 
 def _bytes(count: int) -> str:

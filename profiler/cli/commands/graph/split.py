@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
-
-from profiler.cli.commands.graph import echo, grouped, named, parse_bytes, parse_sizes, write_json
-from profiler.cli.options import ModelPath, OutPath, ResultFile
-from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import STDOUT, check_documents, progress
+from profiler.cli.commands.graph import grouped, named, parse_bytes, parse_sizes
+from profiler.cli.options import MODEL_PATH, OUT_PATH, RESULT_FILE
+from profiler.cli.subcommands import Subcommand, cli_options, opt
+from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
 from profiler.options import name_list
 from profiler.text import counted
@@ -19,50 +18,30 @@ if TYPE_CHECKING:
     from profiler.graph.split_parts import Target
 
 
-_MaxBytes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BYTES",
-        help="Split what has more, such as 8MiB: of the weights of an operation, or of its "
-        "largest operand where it has none.",
-    ),
-]
-_Parts = Annotated[
-    int | None, typer.Option(metavar="N", help="Split every operation into so many parts.")
-]
-_OpTypes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TYPES",
-        help="What to split, with commas.  [default: MatMul,Gemm,Conv,Attention]",
-    ),
-]
-_Node = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="Split this node alone; may be repeated."),
-]
-_Size = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=N",
-        help="A symbolic dimension, to tell bytes by, and of the inputs that outputs are "
-        "compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]",
-    ),
-]
-_ShowAll = Annotated[bool, typer.Option("--all", help="Show every operation, not three of a kind.")]
+@cli_options
+class SplitOptions:
+    """Options of `profile-sd3 graph split`."""
+
+    model: Path = MODEL_PATH
+    out: Path = OUT_PATH
+    max_bytes: str | None = opt(
+        "--max-bytes BYTES  Split what has more, such as 8MiB: of the weights of an operation, "
+        "or of its largest operand where it has none."
+    )
+    parts: int | None = opt("--parts N  Split every operation into so many parts.")
+    op_types: str | None = opt(
+        "--op-types TYPES  What to split, with commas.  [default: MatMul,Gemm,Conv,Attention]"
+    )
+    node: list[str] = opt("--node NAME  Split this node alone; may be repeated.")
+    size: list[str] = opt(
+        "--size NAME=N  A symbolic dimension, to tell bytes by, and of the inputs that outputs "
+        "are compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]"
+    )
+    show_all: bool = opt("--all  Show every operation, not three of a kind.")
+    json_file: Path | None = RESULT_FILE
 
 
-def split(
-    model: ModelPath,
-    out: OutPath,
-    max_bytes: _MaxBytes = None,
-    parts: _Parts = None,
-    op_types: _OpTypes = None,
-    node: _Node = None,
-    size: _Size = None,
-    show_all: _ShowAll = False,
-    json_file: ResultFile = None,
-) -> None:
+def split(options: SplitOptions) -> None:
     """Split large operations as compilers of NPUs do.
 
     MatMul, Gemm, Conv and attention become commands. Parts have columns, rows, channels or heads of
@@ -72,17 +51,19 @@ def split(
     """
     from profiler.graph.split import OPERATION_TYPES, split_files
 
-    target = _target(max_bytes, parts)
-    types = name_list(op_types) if op_types else OPERATION_TYPES
-    sizes = parse_sizes(size or [])
-    check_documents({"--json": json_file}, inputs=[model], outputs={"OUT": out})
-    with progress(f"splitting {model}"):
-        files = split_files(model, out, target, op_types=types, nodes=node or [], sizes=sizes)
-    if json_file is not None:
-        write_json(json_file, {"models": [file.to_json() for file in files]})
-    if json_file != STDOUT:
+    target = _target(options.max_bytes, options.parts)
+    types = name_list(options.op_types) if options.op_types else OPERATION_TYPES
+    sizes = parse_sizes(options.size)
+    check_documents(
+        {"--json": options.json_file}, inputs=[options.model], outputs={"OUT": options.out}
+    )
+    with progress(f"splitting {options.model}"):
+        files = split_files(
+            options.model, options.out, target, op_types=types, nodes=options.node, sizes=sizes
+        )
+    if write_result(options.json_file, lambda: {"models": [file.to_json() for file in files]}):
         for file in files:
-            _print(file, show_all)
+            _print(file, options.show_all)
 
 
 def _target(max_bytes: str | None, parts: int | None) -> Target:
@@ -104,18 +85,18 @@ def _print(file: SplitFile, show_all: bool) -> None:
     left += [f"{result.small} small enough"] if result.small else []
     count = counted(len(result.split), "operation")
     done = f"{count} split into {parts} parts" if parts else "copied"
-    echo(f"{file.out}: {', '.join([done, *left])}")
+    tell(f"{file.out}: {', '.join([done, *left])}")
     for operations in grouped(result.split, _kind, each=show_all):
         first = operations[0]
         names = named(operation.node for operation in operations)
-        echo(f"  {first.op_type} by {first.axis} in {first.parts}: {names}")
+        tell(f"  {first.op_type} by {first.axis} in {first.parts}: {names}")
         if first.bytes is not None and first.part_bytes is not None:
             most = max(operations, key=lambda operation: operation.part_bytes or 0)
-            echo(f"    largest part: {most.part_bytes:,} of {most.bytes:,} bytes, {most.node}")
+            tell(f"    largest part: {most.part_bytes:,} of {most.bytes:,} bytes, {most.node}")
     for whole in result.whole:
-        echo(f"  not split: {whole.node} ({whole.op_type}, {whole.layer}): {whole.reason}")
+        tell(f"  not split: {whole.node} ({whole.op_type}, {whole.layer}): {whole.reason}")
     for difference in file.differences:
-        echo(f"  compared: {difference}")
+        tell(f"  compared: {difference}")
 
 
 def _kind(operation: SplitOperation) -> tuple[object, ...]:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from profiler.cli.commands.graph import echo
-from profiler.cli.subcommands import Subcommand
-
-_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, annotated or not.")]
-_Port = Annotated[
-    int, typer.Option(metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")
-]
-_NoBrowser = Annotated[
-    bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
-]
+from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
+from profiler.cli.terminal import tell
 
 
-def view(
-    model: _Model,
-    port: _Port = 0,
-    no_browser: _NoBrowser = False,
-) -> None:
+@cli_options
+class ViewOptions:
+    """Options of `profile-sd3 graph view`."""
+
+    model: Path = arg("MODEL  ONNX file, annotated or not.")
+    port: int = opt("--port N  Port on 127.0.0.1; 0: a free one.", default=0, min=0, max=65535)
+    no_browser: bool = opt("--no-browser  Print the address, and open no browser.")
+
+
+def view(options: ViewOptions) -> None:
     """Show a model in Netron, served on 127.0.0.1.
 
     Until Ctrl-C; the page asks no other host. Click a node: what `graph annotate` wrote stands
@@ -34,9 +28,9 @@ def view(
 
     from profiler.graph.netron import NetronServer
 
-    with NetronServer(model, port) as server:
-        echo(f"{model} at {server.url}, until Ctrl-C")
-        if not no_browser:
+    with NetronServer(options.model, options.port) as server:
+        tell(f"{options.model} at {server.url}, until Ctrl-C")
+        if not options.no_browser:
             webbrowser.open(server.url)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

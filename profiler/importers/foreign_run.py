@@ -295,18 +295,21 @@ class ForeignRunBuilder:
         }
 
 
-def attribution_of(durations: Int64s, inside: Bools, unlaunched: Bools, here: Bools) -> Attribution:
-    """Return how much of the time of the commands `here` is `inside` calls, and the number of those
-    of which no launch is known."""
-    total, attributed = int(durations[here].sum()), int(durations[here & inside].sum())
+def attribution_of(
+    durations: Int64s, inside: Bools, unlaunched: Bools, rows: Int64s
+) -> Attribution:
+    """Return how much of the time of the commands in `rows` is `inside` calls, and the number of
+    those of which no launch is known."""
+    inside = inside[rows]
+    total, attributed = int(durations[rows].sum()), int(durations[rows][inside].sum())
     return Attribution(
         to=AttributedTo.CALLS,
         attributed_ns=quantity(attributed) or 0,
         total_ns=quantity(total) or 0,
         share=attributed / total if total else 1.0,
-        commands=int(here.sum()),
-        commands_outside_calls=int((here & ~inside).sum()),
-        launch_unknown=int((here & unlaunched).sum()),
+        commands=len(rows),
+        commands_outside_calls=int((~inside).sum()),
+        launch_unknown=int(unlaunched[rows].sum()),
     )
 
 

@@ -406,8 +406,8 @@ def _attribution(
     work: Work, launch: Int64s, placing: Placing, devices: Devices
 ) -> dict[str, Attribution]:
     """Return by device how much of its time belongs to calls, and how many launches are unknown."""
-    inside = placing.work >= 0
+    times = work.end - work.start, placing.work >= 0, launch < 0
     return {
-        device: attribution_of(work.end - work.start, inside, launch < 0, devices.code == code)
+        device: attribution_of(*times, np.flatnonzero(devices.code == code))
         for code, device in enumerate(devices.names)
     }

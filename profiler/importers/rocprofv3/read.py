@@ -27,9 +27,8 @@ from profiler.importers.rocprofv3 import Form, files_in, form_of
 from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times
 from profiler.importers.rocprofv3.text_files import add_csv, add_json
 from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
-from profiler.text import Note
 from profiler.trace.columns import Int64s
-from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace.events import DropReason
 
 # --- rocpd: the SQLite file that rocprofv3 writes by default since ROCm 7, in both of its layouts.
 #
@@ -317,8 +316,7 @@ def _add(files: Sequence[Path], rows: Rows) -> int:
                 (add_rocpd if form is Form.ROCPD else add_json)(file, rows)
         for file in files:
             if forms[file] is not form:
-                note = Note.of(DropReason.TOLD_IN_ANOTHER_FORM)
-                rows.drops.append(Drop(DropKind.DROPPED_EVENTS, file.name, 1, "files", note))
+                rows.drop(1, "files", DropReason.TOLD_IN_ANOTHER_FORM, file.name)
         return len(chosen)
     named = ", ".join(map(str, files[:3])) or "the folder"
     raise InputError(f"{named} is nothing that rocprofv3 writes: give its JSON, CSV or rocpd")

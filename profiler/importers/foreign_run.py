@@ -248,7 +248,7 @@ class ForeignRunBuilder:
         self.span("stage", RUN_STAGE, begin, duration, pipeline)
 
     def landmarks(self) -> Iterable[tuple[str, int]]:
-        """Return the ranges that the program named, with their begins."""
+        """Return the ranges that the program named, with their starts."""
         return self.make_landmarks()
 
     def write(self, bundle: BundleWriter) -> RunInfo:
@@ -257,6 +257,7 @@ class ForeignRunBuilder:
         for one in self.make_calls() if self.make_calls else self.calls:
             bundle.write_call(one.call, one.commands, one.counters)
             calls.append(one.call)
+            del one  # its commands, before those of the next call are made
         host = self.make_host() if self.make_host else self.host.build()
         around = self.spans or spans(self.name, calls, self.end_ns)
         bundle.write_host(around, host, ROOT_DEVICE, self.counters)

@@ -374,26 +374,26 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
     run.drops += recorded.drops
     run.counters += machine.counters
     run.end_ns = int(work.end[placing.work >= 0].max(initial=0))
-    run.make_calls = partial(_calls, placing, commands, machine.placed)
+    call_of = partial(_call, placing, commands, machine.placed)
+    run.make_calls = partial(map, call_of, range(len(placing.calls)))
     run.make_host = partial(commands.columns, NO_CALL)
     run.make_landmarks = partial(_landmarks, marks.texts, marks.text, marks.start)
     return run
 
 
-def _calls(placing: Placing, commands: Commands, devices: Devices) -> Iterator[PlacedCall]:
-    """Yield each call with its commands, on the device that most of its work ran on."""
-    for number, one in enumerate(placing.calls):
-        columns = commands.columns(number)
-        codes = commands.device_codes(number, devices)
-        device = devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
-        call = call_at(
-            *(number, one.submodule, one.start_ns, one.end_ns - one.start_ns),
-            *(device, len(columns) > 0),
-            stage=one.stage,
-            step=one.step,
-            iteration=one.iteration,
-        )
-        yield PlacedCall(call, columns)
+def _call(placing: Placing, commands: Commands, devices: Devices, number: int) -> PlacedCall:
+    """Return a call with its commands, on the device that most of its work ran on."""
+    one, columns = placing.calls[number], commands.columns(number)
+    codes = commands.device_codes(number, devices)
+    device = devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
+    call = call_at(
+        *(number, one.submodule, one.start_ns, one.end_ns - one.start_ns),
+        *(device, len(columns) > 0),
+        stage=one.stage,
+        step=one.step,
+        iteration=one.iteration,
+    )
+    return PlacedCall(call, columns)
 
 
 def _landmarks(texts: Sequence[str], text: Int32s, start: Int64s) -> Iterator[tuple[str, int]]:

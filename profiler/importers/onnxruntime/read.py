@@ -14,7 +14,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections import Counter as Counted
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -491,26 +491,23 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     if len(sessions) > 1:
         count, reason = len(sessions), DropReason.BEGIN_BY_NAME
         run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
-    run.make_calls = partial(_calls, sessions, placed)
+    tables = {one.name: CommandTable(one.kinds, _command) for one in sessions}
+    call_of = partial(_call, tables)
+    run.make_calls = partial(map, call_of, range(len(placed)), placed)
     run.make_landmarks = partial(_landmarks, placed)
     return run
 
 
-def _calls(sessions: Sequence[Session], placed: Sequence[_Placed]) -> Iterator[PlacedCall]:
-    """Yield each run as a call with the commands of its nodes."""
-    tables = {one.name: CommandTable(one.kinds, _command) for one in sessions}
-    for number, one in enumerate(placed):
-        table = tables[one.session.name]
-        commands = table.commands(one.run.nodes, one.origin_ns, one.flows)
-        duration = one.run.duration_ns
-        if duration < 0:  # the run was under way when the profile ended
-            duration = int(commands.end_ns.max()) - one.start_ns
-        call = call_at(
-            *(number, one.session.name, one.start_ns, duration),
-            *(_busiest(commands), len(commands) > 0),
-            **one.labels,
-        )
-        yield PlacedCall(call, commands)
+def _call(tables: Mapping[str, CommandTable], number: int, one: _Placed) -> PlacedCall:
+    """Return a run as a call with the commands of its nodes."""
+    commands = tables[one.session.name].commands(one.run.nodes, one.origin_ns, one.flows)
+    duration = one.run.duration_ns
+    if duration < 0:  # the run was under way when the profile ended
+        duration = int(commands.end_ns.max()) - one.start_ns
+    device, traced = _busiest(commands), len(commands) > 0
+    name, labels = one.session.name, one.labels
+    call = call_at(number, name, one.start_ns, duration, device, traced, **labels)
+    return PlacedCall(call, commands)
 
 
 def _landmarks(placed: Sequence[_Placed]) -> Iterator[tuple[str, int]]:

@@ -1,7 +1,10 @@
-"""Build a run from calls that an importer has placed: spans, stages, components.
+"""Build the bundle of a foreign run: an importer supplies calls and commands, the builder the rest.
 
-    return PlacedRun("openvino", name, path, placed=calls, capabilities=frozenset({"averages"}))
-    stage_run("sglang", name, paths, requests)
+    run = ForeignRunBuilder("openvino", name, path, capabilities={"averages"})
+    run.devices["openvino:0"] = Device(provider="OpenVINO")
+    run.call("unet", 0, 1_000_000, commands, device="openvino:0")
+    run.drop(DropKind.ESTIMATED_TIMES, 12, "commands", DropReason.LAID_END_TO_END)
+    return run
 
 `stage_run` is for servers that report only the time of each stage. A request is then a pipeline
 call, and a stage is a call without commands. Stages overlap if the request is shorter than
@@ -12,22 +15,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
-from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
+import numpy.typing as npt
+from msgspec import structs
 
-from profiler.text import Note
+from profiler.text import Note, NoteCode, Value
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 from profiler.trace.columns import Counter as TraceCounter
 from profiler.trace.events import (
     NO_ITERATION,
+    NO_PIPELINE,
     NO_STEP,
     ROOT_DEVICE,
     RUN_STAGE,
@@ -37,14 +42,18 @@ from profiler.trace.events import (
     DropKind,
     DropReason,
     Span,
+    SpanKind,
     Track,
 )
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
     ClockName,
     Clocks,
     Device,
     HostActivity,
+    Job,
     Overhead,
     Recording,
     Setting,
@@ -52,6 +61,7 @@ from profiler.trace.manifest_fields import (
     UnknownCost,
     Warmup,
     WhyUnknown,
+    quantity,
 )
 
 # --- Names of a pipeline's components, as diffusers gives them, and what they say of calls.
@@ -104,92 +114,243 @@ def stages(submodules: Sequence[str], iterations: Sequence[int]) -> list[tuple[s
     return found
 
 
-# --- A run whose calls and commands an importer has placed: what is left is to write them.
-#
-#     return PlacedRun("openvino", name, path, placed=calls, capabilities=frozenset({"averages"}))
-#
-# `timelines` puts calls that were recorded one by one behind each other, a pipeline call each.
+# --- The builder: what all importers need to write a bundle.
 
 
+Bools = npt.NDArray[np.bool_]
 _AROUND = "inference"  # what the host calls the time around the layers of a call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedCall:
-    """A call and its commands."""
+    """A call, its commands and the samples during it."""
 
     call: Call
     commands: CommandColumns
+    counters: Sequence[TraceCounter] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedRun:
-    """A `ForeignRun`. `outside` are commands of no call; `model` is what the files say was run,
-    `pipeline` what runs that may be compared have in common, by default the run's name."""
+def drops_of(
+    kind: DropKind, count: int, unit: str, reason: NoteCode, where: str, **values: Value
+) -> tuple[Drop, ...]:
+    """Return what is missing as a drop; none for a count of 0."""
+    return (Drop(kind, where, count, unit, Note.of(reason, **values)),) if count else ()
+
+
+def no_commands() -> CommandColumns:
+    """Return columns without a row."""
+    return CommandBuilder().build()
+
+
+@dataclass(slots=True, eq=False)
+class ForeignRunBuilder:
+    """A `ForeignRun` that an importer fills, and that writes the bundle.
+
+    `model` is the model that the files name. `pipeline` is equal for runs that may be compared, by
+    default the run's name. `host` is work in no call. Large traces set `make_calls` and
+    `make_host`, to build the commands of one call at a time while the bundle is written. Without
+    `spans` they follow from the calls, in order of their starts; the last ends at `end_ns` or
+    later. `submodules` has what is known of each but its device; `all_traced` means that
+    operators of each were recorded.
+    """
 
     producer: str
     name: str
-    path: Path
-    placed: tuple[PlacedCall, ...]
-    capabilities: frozenset[str]
-    spans: tuple[Span, ...]
-    devices: Mapping[str, Device] = field(default_factory=lambda: MappingProxyType({}))
-    files: int = 1
-    outside: CommandColumns | None = None
-    counters: tuple[TraceCounter, ...] = ()
-    drops: tuple[Drop, ...] = ()
+    source: Path
+    files: int | None = 1
+    model: str = ""
+    pipeline: str | None = None
     clocks: Clocks = field(default_factory=Clocks)
     warmup: Warmup | None = None
     recording: Recording = field(default_factory=Recording)
-    versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
-    model: str = ""
-    pipeline: str = ""
-    host_activities: tuple[HostActivity, ...] = ()
+    job: Job | None = None
+    capabilities: set[str] = field(default_factory=set)
+    devices: dict[str, Device] = field(default_factory=lambda: {ROOT_DEVICE: Device()})
+    versions: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    attribution: Mapping[str, Attribution] = field(default_factory=dict)
+    submodules: Mapping[str, Submodule] = field(default_factory=dict)
+    all_traced: bool = False
+    calls: list[PlacedCall] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    end_ns: int = 0
+    host: CommandBuilder = field(default_factory=CommandBuilder)
+    counters: list[TraceCounter] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+    host_activities: Sequence[HostActivity] = ()
+    make_calls: Callable[[], Iterable[PlacedCall]] | None = None
+    make_host: Callable[[], CommandColumns] | None = None
+    make_landmarks: Callable[[], Iterable[tuple[str, int]]] = tuple
+
+    def capability(self, **recorded: object) -> None:
+        """Add the capabilities that are recorded: `shapes=True`."""
+        self.capabilities |= {name for name, there in recorded.items() if there}
+
+    def drop(
+        self,
+        kind: DropKind,
+        count: int,
+        unit: str,
+        reason: NoteCode,
+        where: str = "",
+        **values: Value,
+    ) -> None:
+        """Report what is missing, by default in the source file; a count of 0 is no drop."""
+        self.drops += drops_of(kind, count, unit, reason, where or self.source.name, **values)
+
+    def call(
+        self,
+        submodule: str,
+        start_ns: int,
+        duration_ns: int,
+        commands: CommandColumns | None = None,
+        *,
+        device: str,
+        traced: bool = True,
+        counters: Sequence[TraceCounter] = (),
+        **labels: Unpack[CallLabels],
+    ) -> PlacedCall:
+        """Add the next call and return it."""
+        at = len(self.calls)
+        made = call_at(at, submodule, start_ns, duration_ns, device, traced, **labels)
+        placed = PlacedCall(made, no_commands() if commands is None else commands, counters)
+        self.calls.append(placed)
+        return placed
+
+    def span(
+        self,
+        kind: SpanKind,
+        name: str,
+        start_ns: int,
+        duration_ns: int,
+        pipeline: int,
+        step: int = NO_STEP,
+    ) -> None:
+        """Add a span of a pipeline call; a stage's name is its stage."""
+        stage = {"pipeline": "", "stage": name}.get(kind, _DENOISE)
+        self.spans.append(Span(kind, name, stage, step, start_ns, duration_ns, pipeline))
+
+    def timeline(self, calls: Sequence[PlacedCall], name: str = "") -> None:
+        """Add calls as the next pipeline call, called `name` or as the first of them. Each but the
+        first begins when the one before it ends: they have no clock in common."""
+        number = self.spans[-1].pipeline + 1 if self.spans else 0
+        last = self.spans[-1] if self.spans else None
+        by = last.start_ns + last.duration_ns - min(map(_begin, calls)) if last else 0
+        moved = [_moved(one, len(self.calls) + k, number, by) for k, one in enumerate(calls)]
+        self.calls += moved
+        self.run_span(moved, number, name)
+
+    def run_span(self, calls: Sequence[PlacedCall], pipeline: int = 0, name: str = "") -> None:
+        """Add the spans around calls: the pipeline, and the stage `run` that all of it is."""
+        begin = min(map(_begin, calls))
+        duration = max(map(_end, calls)) - begin
+        self.span("pipeline", name or calls[0].call.submodule, begin, duration, pipeline)
+        self.span("stage", RUN_STAGE, begin, duration, pipeline)
+
+    def landmarks(self) -> Iterable[tuple[str, int]]:
+        """Return the ranges that the program named, with their starts."""
+        return self.make_landmarks()
 
     def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, the spans, and what ran in no call."""
-        for one in self.placed:
-            bundle.write_call(one.call, one.commands)
-        outside = self.outside if self.outside is not None else CommandBuilder().build()
-        bundle.write_host(self.spans, outside, ROOT_DEVICE, self.counters)
-        return self._info()
+        """Write a file per call, the spans and the host work; return the manifest's fields."""
+        calls = []
+        for one in self.make_calls() if self.make_calls else self.calls:
+            bundle.write_call(one.call, one.commands, one.counters)
+            calls.append(one.call)
+            del one  # its commands, before those of the next call are made
+        host = self.make_host() if self.make_host else self.host.build()
+        around = self.spans or spans(self.name, calls, self.end_ns)
+        bundle.write_host(around, host, ROOT_DEVICE, self.counters)
+        return self.info(calls)
 
-    def _info(self) -> RunInfo:
-        recording = self.recording
+    def info(self, calls: Sequence[Call]) -> RunInfo:
+        """Return what the manifest says of the run beside its calls."""
         return RunInfo(
             producer=self.producer,
-            pipeline=self.pipeline or self.name,
+            pipeline=self.name if self.pipeline is None else self.pipeline,
             model=self.model,
-            command_line=("profile-sd3", "import", str(self.path)),
+            command_line=("profile-sd3", "import", str(self.source)),
             versions=dict(self.versions),
-            devices={ROOT_DEVICE: Device(), **self.devices},
-            submodules=self._submodules(),
+            devices=self.devices,
+            submodules=self._submodules(calls),
             settings=dict(self.settings),
-            recording=Recording(
-                source=self.path.name,
-                files=self.files,
-                calls_from=recording.calls_from,
-                described_as=recording.described_as,
-            ),
+            recording=structs.replace(self.recording, source=self.source.name, files=self.files),
             clocks=self.clocks,
             overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
             warmup=self.warmup,
-            drops=self.drops,
-            host_activities=self.host_activities,
+            attribution=dict(self.attribution),
+            drops=tuple(self.drops),
+            host_activities=tuple(self.host_activities),
+            job=self.job,
         )
 
-    def _submodules(self) -> dict[str, Submodule]:
-        calls = [one.call for one in self.placed]
-        traced = {call.submodule for call in calls if call.ops_traced}
+    def _submodules(self, calls: Sequence[Call]) -> dict[str, Submodule]:
+        traced = {call.submodule for call in calls if self.all_traced or call.ops_traced}
         return {
-            name: Submodule(device=device, activate_profiler=name in traced)
+            name: structs.replace(
+                self.submodules.get(name, Submodule()),
+                device=device,
+                activate_profiler=name in traced,
+            )
             for name, device in device_by_submodule(calls).items()
         }
 
 
+def attribution_of(
+    durations: Int64s, inside: Bools, unlaunched: Bools, rows: Int64s
+) -> Attribution:
+    """Return how much of the time of the commands in `rows` is `inside` calls, and the number of
+    those of which no launch is known."""
+    inside = inside[rows]
+    total, attributed = int(durations[rows].sum()), int(durations[rows][inside].sum())
+    return Attribution(
+        to=AttributedTo.CALLS,
+        attributed_ns=quantity(attributed) or 0,
+        total_ns=quantity(total) or 0,
+        share=attributed / total if total else 1.0,
+        commands=len(rows),
+        commands_outside_calls=int((~inside).sum()),
+        launch_unknown=int(unlaunched[rows].sum()),
+    )
+
+
+class CallLabels(TypedDict, total=False):
+    """What a call was for, as far as the producer knows."""
+
+    stage: str
+    step: int
+    branch: str
+    pipeline: int
+    iteration: int
+
+
+def call_at(
+    index: int,
+    submodule: str,
+    start_ns: int,
+    duration_ns: int,
+    device: str,
+    traced: bool,
+    **labels: Unpack[CallLabels],
+) -> Call:
+    """Return the call with these labels, by default a `run` without step, branch and iteration."""
+    return Call(
+        index,
+        submodule,
+        labels.get("stage", RUN_STAGE),
+        labels.get("branch", ""),
+        labels.get("step", NO_STEP),
+        device,
+        start_ns,
+        duration_ns,
+        traced,
+        pipeline=labels.get("pipeline", NO_PIPELINE),
+        iteration=labels.get("iteration", NO_ITERATION),
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedLayer:
     """A layer of which a file tells how long it takes, and not when."""
 
     name: str
@@ -204,7 +365,7 @@ class Timed:
 def end_to_end(
     submodule: str,
     track: Track,
-    layers: Sequence[Timed],
+    layers: Sequence[TimedLayer],
     start_ns: int = 0,
     iteration: int = 0,
     lasts_ns: int = 0,
@@ -228,58 +389,10 @@ def end_to_end(
             bytes_written=one.bytes_written,
         )
         at += one.duration_ns
-    call = Call(
-        index=0,
-        submodule=submodule,
-        stage=RUN_STAGE,
-        branch="",
-        step=NO_STEP,
-        device=track.device,
-        start_ns=start_ns,
-        duration_ns=max(at - start_ns, lasts_ns),
-        ops_traced=len(builder) > 0,
-        iteration=iteration,
-    )
+    duration = max(at - start_ns, lasts_ns)
+    traced = len(builder) > 0
+    call = call_at(0, submodule, start_ns, duration, track.device, traced, iteration=iteration)
     return PlacedCall(call, builder.build())
-
-
-def timelines(
-    name: str, apart: Sequence[Sequence[PlacedCall]]
-) -> tuple[tuple[PlacedCall, ...], tuple[Span, ...], tuple[Drop, ...]]:
-    """Calls that have a clock together, these groups one behind the other: the calls, the spans of
-    each group and what is to be said of it, where there are several."""
-    groups = [group for group in apart if group]
-    placed: list[PlacedCall] = []
-    spans: list[Span] = []
-    begin = 0
-    for number, group in enumerate(groups):
-        by = begin - min(map(_begin, group)) if number else 0
-        moved = [_moved(one, len(placed) + k, number, by) for k, one in enumerate(group)]
-        spans += spans_of(moved, number)
-        begin = max(map(_end, moved))
-        placed += moved
-    drops = []
-    if len(groups) > 1:
-        note = Note.of(DropReason.TIMELINES_APART)
-        drops.append(Drop(DropKind.ESTIMATED_TIMES, name, len(groups), "timelines", note))
-    return tuple(placed), tuple(spans), tuple(drops)
-
-
-def one_behind_other(calls: Sequence[PlacedCall]) -> tuple[PlacedCall, ...]:
-    """Calls of one pipeline call with their numbers, at the times that they have."""
-    return tuple(_moved(one, number, 0, 0) for number, one in enumerate(calls))
-
-
-def spans_of(placed: Sequence[PlacedCall], pipeline: int, name: str = "") -> list[Span]:
-    """The pipeline around calls, called `name` or as the first of them, and the stage that all of
-    it is."""
-    begin = min(map(_begin, placed))
-    lasted = max(map(_end, placed)) - begin
-    called = name or placed[0].call.submodule
-    return [
-        Span("pipeline", called, "", NO_STEP, begin, lasted, pipeline),
-        Span("stage", RUN_STAGE, RUN_STAGE, NO_STEP, begin, lasted, pipeline),
-    ]
 
 
 def _begin(placed: PlacedCall) -> int:
@@ -430,142 +543,86 @@ class RequestTimes:
         return [min(pair) for pair in zip(behind, limits, strict=True)]
 
 
-@dataclass(slots=True)
-class _Placing:
-    """What has been placed so far."""
-
-    calls: list[PlacedCall] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    host: CommandBuilder = field(default_factory=CommandBuilder)
-    peaks: list[tuple[int, int]] = field(default_factory=list)
-
-
 def stage_run(
-    producer: str,
-    name: str,
-    paths: Sequence[Path],
-    requests: Sequence[RequestTimes],
-    *,
-    drops: Sequence[Drop] = (),
-    settings: Mapping[str, str] = MappingProxyType({}),
-    devices: Mapping[str, Device] = MappingProxyType({_DEVICE: Device()}),
-    model: str = "",
-) -> PlacedRun:
-    """The requests at the times that the file tells, or, where it tells none, one behind the other
-    in its order. The pipeline is called after the producer: files of one server are compared,
+    producer: str, name: str, paths: Sequence[Path], requests: Sequence[RequestTimes]
+) -> ForeignRunBuilder:
+    """Return a run of the requests at their recorded times, or, if the file has none, one after the
+    other in its order. The pipeline is called after the producer: files of one server are compared,
     whatever they are called."""
-    path = sorted(paths)[0]
     dated = all(one.end_ns > one.duration_ns for one in requests)
-    placing, at = _Placing(), 0
+    run = ForeignRunBuilder(
+        producer, name, min(paths), len(paths), pipeline=producer, capabilities={"stages"}
+    )
+    run.clocks = Clocks(clock=ClockName.REALTIME if dated else None)
+    run.devices[_DEVICE] = Device()
+    peaks: list[tuple[int, int]] = []
+    at = 0
     ordered = sorted(requests, key=lambda one: one.end_ns - one.duration_ns) if dated else requests
     for number, one in enumerate(ordered):
         begin = one.end_ns - one.duration_ns if dated else at
-        _place(placing, number, one, begin)
+        peaks += _add_request(run, number, one, begin)
         at = begin + one.duration_ns
-    note = Note.of(DropReason.WITHOUT_OPERATIONS)
-    untraced = Drop(DropKind.UNTRACED_CALL, path.name, len(placing.calls), "calls", note)
-    return PlacedRun(
-        producer=producer,
-        name=name,
-        path=path,
-        placed=tuple(placing.calls),
-        capabilities=frozenset({"stages"}),
-        spans=tuple(placing.spans),
-        devices=devices,
-        files=len(paths),
-        outside=placing.host.build(),
-        counters=tuple(_counters(placing)),
-        drops=(untraced, *_estimated(path, requests, dated), *drops),
-        clocks=Clocks(clock=ClockName.REALTIME if dated else None),
-        settings=settings,
-        model=model,
-        pipeline=producer,
-    )
-
-
-def _estimated(path: Path, requests: Sequence[RequestTimes], dated: bool) -> Iterator[Drop]:
+    if peaks:
+        times, values = np.array(sorted(peaks), dtype=np.int64).T
+        run.counters.append(
+            TraceCounter(_DEVICE, "peak reserved", "bytes", times.copy(), values.copy())
+        )
+    run.drop(DropKind.UNTRACED_CALL, len(run.calls), "calls", DropReason.WITHOUT_OPERATIONS)
+    undated = 0 if dated or len(requests) == 1 else len(requests)
     overlapping = sum(one.overlaps for one in requests)
-    for reason, count in (
-        (DropReason.REQUESTS_IN_ORDER, 0 if dated or len(requests) == 1 else len(requests)),
-        (DropReason.STAGES_OVERLAP, overlapping),
-    ):
-        if count:
-            yield Drop(DropKind.ESTIMATED_TIMES, path.name, count, "requests", Note.of(reason))
+    run.drop(DropKind.ESTIMATED_TIMES, undated, "requests", DropReason.REQUESTS_IN_ORDER)
+    run.drop(DropKind.ESTIMATED_TIMES, overlapping, "requests", DropReason.STAGES_OVERLAP)
+    return run
 
 
-def _place(placing: _Placing, number: int, one: RequestTimes, begin: int) -> None:
-    whole = one.duration_ns
-    placing.spans.append(Span("pipeline", one.name, "", NO_STEP, begin, whole, number))
+def _add_request(
+    run: ForeignRunBuilder, number: int, one: RequestTimes, begin: int
+) -> Iterator[tuple[int, int]]:
+    """Add a request and yield when the memory of each stage was at its peak, and the peak."""
+    end = begin + one.duration_ns
+    run.span("pipeline", one.name, begin, one.duration_ns, number)
     turns: list[tuple[str, int]] = []
     for stage, offset in zip(one.stages, one.begins(), strict=True):
         at = begin + offset
         if not turns or turns[-1][0] != stage.stage:
             turns.append((stage.stage, at if turns else begin))
         for work in stage.ahead:
-            _add_host(placing, work, stage.stage, number, at)
+            waiting, working = (
+                Track(ROOT_DEVICE, "queue", "sync"),
+                Track(ROOT_DEVICE, _BETWEEN, "host"),
+            )
+            track = waiting if work.waits else working
+            op_type = "queue" if work.waits else work.name
+            run.host.add(
+                *(track, work.name, op_type, at, work.duration_ns),
+                stage=stage.stage,
+                pipeline=number,
+                bytes_read=work.size,
+            )
             at += work.duration_ns
-        for step, start, length in _parts(stage, at):
-            _add(placing, stage, number, step, start, length)
+        for step, start, duration in _steps_of_stage(stage, at):
+            labels = CallLabels(stage=stage.stage, step=step, pipeline=number)
+            run.call(stage.name, start, duration, device=stage.device, traced=False, **labels)
+            if step != NO_STEP:
+                run.span("step", f"step {step}", start, duration, number, step)
         if stage.peak_bytes >= 0:
-            placing.peaks.append((at + stage.duration_ns, stage.peak_bytes))
-    until = [*(start for _, start in turns[1:]), begin + whole]
-    for (name, start), end in zip(turns, until, strict=True):
-        placing.spans.append(Span("stage", name, name, NO_STEP, start, end - start, number))
+            yield at + stage.duration_ns, stage.peak_bytes
+    until = [*(start for _, start in turns[1:]), end]
+    for (name, start), stop in zip(turns, until, strict=True):
+        run.span("stage", name, start, stop - start, number)
 
 
-def _add_host(placing: _Placing, work: HostTime, stage: str, pipeline: int, at: int) -> None:
-    queue, between = Track(ROOT_DEVICE, "queue", "sync"), Track(ROOT_DEVICE, _BETWEEN, "host")
-    placing.host.add(
-        queue if work.waits else between,
-        work.name,
-        "queue" if work.waits else work.name,
-        at,
-        work.duration_ns,
-        stage=stage,
-        pipeline=pipeline,
-        bytes_read=work.size,
-    )
-
-
-def _parts(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]:
-    """Step, begin and length of the calls of a stage: what a loop spent outside of its steps is
-    ahead of them."""
+def _steps_of_stage(stage: StageTime, at: int) -> Iterator[tuple[int, int, int]]:
+    """Yield step, start and duration of each call of a stage: what a loop spent outside of its
+    steps is before them. Only steps of denoising have numbers."""
     steps = stage.steps_ns if sum(stage.steps_ns) <= stage.duration_ns else ()
     if not steps:
         yield NO_STEP, at, stage.duration_ns
         return
     at += stage.duration_ns - sum(steps)
-    for number, length in enumerate(steps):
-        yield number, at, length
-        at += length
-
-
-def _add(
-    placing: _Placing, stage: StageTime, pipeline: int, step: int, start: int, length: int
-) -> None:
-    call = Call(
-        index=len(placing.calls),
-        submodule=stage.name,
-        stage=stage.stage,
-        branch="",
-        step=step if stage.stage == _DENOISE else NO_STEP,
-        device=stage.device,
-        start_ns=start,
-        duration_ns=length,
-        ops_traced=False,
-        pipeline=pipeline,
-        iteration=NO_ITERATION,
-    )
-    placing.calls.append(PlacedCall(call, CommandBuilder().build()))
-    if call.step != NO_STEP:
-        name = f"step {step}"
-        placing.spans.append(Span("step", name, _DENOISE, step, start, length, pipeline))
-
-
-def _counters(placing: _Placing) -> Iterator[TraceCounter]:
-    if placing.peaks:
-        times, values = np.array(sorted(placing.peaks), dtype=np.int64).T
-        yield TraceCounter(_DEVICE, "peak reserved", "bytes", times.copy(), values.copy())
+    for number, duration in enumerate(steps):
+        yield number if stage.stage == _DENOISE else NO_STEP, at, duration
+        at += duration
 
 
 def nanoseconds(milliseconds: object) -> int | None:

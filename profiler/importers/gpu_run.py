@@ -1,28 +1,33 @@
 """Build a run from a GPU recording: its commands, devices, calls and spans.
 
-    return GpuRun.of(source, recorded, machine)
+    return gpu_run(builder, recorded, machine)
 
-An importer reads its files into `Source`, `Recorded` and `Machine`. Layers come from the ranges
+An importer reads its files into a builder, `Recorded` and `Machine`. Layers come from the ranges
 around a launch (`model.layers.0.mlp/aten::mm`), else from the kernel's short name. Shapes are
 known if `emit_marks(record_shapes=True)` recorded them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
-from profiler.importers.foreign_run import device_by_submodule, spans
+from profiler.importers.foreign_run import (
+    ForeignRunBuilder,
+    PlacedCall,
+    attribution_of,
+    call_at,
+    drops_of,
+)
 from profiler.importers.gpu_calls import (
     KINDS,
     Api,
     Bools,
     Marks,
-    PlacedCall,
     Placing,
     Work,
     distinct,
@@ -31,32 +36,23 @@ from profiler.importers.gpu_calls import (
     threads_of,
 )
 from profiler.kineto.operators import kernel_name, queue
-from profiler.text import Note
-from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s, number_within
 from profiler.trace.events import (
     NO_CALL,
     NO_STEP,
     ROOT_DEVICE,
     UNKNOWN,
-    Call,
     Drop,
     DropKind,
     DropReason,
     Track,
 )
-from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
-    AttributedTo,
     Attribution,
     ClockName,
     Clocks,
     Device,
-    Overhead,
     Recording,
-    Submodule,
-    UnknownCost,
-    WhyUnknown,
 )
 
 # --- Work and host calls of a recording as commands of their calls.
@@ -305,20 +301,9 @@ def _innermost(api: Api, marks: Marks, threads: Int64s, texts: Bools) -> Int64s:
 
 # --- What a recorder of GPUs saw → a bundle. An importer reads its files into two values:
 #
-#     return GpuRun.of(source, recorded, machine)
+#     return gpu_run(builder, recorded, machine)
 #
 # Launches, calls, devices, spans and what is dropped for want of a time follow from these.
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a run is from: the importer's name, the path that was given, how many files it is, and
-    what to call the run."""
-
-    producer: str
-    path: Path
-    name: str
-    files: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,20 +318,16 @@ class Recorded:
     def timed(self, where: str) -> Recorded:
         """What has a begin, and an end that is not before it; the rest is a drop."""
         work, api = self.work.timed(), self.api.timed()
-        timeless = [
-            (len(self.work) - len(work), "commands"),
-            (len(self.api) - len(api), "events"),
-        ]
-        found = [
-            Drop(DropKind.DROPPED_EVENTS, where, count, unit, Note.of(DropReason.NO_TIME))
-            for count, unit in timeless
-            if count
-        ]
-        if self.marks.unclosed:
-            note = Note.of(DropReason.NO_END)
-            unclosed = self.marks.unclosed
-            found.append(Drop(DropKind.UNCLOSED_SLICE, where, unclosed, "events", note))
-        return Recorded(work, api, self.marks, (*self.drops, *found))
+        lost, reason = DropKind.DROPPED_EVENTS, DropReason.NO_TIME
+        drops = (
+            *self.drops,
+            *drops_of(lost, len(self.work) - len(work), "commands", reason, where),
+            *drops_of(lost, len(self.api) - len(api), "events", reason, where),
+            *drops_of(
+                *(DropKind.UNCLOSED_SLICE, self.marks.unclosed, "events"), DropReason.NO_END, where
+            ),
+        )
+        return Recorded(work, api, self.marks, drops)
 
     def move(self, base_ns: int) -> None:
         """Put the times `base_ns` later, in place: a second copy of a large file's is too much."""
@@ -368,127 +349,65 @@ class Machine:
     counters: tuple[Counter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuRun:
-    """A run of an importer; times are on the run's clock."""
+def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> ForeignRunBuilder:
+    """Fill `run` and return it. `recorded` is timed, contains work, and is moved in place."""
+    recorded.move(machine.base_ns)
+    work, api, marks = recorded.work, recorded.api, recorded.marks
+    launch = launches(work, api)
+    placing = place(work, api, launch, marks)
+    call = np.concatenate((placing.work, placing.api))
+    commands = Commands.of(work, api, marks, machine.placed, launch, call)
+    run.capability(
+        timeline=True,
+        launches=bool((launch >= 0).any()),
+        shapes=len(marks.shapes) > 1,
+        bytes=bool((work.bytes >= 0).any()),
+        metrics=any(one.unit != "bytes" for one in machine.counters),
+        memory=any(one.unit == "bytes" for one in machine.counters),
+    )
+    run.all_traced = True
+    run.versions = machine.versions
+    run.devices |= machine.devices
+    run.recording = Recording(nvtx_domains=marks.speaking)
+    run.clocks = Clocks(clock=machine.clock, base_ns=machine.base_ns)
+    run.attribution = _attribution(work, launch, placing, machine.placed)
+    run.drops += recorded.drops
+    run.counters += machine.counters
+    run.end_ns = int(work.end[placing.work >= 0].max(initial=0))
+    call_of = partial(_call, placing, commands, machine.placed)
+    run.make_calls = partial(map, call_of, range(len(placing.calls)))
+    run.make_host = partial(commands.columns, NO_CALL)
+    run.make_landmarks = partial(_landmarks, marks.texts, marks.text, marks.start)
+    return run
 
-    source: Source
-    machine: Machine
-    work: Work
-    shapes: bool  # whether ranges tell any
-    launch: Int64s
-    placing: Placing
-    commands: Commands
-    ranges: tuple[tuple[str, ...], Int32s, Int64s]  # their texts, the code and begin of each
-    domains: tuple[str, ...]  # named ones that ranges which say what ran are of
-    drops: tuple[Drop, ...]
 
-    @classmethod
-    def of(cls, source: Source, recorded: Recorded, machine: Machine) -> GpuRun:
-        """`recorded` is timed, and the run's from now on; it holds work."""
-        recorded.move(machine.base_ns)
-        work, api, marks = recorded.work, recorded.api, recorded.marks
-        launch = launches(work, api)
-        placing = place(work, api, launch, marks)
-        call = np.concatenate((placing.work, placing.api))
-        commands = Commands.of(work, api, marks, machine.placed, launch, call)
-        shapes, ranges = len(marks.shapes) > 1, (marks.texts, marks.text, marks.start)
-        drops = recorded.drops
-        domains = marks.speaking
-        return cls(source, machine, work, shapes, launch, placing, commands, ranges, domains, drops)
+def _call(placing: Placing, commands: Commands, devices: Devices, number: int) -> PlacedCall:
+    """Return a call with its commands, on the device that most of its work ran on."""
+    one, columns = placing.calls[number], commands.columns(number)
+    codes = commands.device_codes(number, devices)
+    device = devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
+    call = call_at(
+        *(number, one.submodule, one.start_ns, one.end_ns - one.start_ns),
+        *(device, len(columns) > 0),
+        stage=one.stage,
+        step=one.step,
+        iteration=one.iteration,
+    )
+    return PlacedCall(call, columns)
 
-    @property
-    def name(self) -> str:
-        """What to call the run."""
-        return self.source.name
 
-    def landmarks(self) -> Iterator[tuple[str, int]]:
-        """The ranges that the program named, with their begins."""
-        texts, text, start = self.ranges
-        for code, begin in zip(text.tolist(), start.tolist(), strict=True):
-            yield texts[code], begin
+def _landmarks(texts: Sequence[str], text: Int32s, start: Int64s) -> Iterator[tuple[str, int]]:
+    """Yield the ranges that the program named, with their starts."""
+    for code, begin in zip(text.tolist(), start.tolist(), strict=True):
+        yield texts[code], begin
 
-    @property
-    def capabilities(self) -> set[str]:
-        """The timeline, and what else was recorded."""
-        known = {
-            "launches": bool((self.launch >= 0).any()),
-            "shapes": self.shapes,
-            "bytes": bool((self.work.bytes >= 0).any()),
-            "metrics": any(one.unit != "bytes" for one in self.machine.counters),
-            "memory": any(one.unit == "bytes" for one in self.machine.counters),
-        }
-        return {"timeline", *(name for name, there in known.items() if there)}
 
-    def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, and what ran in none as host work."""
-        placed = enumerate(self.placing.calls)
-        calls = [self._write_call(bundle, number, one) for number, one in placed]
-        last = int(self.work.end[self.placing.work >= 0].max(initial=0))
-        told = spans(self.name, self.placing.calls, last)
-        outside = self.commands.columns(NO_CALL)
-        bundle.write_host(told, outside, ROOT_DEVICE, self.machine.counters)
-        return self._info(calls)
-
-    def _write_call(self, bundle: BundleWriter, number: int, placed: PlacedCall) -> Call:
-        columns = self.commands.columns(number)
-        call = Call(
-            index=number,
-            submodule=placed.submodule,
-            stage=placed.stage,
-            branch="",
-            step=placed.step,
-            device=self._device_of(number),
-            start_ns=placed.start_ns,
-            duration_ns=placed.end_ns - placed.start_ns,
-            ops_traced=len(columns) > 0,
-            iteration=placed.iteration,
-        )
-        bundle.write_call(call, columns)
-        return call
-
-    def _device_of(self, number: int) -> str:
-        """The device that most of a call's work ran on, the root device where none did."""
-        devices = self.machine.placed
-        codes = self.commands.device_codes(number, devices)
-        return devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
-
-    def _info(self, calls: list[Call]) -> RunInfo:
-        source, machine = self.source, self.machine
-        return RunInfo(
-            producer=source.producer,
-            pipeline=self.name,
-            command_line=("profile-sd3", "import", str(source.path)),
-            versions=dict(machine.versions),
-            devices={ROOT_DEVICE: Device(), **machine.devices},
-            submodules={
-                name: Submodule(device=device, activate_profiler=True)
-                for name, device in device_by_submodule(calls).items()
-            },
-            recording=Recording(
-                source=source.path.name, files=source.files, nvtx_domains=self.domains
-            ),
-            clocks=Clocks(clock=machine.clock, base_ns=machine.base_ns),
-            overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
-            attribution=self._attribution(),
-            drops=self.drops,
-        )
-
-    def _attribution(self) -> dict[str, Attribution]:
-        """By device: how much of its time belongs to calls, and how many launches are unknown."""
-        length = self.work.end - self.work.start
-        inside = self.placing.work >= 0
-        found = {}
-        for code, device in enumerate(self.machine.placed.names):
-            here = self.machine.placed.code == code
-            total, attributed = int(length[here].sum()), int(length[here & inside].sum())
-            found[device] = Attribution(
-                to=AttributedTo.CALLS,
-                attributed_ns=attributed,
-                total_ns=total,
-                share=attributed / total if total else 1.0,
-                commands=int(here.sum()),
-                commands_outside_calls=int((here & ~inside).sum()),
-                launch_unknown=int((here & (self.launch < 0)).sum()),
-            )
-        return found
+def _attribution(
+    work: Work, launch: Int64s, placing: Placing, devices: Devices
+) -> dict[str, Attribution]:
+    """Return by device how much of its time belongs to calls, and how many launches are unknown."""
+    times = work.end - work.start, placing.work >= 0, launch < 0
+    return {
+        device: attribution_of(*times, np.flatnonzero(devices.code == code))
+        for code, device in enumerate(devices.names)
+    }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer, Option
 
 if TYPE_CHECKING:
-    from profiler.importers.foreign_run import PlacedRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 __all__ = ["IMPORTER"]
@@ -26,7 +26,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return head.lstrip()[:1] not in (b"{", b"[") and all(key.search(head) for key in _KEYS)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.aihub.read import read_run
 
     return read_run(paths, **options)

@@ -19,18 +19,15 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import (
-    PlacedRun,
-    Timed,
+    ForeignRunBuilder,
+    TimedLayer,
     component,
     end_to_end,
-    one_behind_other,
-    spans_of,
 )
 from profiler.importers.importer import content_of, only_path
 from profiler.importers.openvino.read import plain_yaml
-from profiler.text import Note
 from profiler.trace.columns import Counter
-from profiler.trace.events import Drop, DropKind, DropReason, Track
+from profiler.trace.events import DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
 
 _LARGEST_FILE = 16 << 20
@@ -59,7 +56,7 @@ class Measurement:
 
 def read_run(
     paths: Sequence[Path], device: str = "", runtime: str = "", precision: str = ""
-) -> PlacedRun:
+) -> ForeignRunBuilder:
     """Read the measurements of one device, runtime and precision; where several are left, those of
     the first that measured most components, in the order of the file's devices.
 
@@ -138,34 +135,29 @@ def _chosen(left: Sequence[Measurement], document: Any) -> tuple[str, str, str]:
     return min(full, key=lambda c: order.index(c[0]) if c[0] in order else len(order))
 
 
-def _run(path: Path, taken: Sequence[Measurement], measurements: int) -> PlacedRun:
-    calls, counters, at = [], [], 0
-    for one in taken:
-        track = Track(_UNITS.get(one.unit, "qnn:0"), one.runtime, "compute")
-        name = component(one.component) or one.component
-        calls.append(end_to_end(name, track, [Timed(name, one.time_ns, "Inference")], at))
-        if one.peak_bytes >= 0:
-            times, values = np.array([at]), np.array([one.peak_bytes])
-            label = f"{name}: estimated peak"
-            counters.append(Counter(track.device, label, "bytes", times, values))
-        at += one.time_ns
-    placed = one_behind_other(calls)
+def _run(path: Path, taken: Sequence[Measurement], measurements: int) -> ForeignRunBuilder:
     first = taken[0]
     name = path.name.removesuffix(".gz").removesuffix(".yaml").removesuffix(".perf")
     name = path.absolute().parent.name if name == "perf" else name
-    used = {one.call.device for one in placed}
-    return PlacedRun(
-        producer="aihub",
-        name=name,
-        path=path,
-        placed=placed,
-        capabilities=frozenset({"averages"}),
-        spans=tuple(spans_of(placed, 0, name)),
-        devices={unit: Device(hardware=first.device, provider=first.runtime) for unit in used},
-        counters=tuple(counters),
-        drops=tuple(_drops(path, taken, measurements)),
-        settings=_settings(taken),
-    )
+    run = ForeignRunBuilder("aihub", name, path, capabilities={"averages"})
+    calls, at = [], 0
+    for one in taken:
+        track = Track(_UNITS.get(one.unit, "qnn:0"), one.runtime, "compute")
+        named = component(one.component) or one.component
+        calls.append(end_to_end(named, track, [TimedLayer(named, one.time_ns, "Inference")], at))
+        run.devices[track.device] = Device(hardware=first.device, provider=first.runtime)
+        if one.peak_bytes >= 0:
+            times, values = np.array([at]), np.array([one.peak_bytes])
+            label = f"{named}: estimated peak"
+            run.counters.append(Counter(track.device, label, "bytes", times, values))
+        at += one.time_ns
+    run.timeline(calls, name)
+    run.settings = _settings(taken)
+    run.drop(DropKind.ESTIMATED_TIMES, len(taken), "calls", DropReason.STEPS_UNKNOWN)
+    if measurements > len(taken):
+        what, reason = "measurements", DropReason.ONE_COLUMN
+        run.drop(DropKind.ESTIMATED_TIMES, len(taken), what, reason, measurements=measurements)
+    return run
 
 
 def _settings(taken: Sequence[Measurement]) -> dict[str, Setting]:
@@ -179,14 +171,6 @@ def _settings(taken: Sequence[Measurement]) -> dict[str, Setting]:
     for one in taken:
         found |= {f"{one.component}.layers_{unit}": n for unit, n in one.layers.items()}
     return found
-
-
-def _drops(path: Path, taken: Sequence[Measurement], measurements: int) -> Iterator[Drop]:
-    note = Note.of(DropReason.STEPS_UNKNOWN)
-    yield Drop(DropKind.ESTIMATED_TIMES, path.name, len(taken), "calls", note)
-    if measurements > len(taken):
-        note = Note.of(DropReason.ONE_COLUMN, measurements=measurements)
-        yield Drop(DropKind.ESTIMATED_TIMES, path.name, len(taken), "measurements", note)
 
 
 def _said(asked: Mapping[str, str]) -> str:

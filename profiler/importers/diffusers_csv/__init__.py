@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.foreign_run import PlacedRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 __all__ = ["IMPORTER"]
@@ -23,7 +23,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return all(name in names for name in _COLUMNS)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.diffusers_csv.read import read_run
 
     return read_run(paths, **options)

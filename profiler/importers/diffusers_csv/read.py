@@ -15,15 +15,14 @@ from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import (
-    PlacedRun,
+    ForeignRunBuilder,
     RequestTimes,
     StageTime,
     nanoseconds,
     stage_run,
 )
 from profiler.importers.importer import content_of, only_path
-from profiler.text import Note
-from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace.events import DropKind, DropReason
 
 _TIMES = {"time_plain_s": "", "time_compile_s": ".compiled"}
 _MEMORY = {"time_plain_s": "mem_plain_GB", "time_compile_s": "mem_compile_GB"}
@@ -31,7 +30,7 @@ _LARGEST_FILE = 64 << 20
 _LONGEST = 200
 
 
-def read_run(paths: Sequence[Path]) -> PlacedRun:
+def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file. Raises InputError where no row has a time."""
     path = only_path(paths, "one CSV")
     text = content_of(path, _LARGEST_FILE).decode("utf-8", "replace")
@@ -45,12 +44,12 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
             f"{path} holds no time of a model (time_plain_s): run the benchmarks of diffusers anew"
         )
     name = path.name.removesuffix(".gz").removesuffix(".csv")
+    run = stage_run("diffusers_csv", name, paths, requests)
     unread = len(rows) - len(requests)
-    note = Note.of(DropReason.NO_TIME)
-    drops = [Drop(DropKind.DROPPED_EVENTS, path.name, unread, "rows", note)] if unread else []
+    run.drop(DropKind.DROPPED_EVENTS, unread, "rows", DropReason.NO_TIME)
     models = {row.get("model_cls") or "" for row in rows}
-    model = models.pop()[:_LONGEST] if len(models) == 1 else ""
-    return stage_run("diffusers_csv", name, paths, requests, drops=drops, model=model)
+    run.model = models.pop()[:_LONGEST] if len(models) == 1 else ""
+    return run
 
 
 def _request(row: dict[str, str]) -> RequestTimes:

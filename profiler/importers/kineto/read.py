@@ -11,7 +11,7 @@ commands. Memory comes from `profile_memory=True`. Files are ranks of one job if
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,12 @@ import numpy as np
 from msgspec import Struct, structs
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import device_by_submodule
+from profiler.importers.foreign_run import (
+    ForeignRunBuilder,
+    PlacedCall,
+    attribution_of,
+    call_at,
+)
 from profiler.importers.importer import head_of
 from profiler.importers.kineto.calls import (
     CallRange,
@@ -41,7 +46,7 @@ from profiler.importers.kineto.cuda_graphs import (
     graph_launches,
     joined,
 )
-from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, Launches, find_launches
+from profiler.importers.kineto.launches import DEVICE_WORK, OPERATORS, find_launches
 from profiler.importers.kineto.modules import PYTHON, Frames, ModulePaths
 from profiler.importers.kineto.ranks import (
     AlignedRank,
@@ -55,7 +60,7 @@ from profiler.importers.kineto.ranks import (
 )
 from profiler.importers.kineto.stages import (
     BatchSizes,
-    PlacedCall,
+    StagedCall,
     Staging,
     add_host_work,
     stage_section,
@@ -63,16 +68,14 @@ from profiler.importers.kineto.stages import (
 from profiler.kineto.events import Args, whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
-from profiler.text import Note
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, Counter, Int64s
+from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, Int64s
 from profiler.trace.events import (
     GRAPH_CAPTURE,
     NO_CALL,
     NO_STEP,
     ROOT_DEVICE,
     Call,
-    Drop,
     DropKind,
     DropReason,
     Span,
@@ -80,7 +83,6 @@ from profiler.trace.events import (
 )
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
-    AttributedTo,
     Attribution,
     CallsFrom,
     ClockName,
@@ -88,11 +90,8 @@ from profiler.trace.manifest_fields import (
     Device,
     Graphs,
     Job,
-    Overhead,
     Recording,
     Submodule,
-    UnknownCost,
-    WhyUnknown,
     quantity,
 )
 
@@ -111,52 +110,13 @@ _VERSIONS = (
 _SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
 
 
-def described(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
-    """What the manifest says of a run whose calls were written."""
-    trace, stagings, writer = run.trace, run.stagings, run.writer
-    by_device = writer.by_device()
-    header = trace.header
-    versions = {name: getattr(header, name) for name in _VERSIONS}
-    recorded = {name: getattr(header, name) for name in _SETTINGS}
-    recording = Recording(
-        source=run.path.name,
-        calls_from=run.calls_from,
-        graphs=run.graphs,
-        steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
-    )
-    told = {name: bool(value) for name, value in recorded.items() if value is not None}
-    return RunInfo(
-        producer="kineto",
-        pipeline=stagings[0].section.name,
-        command_line=("profile-sd3", "import", str(run.path)),
-        versions={name: str(value) for name, value in versions.items() if value is not None},
-        devices=_devices(trace, writer, calls),
-        submodules=_submodules(calls, stagings),
-        recording=structs.replace(recording, **told),
-        clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
-        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
-        host_activities=host_activities(
-            trace, writer.launches, by_device, min(call.start_ns for call in calls)
-        ),
-        attribution=_attribution(trace, writer.launches, by_device),
-        drops=tuple(_drops(run)),
-        job=run.job,
-    )
-
-
-def _drops(run: KinetoRun) -> Iterator[Drop]:
-    if run.trace.dropped:
-        detail = Note(DropReason.NEVER_RAN)
-        yield Drop(DropKind.DROPPED_EVENTS, run.path.name, run.trace.dropped, "events", detail)
-
-
-def _devices(trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]) -> dict[str, Device]:
-    """What the trace says of each device, by the name that commands use."""
+def _devices(trace: KinetoTrace, writer: CommandWriter) -> dict[str, Device]:
+    """Return what the trace says of each device, by the name that commands use."""
     known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
     names = {entry.get("name") for entry in known.values()}
     alike = next(iter(known.values())) if len(names) == 1 else {}
     found = {writer.root: Device()}
-    for device in sorted({*writer.devices, *(call.device for call in calls)} - {writer.root}):
+    for device in sorted({*writer.devices} - {writer.root}):
         entry = known.get(int(device.rpartition(":")[2]), alike)
         found[device] = Device(
             hardware=str(entry.get("name", "")),
@@ -174,43 +134,6 @@ def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
         return
     if isinstance(entries, list):
         yield from (entry for entry in entries if isinstance(entry, dict))
-
-
-def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
-    placed = [call for staging in stagings for call in staging.calls]
-    return {
-        submodule: Submodule(
-            device=device,
-            activate_profiler=True,
-            model=next(_model(c.range) for c in placed if c.submodule == submodule),
-        )
-        for submodule, device in device_by_submodule(calls).items()
-    }
-
-
-def _model(call: CallRange) -> str:
-    return call.class_name if call.told else ""
-
-
-def _attribution(
-    trace: KinetoTrace, launches: Launches, by_device: Mapping[str, Int64s]
-) -> dict[str, Attribution]:
-    """By device: how much of its time belongs to calls, and what led there."""
-    durations = trace.duration_ns[launches.row]
-    found: dict[str, Attribution] = {}
-    for device, here in by_device.items():
-        in_calls = here[launches.call[here] >= 0]
-        total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
-        found[device] = Attribution(
-            to=AttributedTo.CALLS,
-            attributed_ns=quantity(attributed) or 0,
-            total_ns=quantity(total) or 0,
-            share=attributed / total if total else 1.0,
-            commands=len(here),
-            commands_outside_calls=len(here) - len(in_calls),
-            launch_unknown=int((launches.launch[here] < 0).sum()),
-        )
-    return found
 
 
 # --- Memory that torch's allocators held, from the `[memory]` instants of `profile_memory=True`.
@@ -337,7 +260,7 @@ class KinetoRun(Struct, frozen=True):
     trace: KinetoTrace
     frames: Frames
     stagings: tuple[Staging, ...]
-    calls: tuple[PlacedCall, ...]
+    calls: tuple[StagedCall, ...]
     writer: CommandWriter
     memory: tuple[MemoryLevels, ...]
     calls_from: CallsFrom | None
@@ -377,35 +300,65 @@ class KinetoRun(Struct, frozen=True):
             yield self.trace.events[row].name, int(self.trace.start_ns[row])
 
     def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, and what ran in no call as host work."""
-        calls = [self.write_call(bundle, number, number) for number in range(len(self.calls))]
+        """Write a file per call, and what ran in no call as host work."""
+        return self.builder().write(bundle)
+
+    def builder(self) -> ForeignRunBuilder:
+        """Return the run with all that the trace says of it; commands are made one call at a
+        time."""
+        trace, writer, header, stagings = self.trace, self.writer, self.trace.header, self.stagings
+        launches = writer.launches
+        run = ForeignRunBuilder("kineto", self.name, self.path, None, job=self.job, all_traced=True)
+        run.pipeline = stagings[0].section.name
+        versions = {name: getattr(header, name) for name in _VERSIONS}
+        run.versions = {name: str(value) for name, value in versions.items() if value is not None}
+        run.devices = _devices(trace, writer)
+        staged = [call for staging in stagings for call in staging.calls]
+        run.submodules = {  # the first call of each is the last that is kept
+            call.submodule: Submodule(model=call.range.class_name if call.range.told else "")
+            for call in reversed(staged)
+        }
+        recorded = {name: getattr(header, name) for name in _SETTINGS}
+        run.recording = structs.replace(
+            Recording(calls_from=self.calls_from, graphs=self.graphs),
+            steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
+            **{name: bool(value) for name, value in recorded.items() if value is not None},
+        )
+        run.clocks = Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0))
+        by_device, begin = writer.by_device(), min(call.range.start_ns for call in self.calls)
+        run.host_activities = host_activities(trace, launches, by_device, begin)
+        columns = trace.duration_ns[launches.row], launches.call >= 0, launches.launch < 0
+        run.attribution = {name: attribution_of(*columns, rows) for name, rows in by_device.items()}
+        run.drop(DropKind.DROPPED_EVENTS, trace.dropped, "events", DropReason.NEVER_RAN)
+        run.spans += (span for staging in stagings for span in staging.spans())
+        run.counters += self.free_counters()
+        run.make_calls = self._calls
+        run.make_host = self._host
+        return run
+
+    def _calls(self) -> Iterator[PlacedCall]:
+        return (self.call(number, number) for number in range(len(self.calls)))
+
+    def _host(self) -> CommandColumns:
         builder = CommandBuilder()
         self.add_host(builder)
-        spans = [span for staging in self.stagings for span in staging.spans()]
-        bundle.write_host(spans, builder.build(), self.writer.root, self.free_counters())
-        return described(self, calls)
+        return builder.build()
 
-    def write_call(self, bundle: BundleWriter, number: int, index: int) -> Call:
-        """Write the file of one call, by its place in `calls`, as that `index` of the bundle."""
-        placed, writer = self.calls[number], self.writer
-        builder = CommandBuilder()
-        writer.write(number, builder)
-        commands = builder.build()
-        call = Call(
-            index=index,
-            submodule=placed.submodule,
-            stage=placed.stage,
-            branch=placed.branch,
-            step=placed.step,
-            device=writer.device_of(number),
-            start_ns=placed.range.start_ns,
-            duration_ns=placed.range.end_ns - placed.range.start_ns,
-            ops_traced=len(commands) > 0,
-            iteration=placed.iteration,
+    def call(self, number: int, index: int) -> PlacedCall:
+        """Return a call by its position in `calls`, as that `index` of the bundle."""
+        staged, builder = self.calls[number], CommandBuilder()
+        self.writer.write(number, builder)
+        start, end = staged.range.start_ns, staged.range.end_ns
+        made = call_at(
+            *(index, staged.submodule, start, end - start),
+            *(self.writer.device_of(number), len(builder) > 0),
+            stage=staged.stage,
+            step=staged.step,
+            branch=staged.branch,
+            iteration=staged.iteration,
         )
-        found = [one.between(call.start_ns, call.end_ns) for one in self.memory]
-        bundle.write_call(call, commands, [counter for counter in found if counter is not None])
-        return call
+        levels = [one.between(start, made.end_ns) for one in self.memory]
+        return PlacedCall(made, builder.build(), [one for one in levels if one is not None])
 
     def add_host(self, builder: CommandBuilder) -> None:
         """Add what ran in no call as host work."""
@@ -510,7 +463,7 @@ def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
     )
 
 
-def _numbered(trace: KinetoTrace, placed: list[PlacedCall]) -> list[PlacedCall]:
+def _numbered(trace: KinetoTrace, placed: list[StagedCall]) -> list[StagedCall]:
     """The calls with the profiler's own numbers of its steps, where it made several."""
     numbers = iterations_by_step(trace, [call.range for call in placed])
     if numbers is None:
@@ -555,19 +508,17 @@ class JobRun:
             for rank, run in enumerate(self.runs)
             for number, call in enumerate(run.calls)
         ]
-        calls = [
-            (rank, self.runs[rank].write_call(bundle, number, index))
-            for index, (_, rank, number) in enumerate(sorted(places))
-        ]
+        calls: list[list[Call]] = [[] for _ in self.runs]
+        for index, (_, rank, number) in enumerate(sorted(places)):
+            one = self.runs[rank].call(number, index)
+            bundle.write_call(one.call, one.commands, one.counters)
+            calls[rank].append(one.call)
         builder = CommandBuilder()
         for run in self.runs:
             run.add_host(builder)
         counters = [counter for run in self.runs for counter in run.free_counters()]
         bundle.write_host(_spans(self.runs), builder.build(), ROOT_DEVICE, counters)
-        told = [
-            described(run, [call for rank, call in calls if rank == number])
-            for number, run in enumerate(self.runs)
-        ]
+        told = [run.builder().info(of_rank) for run, of_rank in zip(self.runs, calls, strict=True)]
         return _merged(told, self)
 
 

@@ -526,7 +526,7 @@ def _are_pairs(
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedCall:
+class StagedCall:
     """A call and what it is for, in the words of `profiler.trace.events.Call`."""
 
     range: CallRange
@@ -546,7 +546,7 @@ class Staging(Struct, frozen=True):
     """
 
     section: Section
-    calls: tuple[PlacedCall, ...]
+    calls: tuple[StagedCall, ...]
     steps_from: StepsFrom | None
     stages: tuple[tuple[str, int, int], ...]
     loop_start_ns: int
@@ -614,7 +614,7 @@ def _is_diffusion(section: Section) -> bool:
 def _one_stage(section: Section, names: SubmoduleNames) -> Staging:
     """A section that is no diffusion."""
     placed = [
-        PlacedCall(call, names.name(call, "class"), RUN_STAGE, NO_STEP, "", iteration)
+        StagedCall(call, names.name(call, "class"), RUN_STAGE, NO_STEP, "", iteration)
         for call, iteration in zip(section.calls, iterations_by_module(section.calls), strict=True)
     ]
     stages = ((RUN_STAGE, section.start_ns, section.end_ns),)
@@ -731,7 +731,7 @@ def _place(
     step_ends: list[int],
     names: SubmoduleNames,
     batch_of: BatchOf,
-) -> tuple[PlacedCall, ...]:
+) -> tuple[StagedCall, ...]:
     steps = [
         bisect_right(step_ends, call.start_ns) if stage == "denoise" else NO_STEP
         for call, stage in zip(section.calls, stages, strict=True)
@@ -742,7 +742,7 @@ def _place(
     ]
     branches = branches_of(section, stages, steps, submodules, batch_of)
     return tuple(
-        PlacedCall(*row)
+        StagedCall(*row)
         for row in zip(section.calls, submodules, stages, steps, branches, strict=True)
     )
 

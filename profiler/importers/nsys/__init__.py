@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import SQLITE, Importer, Option, only_path
 
 if TYPE_CHECKING:
-    from profiler.importers.gpu_run import GpuRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 __all__ = ["IMPORTER"]
@@ -23,7 +23,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return head.startswith(SQLITE) and any(name in head for name in _TABLES)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> GpuRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.nsys.read import read_run
 
     return read_run(only_path(paths, _ACCEPTS), **options)

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.errors import InputError
+from profiler.importers.foreign_run import ForeignRunBuilder
 from profiler.importers.gpu_calls import (
     KINDS,
     LATEST,
@@ -35,7 +36,7 @@ from profiler.importers.gpu_calls import (
     keys_of,
     process_of,
 )
-from profiler.importers.gpu_run import Devices, GpuRun, Machine, Recorded, Source
+from profiler.importers.gpu_run import Devices, Machine, Recorded, gpu_run
 from profiler.importers.sqlite_file import SqliteFile, open_sqlite
 from profiler.trace.columns import Counter, Int32s, Int64s
 from profiler.trace.manifest_fields import ClockName, Device, quantity
@@ -468,7 +469,7 @@ def _of_ids(database: SqliteFile, names: Names, ids: Int64s, what: str) -> Int64
 # and its environment are not read.
 
 
-def read_run(path: Path, submodules: str = "") -> GpuRun:
+def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
     """Read an export; `submodules` are the texts of the NVTX ranges that are calls, with commas.
 
     Raises InputError where the file is none, is damaged, or holds no work of a device.
@@ -477,7 +478,7 @@ def read_run(path: Path, submodules: str = "") -> GpuRun:
         return _read(path, database, asked_for(submodules))
 
 
-def _read(path: Path, database: SqliteFile, given: tuple[str, ...]) -> GpuRun:
+def _read(path: Path, database: SqliteFile, given: tuple[str, ...]) -> ForeignRunBuilder:
     recorded = Recorded(read_work(database), read_api(database), read_nvtx(database, given))
     recorded = recorded.timed(path.name)
     if not len(recorded.work):
@@ -488,4 +489,4 @@ def _read(path: Path, database: SqliteFile, given: tuple[str, ...]) -> GpuRun:
     recorded.marks.check(path, given, "NVTX range")
     machine = read_machine(database, recorded.work, recorded.api)
     name = path.name.removesuffix(".gz").removesuffix(".sqlite").removesuffix(".db")
-    return GpuRun.of(Source("nsys", path, name), recorded, machine)
+    return gpu_run(ForeignRunBuilder("nsys", name, path), recorded, machine)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer, head_of
 
 if TYPE_CHECKING:
-    from profiler.importers.onnxruntime.read import OrtRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 __all__ = ["IMPORTER", "profiles_in"]
@@ -35,7 +35,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return bool(profiles_in(path)) if path.is_dir() else _is_profile(head)
 
 
-def _read(paths: Sequence[Path], _options: Mapping[str, Any]) -> OrtRun:
+def _read(paths: Sequence[Path], _options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.onnxruntime.read import read_run
 
     return read_run(paths)

@@ -14,17 +14,24 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections import Counter as Counted
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import component, device_by_submodule, spans, stages
+from profiler.importers.foreign_run import (
+    CallLabels,
+    ForeignRunBuilder,
+    PlacedCall,
+    call_at,
+    component,
+    stages,
+)
 from profiler.importers.onnxruntime import profiles_in
 from profiler.kineto.operators import kernel_name, queue
 from profiler.ort_profiles import (
@@ -40,30 +47,20 @@ from profiler.ort_profiles import (
     device_of_provider,
     read_profile,
 )
-from profiler.text import Note
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
+from profiler.trace.columns import CommandColumns, Int64s
 from profiler.trace.events import (
     NO_ITERATION,
     ROOT_DEVICE,
     UNKNOWN,
-    Call,
     Category,
-    Drop,
     DropKind,
     DropReason,
     Track,
 )
-from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
-    Overhead,
-    Recording,
-    Submodule,
-    UnknownCost,
-    WhyUnknown,
 )
 
 # --- The devices of providers, as far as a profile tells them: no session is there to be asked.
@@ -439,159 +436,115 @@ _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A run of a session and when it began, on the run's clock."""
+    """A run of a session with its labels and when it began, on the run's clock."""
 
     session: Session
     run: ProfiledRun
     flows: Int64s
     start_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class OrtRun:
-    """The sessions and their runs, in order of their begins."""
-
-    sessions: tuple[Session, ...]
-    placed: tuple[_Placed, ...]
+    labels: CallLabels
 
     @property
-    def name(self) -> str:
-        """The only file's name, else that of the files' folder."""
-        path = self.sessions[0].path
-        if len(self.sessions) > 1:
-            return path.absolute().parent.name
-        return path.name.removesuffix(".gz").removesuffix(".json")
-
-    @property
-    def capabilities(self) -> set[str]:
-        """The timeline, and what the version that wrote the files tells of nodes."""
-        nodes = [kind for session in self.sessions for kind in session.kinds]
-        known = {
-            "shapes": any(one.shapes.strip(" ->") for one in nodes),
-            "bytes": any(one.bytes_written >= 0 for one in nodes),
-        }
-        if any(len(placed.flows) for placed in self.placed):
-            known["launches"] = True
-        return {"timeline", *(name for name, there in known.items() if there)}
-
-    def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, and the pipeline's span."""
-        names = [placed.session.name for placed in self.placed]
-        labels = stages(names, [NO_ITERATION] * len(names))
-        calls = []
-        tables = {one.name: CommandTable(one.kinds, _command) for one in self.sessions}
-        for number, (placed, label) in enumerate(zip(self.placed, labels, strict=True)):
-            origin = placed.start_ns - placed.run.start_ns
-            commands = tables[placed.session.name].commands(placed.run.nodes, origin, placed.flows)
-            call = _call(number, placed, commands, *label)
-            bundle.write_call(call, commands)
-            calls.append(call)
-        empty = CommandBuilder().build()
-        bundle.write_host(spans(self.name, calls), empty, ROOT_DEVICE)
-        return self._info(calls)
-
-    def _info(self, calls: Sequence[Call]) -> RunInfo:
-        return RunInfo(
-            producer="onnxruntime",
-            pipeline=self.name,
-            command_line=("profile-sd3", "import", str(self.sessions[0].path)),
-            devices=self._devices(),
-            submodules={
-                name: Submodule(device=device, activate_profiler=True)
-                for name, device in device_by_submodule(calls).items()
-            },
-            recording=Recording(source=self.sessions[0].path.name, files=len(self.sessions)),
-            clocks=self._clocks(),
-            overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
-            drops=tuple(self._drops()),
-        )
-
-    def _clocks(self) -> Clocks:
-        """That of the files' names, which tell no zone."""
-        begun = self.sessions[0].begin_ns
-        if begun is None:
-            return Clocks()
-        within = max(session.within_ns for session in self.sessions)
-        return Clocks(clock=ClockName.LOCAL_TIME, base_ns=begun, within_ns=within)
-
-    def landmarks(self) -> Iterator[tuple[str, int]]:
-        """Nodes with their begins: a build of ONNX Runtime with NVTX marks them so."""
-        for placed in self.placed:
-            origin = placed.start_ns - placed.run.start_ns
-            nodes = placed.run.nodes
-            for kind, start in zip(nodes.each(), nodes.start_ns.tolist(), strict=True):
-                if kind.name:
-                    yield kind.name, origin + start
-
-    def _devices(self) -> dict[str, Device]:
-        """The devices that commands ran on, with the provider that used each."""
-        found: dict[str, Device] = {ROOT_DEVICE: Device()}
-        for provider in sorted(_providers(self.sessions)):
-            device = device_of(provider)
-            if device != ROOT_DEVICE and not launches(provider):
-                found.setdefault(device, Device(provider=provider))
-        for device in sorted(_worked(self.sessions)):
-            by = [one for one in _providers(self.sessions) if device_of(one) == device]
-            found.setdefault(device, Device(provider=min(by, default="")))
-        return found
-
-    def _drops(self) -> list[Drop]:
-        found = []
-        for session in self.sessions:
-            where = session.path.name
-            dropped = sum(run.dropped for run in session.runs)
-            if dropped or session.full:
-                note = Note.of(DropReason.PROFILE_FULL)
-                found.append(
-                    Drop(DropKind.DROPPED_EVENTS, where, dropped or UNKNOWN, "events", note)
-                )
-            found += [
-                Drop(kind, where, count, unit, Note.of(reason))
-                for kind, count, unit, reason in (
-                    (DropKind.DROPPED_EVENTS, session.damaged, "events", DropReason.DAMAGED),
-                    (
-                        DropKind.DROPPED_EVENTS,
-                        session.launched.lost,
-                        "commands",
-                        DropReason.KERNELS_OF_NO_RUN,
-                    ),
-                    (
-                        DropKind.ESTIMATED_TIMES,
-                        session.launched.by_end,
-                        "commands",
-                        DropReason.KERNELS_BY_END,
-                    ),
-                )
-                if count
-            ]
-        told = self._devices()
-        for provider in sorted(filter(launches, _providers(self.sessions))):
-            device = device_of(provider)
-            if device not in told:
-                note = Note.of(DropReason.LAUNCH_TIMES, provider=provider)
-                found.append(Drop(DropKind.DROPPED_EVENTS, device, UNKNOWN, "commands", note))
-        if len(self.sessions) > 1:
-            within = max(session.within_ns for session in self.sessions)
-            note = Note.of(DropReason.BEGIN_BY_NAME, within_ns=within)
-            count = len(self.sessions)
-            found.append(Drop(DropKind.UNALIGNED_CLOCK, self.name, count, "files", note))
-        return found
+    def origin_ns(self) -> int:
+        return self.start_ns - self.run.start_ns
 
 
-def read_run(paths: Sequence[Path]) -> OrtRun:
+def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read the profiles of one run: files, or folders of them.
 
     Raises InputError where a file cannot be read or none has a run.
     """
     sessions = read_sessions(paths)
+    began = sorted(
+        (
+            ((session.begin_ns or 0) + run.start_ns, session, run, flows)
+            for session in sessions
+            for run, flows in zip(session.runs, session.launched.flows, strict=True)
+            if run.duration_ns >= 0 or len(run.nodes)
+        ),
+        key=lambda one: one[0],
+    )
+    names = [session.name for _, session, _, _ in began]
     placed = [
-        _Placed(session, run, flows, (session.begin_ns or 0) + run.start_ns)
-        for session in sessions
-        for run, flows in zip(session.runs, session.launched.flows, strict=True)
-        if run.duration_ns >= 0 or len(run.nodes)
+        _Placed(session, run, flows, start, CallLabels(stage=stage, step=step, iteration=iteration))
+        for (start, session, run, flows), (stage, step, iteration) in zip(
+            began, stages(names, [NO_ITERATION] * len(names)), strict=True
+        )
     ]
-    placed.sort(key=lambda one: one.start_ns)
-    return OrtRun(tuple(sessions), tuple(placed))
+    path = sessions[0].path
+    name = path.name.removesuffix(".gz").removesuffix(".json")
+    name = path.absolute().parent.name if len(sessions) > 1 else name
+    run = ForeignRunBuilder("onnxruntime", name, path, len(sessions), all_traced=True)
+    nodes = [kind for session in sessions for kind in session.kinds]
+    run.capability(
+        timeline=True,
+        shapes=any(one.shapes.strip(" ->") for one in nodes),
+        bytes=any(one.bytes_written >= 0 for one in nodes),
+        launches=any(len(one.flows) for one in placed),
+    )
+    run.devices |= _devices(sessions)
+    within = max(session.within_ns for session in sessions)
+    begun = sessions[0].begin_ns
+    if begun is not None:  # the clock of the files' names, which have no zone
+        run.clocks = Clocks(clock=ClockName.LOCAL_TIME, base_ns=begun, within_ns=within)
+    _add_drops(run, sessions)
+    if len(sessions) > 1:
+        count, reason = len(sessions), DropReason.BEGIN_BY_NAME
+        run.drop(DropKind.UNALIGNED_CLOCK, count, "files", reason, name, within_ns=within)
+    tables = {one.name: CommandTable(one.kinds, _command) for one in sessions}
+    call_of = partial(_call, tables)
+    run.make_calls = partial(map, call_of, range(len(placed)), placed)
+    run.make_landmarks = partial(_landmarks, placed)
+    return run
+
+
+def _call(tables: Mapping[str, CommandTable], number: int, one: _Placed) -> PlacedCall:
+    """Return a run as a call with the commands of its nodes."""
+    commands = tables[one.session.name].commands(one.run.nodes, one.origin_ns, one.flows)
+    duration = one.run.duration_ns
+    if duration < 0:  # the run was under way when the profile ended
+        duration = int(commands.end_ns.max()) - one.start_ns
+    device, traced = _busiest(commands), len(commands) > 0
+    name, labels = one.session.name, one.labels
+    call = call_at(number, name, one.start_ns, duration, device, traced, **labels)
+    return PlacedCall(call, commands)
+
+
+def _landmarks(placed: Sequence[_Placed]) -> Iterator[tuple[str, int]]:
+    """Yield nodes with their starts: a build of ONNX Runtime with NVTX marks them so."""
+    for one in placed:
+        nodes = one.run.nodes
+        for kind, start in zip(nodes.each(), nodes.start_ns.tolist(), strict=True):
+            if kind.name:
+                yield kind.name, one.origin_ns + start
+
+
+def _devices(sessions: Sequence[Session]) -> dict[str, Device]:
+    """Return the devices that commands ran on, with the provider that used each."""
+    found: dict[str, Device] = {}
+    for provider in sorted(_providers(sessions)):
+        device = device_of(provider)
+        if device != ROOT_DEVICE and not launches(provider):
+            found.setdefault(device, Device(provider=provider))
+    for device in sorted(_worked(sessions)):
+        by = [one for one in _providers(sessions) if device_of(one) == device]
+        found.setdefault(device, Device(provider=min(by, default="")))
+    return found
+
+
+def _add_drops(run: ForeignRunBuilder, sessions: Sequence[Session]) -> None:
+    lost, estimated = DropKind.DROPPED_EVENTS, DropKind.ESTIMATED_TIMES
+    for session in sessions:
+        where, launched = session.path.name, session.launched
+        dropped = sum(run.dropped for run in session.runs) or (UNKNOWN if session.full else 0)
+        run.drop(lost, dropped, "events", DropReason.PROFILE_FULL, where)
+        run.drop(lost, session.damaged, "events", DropReason.DAMAGED, where)
+        run.drop(lost, launched.lost, "commands", DropReason.KERNELS_OF_NO_RUN, where)
+        run.drop(estimated, launched.by_end, "commands", DropReason.KERNELS_BY_END, where)
+    for provider in sorted(filter(launches, _providers(sessions))):
+        device, reason = device_of(provider), DropReason.LAUNCH_TIMES
+        if device not in run.devices:
+            run.drop(lost, UNKNOWN, "commands", reason, device, provider=provider)
 
 
 def _providers(sessions: Sequence[Session]) -> set[str]:
@@ -602,26 +555,6 @@ def _worked(sessions: Sequence[Session]) -> set[str]:
     """The devices whose work is told kernel by kernel."""
     kinds = [kind for session in sessions for kind in session.kinds]
     return {kind.track.device for kind in kinds if isinstance(kind, KernelKind)}
-
-
-def _call(  # its labels, one by one
-    number: int, placed: _Placed, commands: CommandColumns, stage: str, step: int, iteration: int
-) -> Call:
-    length = placed.run.duration_ns
-    if length < 0:  # the run was under way when the profile ended
-        length = int(commands.end_ns.max()) - placed.start_ns
-    return Call(
-        index=number,
-        submodule=placed.session.name,
-        stage=stage,
-        branch="",
-        step=step,
-        device=_busiest(commands),
-        start_ns=placed.start_ns,
-        duration_ns=length,
-        ops_traced=len(commands) > 0,
-        iteration=iteration,
-    )
 
 
 def _busiest(commands: CommandColumns) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.foreign_run import PlacedRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 __all__ = ["HEADER", "IMPORTER"]
@@ -22,7 +22,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf\r\n \t").startswith(HEADER)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.openvino.read import read_run
 
     return read_run(paths, **options)

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import PlacedRun, Timed, component, end_to_end, timelines
+from profiler.importers.foreign_run import ForeignRunBuilder, TimedLayer, component, end_to_end
 from profiler.importers.importer import content_of, head_of, only_path
 from profiler.importers.openvino import HEADER, IMPORTER
-from profiler.text import Note
-from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason, Track
+from profiler.trace.events import UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
 
 # --- What benchmark_app reports of its inferences, beside the counters of layers.
@@ -147,7 +146,7 @@ _DEVICE = "openvino:0"
 class _Section:
     """A table of layers up to its row `Total`; `idle` counts layers that executed nothing."""
 
-    layers: list[Timed] = field(default_factory=list)
+    layers: list[TimedLayer] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     idle: int = 0
     unread: int = 0
@@ -158,7 +157,7 @@ class _Section:
         return sum(layer.duration_ns for layer in self.layers) / 1e6
 
 
-def read_run(paths: Sequence[Path]) -> PlacedRun:
+def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file. Raises InputError where it holds no time of a layer."""
     counters = [one for one in paths if not is_report(head_of(one))]
     path = only_path(counters, IMPORTER.accepts)
@@ -170,26 +169,19 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
             "average_counters -pc` writes"
         )
     report = Report.beside(path)
-    device = _DEVICE
     name = _name(path)
-    track = Track(device, "layers", "compute")
+    run = ForeignRunBuilder("openvino", name, path, 1 + bool(report), report.model)
+    run.capability(averages=True)
+    run.devices[_DEVICE] = Device(hardware=report.device, provider="OpenVINO")
+    run.settings = report.settings()
     lasts = report.latency_ns if len(sections) == 1 else 0
-    calls = [end_to_end(_submodule(name), track, one.layers, lasts_ns=lasts) for one in sections]
-    longer = lasts > sections[0].sum_ms * 1e6
-    placed, spans, _ = timelines(name, [[call] for call in calls])
-    return PlacedRun(
-        producer="openvino",
-        name=name,
-        path=path,
-        placed=placed,
-        capabilities=frozenset({"averages"}),
-        spans=spans,
-        devices={device: Device(hardware=report.device, provider="OpenVINO")},
-        files=1 + bool(report),
-        drops=(*_drops(path, sections), *([_of_median(path)] if longer else [])),
-        settings=report.settings(),
-        model=report.model,
-    )
+    track, submodule = Track(_DEVICE, "layers", "compute"), component(name) or name
+    for one in sections:
+        run.timeline([end_to_end(submodule, track, one.layers, lasts_ns=lasts)])
+    _add_drops(run, sections)
+    if lasts > sections[0].sum_ms * 1e6:
+        run.drop(DropKind.ESTIMATED_TIMES, 1, "calls", DropReason.MEDIAN_LATENCY)
+    return run
 
 
 def _sections(text: str) -> Iterator[_Section]:
@@ -218,37 +210,27 @@ def _add(section: _Section, cells: Sequence[str]) -> None:
         section.unread += 1
     else:
         name, _, kind, kernel = cells[:4]
-        section.layers.append(Timed(name, round(time * 1e6), kind, kernel))
+        section.layers.append(TimedLayer(name, round(time * 1e6), kind, kernel))
 
 
-def _drops(path: Path, sections: Sequence[_Section]) -> Iterator[Drop]:
-    layers = sum(len(one.layers) for one in sections)
-    note = Note.of(DropReason.LAID_END_TO_END)
-    yield Drop(DropKind.ESTIMATED_TIMES, path.name, layers, "commands", note)
-    if len(sections) > 1:
-        note = Note.of(DropReason.TIMELINES_APART)
-        yield Drop(DropKind.ESTIMATED_TIMES, path.name, len(sections), "timelines", note)
+def _add_drops(run: ForeignRunBuilder, sections: Sequence[_Section]) -> None:
+    layers, timelines = sum(len(one.layers) for one in sections), len(sections)
     unread = sum(one.unread for one in sections)
-    if unread:
-        note = Note.of(DropReason.DAMAGED)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, unread, "events", note)
+    run.drop(DropKind.ESTIMATED_TIMES, layers, "commands", DropReason.LAID_END_TO_END)
+    if timelines > 1:
+        run.drop(DropKind.ESTIMATED_TIMES, timelines, "timelines", DropReason.TIMELINES_APART)
+    run.drop(DropKind.DROPPED_EVENTS, unread, "events", DropReason.DAMAGED)
     if sections[-1].total_ms is None:
-        note = Note.of(DropReason.ENTRIES_CUT)
-        yield Drop(DropKind.TRUNCATED_FILE, path.name, UNKNOWN, "events", note)
+        run.drop(DropKind.TRUNCATED_FILE, UNKNOWN, "events", DropReason.ENTRIES_CUT)
     for one in sections:
         slack = _GRAIN_MS * (len(one.layers) + 1)
         if one.total_ms is not None and not isclose(one.sum_ms, one.total_ms, abs_tol=slack):
-            note = Note.of(
+            run.drop(
+                *(DropKind.AGGREGATE_MISMATCH, len(one.layers), "commands"),
                 DropReason.LAYERS_UNLIKE_TOTAL,
                 layers_ns=round(one.sum_ms * 1e6),
                 total_ns=round(one.total_ms * 1e6),
             )
-            yield Drop(DropKind.AGGREGATE_MISMATCH, path.name, len(one.layers), "commands", note)
-
-
-def _of_median(path: Path) -> Drop:
-    note = Note.of(DropReason.MEDIAN_LATENCY)
-    return Drop(DropKind.ESTIMATED_TIMES, path.name, 1, "calls", note)
 
 
 def _name(path: Path) -> str:
@@ -258,10 +240,6 @@ def _name(path: Path) -> str:
         name = name.removesuffix(ending)
     name = name.rstrip("_")
     return name.removesuffix("benchmark").rstrip("_") or path.absolute().parent.name or "openvino"
-
-
-def _submodule(name: str) -> str:
-    return component(name) or name
 
 
 # --- YAML of untrusted files: plain values alone, bounded in depth.

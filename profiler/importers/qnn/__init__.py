@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.foreign_run import PlacedRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 __all__ = ["HEADER", "IMPORTER", "is_csv", "is_summary"]
@@ -35,7 +35,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return is_csv(head) or is_summary(head)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.qnn.read import read_run
 
     return read_run(paths, **options)

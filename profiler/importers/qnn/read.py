@@ -23,18 +23,15 @@ import msgspec
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import PlacedCall, PlacedRun, component, spans_of
+from profiler.importers.foreign_run import ForeignRunBuilder, component
 from profiler.importers.importer import content_of, head_of
 from profiler.importers.qnn import HEADER, is_summary
 from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.events import (
-    NO_STEP,
     ROOT_DEVICE,
     RUN_STAGE,
     UNKNOWN,
-    Call,
-    Drop,
     DropKind,
     DropReason,
     Track,
@@ -428,7 +425,7 @@ _MAX_CSV_BYTES = 512 << 20
 _US = 1000
 
 
-def read_run(paths: Sequence[Path]) -> PlacedRun:
+def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read a CSV, a summary, or both of one model. Raises InputError where neither has a time."""
     summaries = [path for path in paths if is_summary(head_of(path))]
     profiles = [path for path in paths if path not in summaries]
@@ -449,40 +446,40 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
     return _of_profile(profiles[0], profile, summary)
 
 
-def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> PlacedRun:
+def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> ForeignRunBuilder:
     listed = summary.operations if summary is not None else {}
+    called = next((one.graph for one in profile.executions if one.graph), _stem(path))
+    run = ForeignRunBuilder("qnn", called, path, 1 + (summary is not None))
     base = _base(profile)
-    loading, at = _loading(profile, base)
-    placed, counters = [], _Counters()
+    at = _add_loading(run.host, profile, base)
+    counters = _Counters()
     names = Names.of([node for one in profile.executions for node in one.nodes])
     graphs = _graphs(profile, _stem(path))
-    for number, (one, graph) in enumerate(zip(profile.executions, graphs, strict=True)):
+    for one, graph in zip(profile.executions, graphs, strict=True):
         lasted = _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR)) * _US
         start = max((one.end_us - base) * _US - lasted, 0) if one.end_us else at
-        submodule = _submodule(graph)
-        placed.append(_execution(number, submodule, start, lasted, one, names, listed, counters))
+        _add_execution(run, _submodule(graph), start, lasted, one, names, listed, counters)
         at = at if one.end_us else start + lasted
+    run.run_span(run.calls)
     if summary is not None:
-        counters.of_summary(placed[0].call.start_ns, summary)
-    timed = all(node.timed for one in profile.executions for node in one.nodes)
-    called = next((one.graph for one in profile.executions if one.graph), _stem(path))
-    capabilities = {"averages"} | ({"cycles"} if counters else set())
-    if any((one.commands.bytes_read >= 0).any() for one in placed):
-        capabilities.add("bytes")
-    return PlacedRun(
-        producer="qnn",
-        name=called,
-        path=path,
-        placed=tuple(placed),
-        capabilities=frozenset(capabilities),
-        spans=tuple(spans_of(placed, 0)),
-        devices={_DEVICE: Device(hardware="" if timed else _HARDWARE, provider="QNN")},
-        files=1 + (summary is not None),
-        outside=loading.build(),
-        counters=tuple(counters.columns()),
-        drops=tuple(_drops(path, profile, placed)),
-        versions={"qnn": profile.version} if profile.version else {},
-    )
+        counters.of_summary(run.calls[0].call.start_ns, summary)
+    run.counters += counters.columns()
+    nodes = [node for one in profile.executions for node in one.nodes]
+    hardware = "" if all(node.timed for node in nodes) else _HARDWARE
+    run.devices[_DEVICE] = Device(hardware=hardware, provider="QNN")
+    sized = any((one.commands.bytes_read >= 0).any() for one in run.calls)
+    run.capability(averages=True, cycles=counters, bytes=sized)
+    run.versions = {"qnn": profile.version} if profile.version else {}
+    timed = sum(node.timed for node in nodes)
+    ordered = len(run.calls) if not profile.executions[0].end_us and len(run.calls) > 1 else 0
+    cut = UNKNOWN if profile.cut else 0
+    estimated = DropKind.ESTIMATED_TIMES
+    run.drop(estimated, len(nodes) - timed, "commands", DropReason.SHARES_OF_CYCLES)
+    run.drop(estimated, timed, "commands", DropReason.LAID_END_TO_END)
+    run.drop(estimated, ordered, "calls", DropReason.EXECUTIONS_IN_ORDER)
+    run.drop(DropKind.DROPPED_EVENTS, profile.unread, "events", DropReason.DAMAGED)
+    run.drop(DropKind.TRUNCATED_FILE, cut, "events", DropReason.ENTRIES_CUT)
+    return run
 
 
 def _graphs(profile: Profile, stem: str) -> list[str]:
@@ -512,21 +509,21 @@ def _first(one: Execution, names: Sequence[str]) -> int:
     return next((one.times_us[name] for name in names if name in one.times_us), 0)
 
 
-def _loading(profile: Profile, base: int) -> tuple[CommandBuilder, int]:
-    """What was done around the executions, on the host: when it was, else ahead of them, one step
-    behind the other; and when the latter had ended."""
-    builder, at = CommandBuilder(), 0
+def _add_loading(builder: CommandBuilder, profile: Profile, base: int) -> int:
+    """Add what was done around the executions, on the host: when it was, else ahead of them, one
+    step behind the other; return when the latter had ended."""
+    at = 0
     track = Track(ROOT_DEVICE, "QNN loading", "host")
     for step in profile.steps:
         length = step.time_us * _US
         begin = max((step.end_us - base) * _US - length, 0) if step.end_us else at
         builder.add(track, step.name, step.name, begin, length, stage=RUN_STAGE)
         at += 0 if step.end_us else length
-    return builder, at
+    return at
 
 
-def _execution(
-    number: int,
+def _add_execution(
+    run: ForeignRunBuilder,
     submodule: str,
     start: int,
     lasted: int,
@@ -534,7 +531,7 @@ def _execution(
     names: Names,
     listed: dict[str, Listed],
     counters: _Counters,
-) -> PlacedCall:
+) -> None:
     builder = CommandBuilder()
     host = Track(ROOT_DEVICE, "QNN", "host")
     for name in _NESTED:
@@ -566,20 +563,8 @@ def _execution(
         )
         if not node.timed:
             counters.spent(begin + length, node.amount)
-    call = Call(
-        index=number,
-        submodule=submodule,
-        stage=RUN_STAGE,
-        branch="",
-        step=NO_STEP,
-        device=_DEVICE,
-        start_ns=start,
-        duration_ns=lasted,
-        ops_traced=True,
-        pipeline=0,
-        iteration=number,
-    )
-    return PlacedCall(call, builder.build())
+    commands, number = builder.build(), len(run.calls)
+    run.call(submodule, start, lasted, commands, device=_DEVICE, pipeline=0, iteration=number)
 
 
 def _shared(nodes: Sequence[Node], at: int, length: int) -> Iterator[tuple[Node, int, int]]:
@@ -641,27 +626,7 @@ class _Counters:
             yield Counter(_DEVICE, name, unit, times.copy(), values.copy())
 
 
-def _drops(path: Path, profile: Profile, placed: Sequence[PlacedCall]) -> Iterator[Drop]:
-    shared = sum(not node.timed for one in profile.executions for node in one.nodes)
-    if shared:
-        note = Note.of(DropReason.SHARES_OF_CYCLES)
-        yield Drop(DropKind.ESTIMATED_TIMES, path.name, shared, "commands", note)
-    timed = sum(node.timed for one in profile.executions for node in one.nodes)
-    if timed:
-        note = Note.of(DropReason.LAID_END_TO_END)
-        yield Drop(DropKind.ESTIMATED_TIMES, path.name, timed, "commands", note)
-    if not profile.executions[0].end_us and len(placed) > 1:
-        note = Note.of(DropReason.EXECUTIONS_IN_ORDER)
-        yield Drop(DropKind.ESTIMATED_TIMES, path.name, len(placed), "calls", note)
-    if profile.unread:
-        note = Note.of(DropReason.DAMAGED)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, profile.unread, "events", note)
-    if profile.cut:
-        note = Note.of(DropReason.ENTRIES_CUT)
-        yield Drop(DropKind.TRUNCATED_FILE, path.name, UNKNOWN, "events", note)
-
-
-def _of_summary(path: Path, summary: Summary) -> PlacedRun:
+def _of_summary(path: Path, summary: Summary) -> ForeignRunBuilder:
     """A summary alone: one execution, with the threads of the units as tracks."""
     called = _stem(path)
     submodule, lasted = _submodule(called), summary.time_us * _US
@@ -671,21 +636,15 @@ def _of_summary(path: Path, summary: Summary) -> PlacedRun:
     if not summary.units:
         builder.add(Track(_DEVICE, "HTP", "compute"), submodule, "Execution", 0, lasted)
     counters.of_summary(0, summary)
-    call = Call(0, submodule, RUN_STAGE, "", NO_STEP, _DEVICE, 0, lasted, True, pipeline=0)
-    placed = (PlacedCall(call, builder.build()),)
+    run = ForeignRunBuilder("qnn", called, path, capabilities={"averages", "cycles"})
+    run.devices[_DEVICE] = Device(hardware=_HARDWARE, provider="QNN")
+    run.call(submodule, 0, lasted, builder.build(), device=_DEVICE, pipeline=0)
+    run.run_span(run.calls)
+    run.counters += counters.columns()
     used = tuple(_used(unit, summary.cycles) for unit in summary.units)
-    note = Note.of(DropReason.UNITS_ONLY, nodes=max(summary.nodes, 0), used=used)
-    return PlacedRun(
-        producer="qnn",
-        name=called,
-        path=path,
-        placed=placed,
-        capabilities=frozenset({"averages", "cycles"}),
-        spans=tuple(spans_of(placed, 0)),
-        devices={_DEVICE: Device(hardware=_HARDWARE, provider="QNN")},
-        counters=tuple(counters.columns()),
-        drops=(Drop(DropKind.UNTRACED_CALL, submodule, 1, "calls", note),),
-    )
+    nodes, reason = max(summary.nodes, 0), DropReason.UNITS_ONLY
+    run.drop(DropKind.UNTRACED_CALL, 1, "calls", reason, submodule, nodes=nodes, used=used)
+    return run
 
 
 def _used(unit: Unit, cycles: int) -> Note:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from msgspec import structs
 
 from profiler.errors import InputError
+from profiler.importers.foreign_run import ForeignRunBuilder
 from profiler.importers.rbln import Capture, Shard, find_capture
 from profiler.importers.rbln.labels import (
     ExpectedCall,
@@ -42,21 +43,15 @@ from profiler.importers.rbln.trace import (
     tracks_of,
 )
 from profiler.text import Note, Value
-from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Call, Drop, DropKind, DropReason, Track
-from profiler.trace.manifest import RunInfo
+from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import (
     ClockName,
     Device,
     DeviceClock,
-    Overhead,
     PlacedBy,
     Recording,
     Submodule,
-    UnknownCost,
     Warmup,
-    WhyUnknown,
 )
 from profiler.trace.manifest_fields import Clocks as RecordedClocks
 
@@ -66,34 +61,16 @@ from profiler.trace.manifest_fields import Clocks as RecordedClocks
 _RECORDED = re.compile(r"rbln_(\d{4})(\d\d)(\d\d)_(\d\d)(\d\d)(\d\d)")
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedCall:
-    """A call on the run's timeline; `commands` is None where its file holds none."""
-
-    index: int
-    shard: Shard
-    label: ExpectedCall
-    device: str
-    start_ns: int
-    end_ns: int
-    commands: RblnCommands | None
-    layers: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedRun:
-    """The calls of a run, and how their devices' clocks were laid onto one."""
-
-    calls: tuple[PlacedCall, ...]
-    clocks: Clocks
-
-
-def label_drops(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) -> Iterator[Drop]:
-    """Why calls are not labelled, whether by a guess, or which labels the calls' layers speak
-    against."""
+def _add_label_drops(run: ForeignRunBuilder, capture: Capture, labels: Labels) -> None:
+    """Report why calls are not labelled, that labels are a guess, or which labels the layers of
+    calls contradict."""
+    where, count, kind = (
+        capture.source.name or capture.stem,
+        len(run.calls),
+        DropKind.DOUBTFUL_LABEL,
+    )
     if labels.why_not:
-        where = capture.source.name or capture.stem
-        yield Drop(DropKind.UNLABELLED_CALL, where, len(calls), "calls", labels.why_not)
+        run.drops.append(Drop(DropKind.UNLABELLED_CALL, where, count, "calls", labels.why_not))
         return
     if labels.guess is not None:
         guess = labels.guess
@@ -101,31 +78,29 @@ def label_drops(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) -
         detail = Note.of(DropReason.PIPELINE_GUESSED, **values)
         if guess.others:
             detail = Note.of(DropReason.PIPELINE_GUESSED_OF, **values, others=guess.others)
-        where = capture.source.name or capture.stem
-        yield Drop(DropKind.DOUBTFUL_LABEL, where, len(calls), "calls", detail)
-    first: dict[str, frozenset[str]] = {}
+        run.drops.append(Drop(kind, where, count, "calls", detail))
+    first: dict[str, set[str]] = {}
     doubtful: Counter[str] = Counter()
-    for call in calls:
-        if call.layers:
-            known = first.setdefault(call.label.submodule, call.layers)
-            shared, all_of_both = len(known & call.layers), len(known | call.layers)
-            doubtful[call.label.submodule] += 2 * shared < all_of_both
+    for one in run.calls:
+        columns, submodule = one.commands, one.call.submodule
+        layers = {columns.strings[code] for code in np.unique(columns.layer).tolist()}
+        if layers:
+            known = first.setdefault(submodule, layers)
+            doubtful[submodule] += 2 * len(known & layers) < len(known | layers)
     for submodule, count in doubtful.items():
-        if count:
-            detail = Note.of(DropReason.LAYERS_DIFFER)
-            yield Drop(DropKind.DOUBTFUL_LABEL, submodule, count, "calls", detail)
+        run.drop(kind, count, "calls", DropReason.LAYERS_DIFFER, submodule)
 
 
-def clock_drops(clocks: Clocks) -> Iterator[Drop]:
-    """Which devices' times do not compare with the others'."""
+def _add_clock_drops(run: ForeignRunBuilder, clocks: Clocks) -> None:
+    """Report the devices whose times do not compare with the others'."""
+    kind, unit, reference = DropKind.UNALIGNED_CLOCK, "clocks", clocks.reference
     for device, placement in clocks.placements.items():
         if placement.by == PlacedBy.END_TO_END:
-            detail = Note.of(DropReason.CLOCK_RESTARTS, device=device)
-            yield Drop(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
-        elif device != clocks.reference:
-            values = {"device": device, "reference": clocks.reference}
+            run.drop(kind, 1, unit, DropReason.CLOCK_RESTARTS, device, device=device)
+        elif device != reference:
+            values = {"device": device, "reference": reference}
             detail = Note.of(DropReason.CLOCK_UNALIGNED, **values, how=_how(placement))
-            yield Drop(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
+            run.drops.append(Drop(kind, device, 1, unit, detail))
 
 
 def _how(placement: Placement) -> Note:
@@ -136,46 +111,6 @@ def _how(placement: Placement) -> Note:
     if placement.uncertainty_ns < 0:
         return Note.of(DropReason.BY_ORDER)
     return Note.of(DropReason.BY_ORDER_WITHIN, uncertainty_ns=placement.uncertainty_ns)
-
-
-def run_info(
-    capture: Capture,
-    labels: Labels,
-    placed: PlacedRun,
-    drops: tuple[Drop, ...],
-) -> RunInfo:
-    """Everything that the manifest says beside the calls."""
-    return RunInfo(
-        producer="rbln",
-        pipeline="" if labels.why_not else labels.pipeline,
-        command_line=("profile-sd3", "import", str(capture.source)),
-        devices=_devices(placed),
-        submodules=_submodules(placed.calls),
-        recording=_recording(capture, labels, placed.calls),
-        clocks=_clocks(placed.clocks),
-        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
-        warmup=Warmup(calls=len(labels.skipped)) if labels.skipped else None,
-        drops=drops,
-    )
-
-
-def _recording(
-    capture: Capture,
-    labels: Labels,
-    calls: Sequence[PlacedCall],
-) -> Recording:
-    recorded = _RECORDED.match(capture.stem)
-    steps = 1 + max(call.step for call in labels.calls) if labels.described_as else 0
-    unnamed = sum(call.commands.unnamed for call in calls if call.commands)
-    return Recording(
-        source=capture.source.name,
-        files=len({shard.path for shard in labels.shards}),
-        recorded="{}-{}-{} {}:{}:{}".format(*recorded.groups()) if recorded else "",
-        described_as=labels.described_as,
-        steps=steps or None,
-        labelled=not labels.why_not,
-        names_kept_whole=unnamed or None,
-    )
 
 
 def _clocks(clocks: Clocks) -> RecordedClocks:
@@ -195,32 +130,6 @@ def _clocks(clocks: Clocks) -> RecordedClocks:
     )
 
 
-def _devices(placed: PlacedRun) -> dict[str, Device]:
-    devices = {ROOT_DEVICE: Device()}
-    found = {call.device for call in placed.calls} | placed.clocks.placements.keys()
-    for device in sorted(found, key=lambda name: (len(name), name)):
-        devices[device] = Device(hardware="RBLN NPU", aligned=False)
-    return devices
-
-
-def _submodules(calls: Sequence[PlacedCall]) -> dict[str, Submodule]:
-    submodules: dict[str, Submodule] = {}
-    for submodule in dict.fromkeys(call.label.submodule for call in calls):
-        own = [call for call in calls if call.label.submodule == submodule]
-        cycles = [c.commands.cycles for c in own if c.commands and c.commands.cycles >= 0]
-        submodules[submodule] = Submodule(
-            device=Counter(call.device for call in own).most_common(1)[0][0],
-            activate_profiler=True,
-            comp_cycle=sum(cycles) if cycles else None,
-            workloads=tuple(
-                (call.shard.instance, call.shard.workload, call.index)
-                for call in own
-                if call.shard.is_part
-            ),
-        )
-    return submodules
-
-
 # --- The traces of RBLN's profiler → a bundle whose calls are labelled.
 #
 #     import_trace(Path("traces"), Path("bundles"), options={"pipeline": "sd3", "steps": 28})
@@ -235,43 +144,6 @@ def _submodules(calls: Sequence[PlacedCall]) -> dict[str, Submodule]:
 _LAST_NS = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class RblnRun:
-    """The calls of a capture on one timeline, with what is known to be missing."""
-
-    capture: Capture
-    labels: Labels
-    calls: PlacedRun
-    drops: tuple[Drop, ...]
-
-    @property
-    def name(self) -> str:
-        """What the files' names have in common."""
-        return self.capture.stem
-
-    @property
-    def capabilities(self) -> set[str]:
-        """The timeline, and what its commands' arguments told."""
-        commands = [call.commands for call in self.calls.calls if call.commands is not None]
-        known = {
-            "bytes": any((found.columns.bytes_read >= 0).any() for found in commands),
-            "cycles": any(found.cycles >= 0 for found in commands),
-        }
-        return {"timeline", *(name for name, there in known.items() if there)}
-
-    def write(self, bundle: BundleWriter) -> RunInfo:
-        """Write a file a call, and the spans around them."""
-        capture, labels, calls = self.capture, self.labels, self.calls
-        drops = [*self.drops]
-        entries = [_write(bundle, call, drops) for call in calls.calls]
-        drops += label_drops(capture, labels, calls.calls)
-        drops += clock_drops(calls.clocks)
-        title = capture.stem if labels.why_not or not labels.pipeline else labels.pipeline
-        spans = spans_of(title, labels.calls, [(call.start_ns, call.end_ns) for call in entries])
-        bundle.write_host(spans, CommandBuilder().build(), ROOT_DEVICE)
-        return run_info(capture, labels, calls, tuple(drops))
-
-
 def read_run(
     path: Path,
     *,
@@ -279,7 +151,7 @@ def read_run(
     steps: int | None = None,
     skip: int | None = None,
     run: Path | None = None,
-) -> RblnRun:
+) -> ForeignRunBuilder:
     """Read the run that RBLN's profiler recorded.
 
     `path` is the folder of numbered files, or one file; `pipeline` the name of a built-in
@@ -304,8 +176,7 @@ def read_run(
     drops = [drop for shard in labels.shards for drop in files[shard][1]]
     if capture.aggregate is not None:
         drops += _aggregate_drops(capture.aggregate, [trace for trace, _ in files.values()])
-    placed = _placed(labels, traces, in_order=capture.in_order)
-    return RblnRun(capture, labels, placed, tuple(drops))
+    return _build_run(capture, labels, traces, drops)
 
 
 _Files = dict[Shard, tuple[RblnTrace | None, Sequence[Drop]]]
@@ -374,27 +245,77 @@ def _aggregate_drops(path: Path, shards: Sequence[RblnTrace | None]) -> Iterator
             yield Drop(DropKind.AGGREGATE_MISMATCH, path.name, abs(whole - parts), unit, detail)
 
 
-def _placed(labels: Labels, traces: Sequence[RblnTrace | None], *, in_order: bool) -> PlacedRun:
-    """The calls on one timeline; one that was not read takes no time behind the one before it."""
+def _build_run(
+    capture: Capture,
+    labels: Labels,
+    traces: Sequence[RblnTrace | None],
+    drops: Sequence[Drop],
+) -> ForeignRunBuilder:
+    """Return the calls on one timeline; a call that was not read has no duration and follows the
+    one before it."""
     rows = [trace.rows if trace is not None else () for trace in traces]
     tracks = tracks_of(rows, [call.device for call in labels.calls])
     extents = [_extents(*pair) for pair in zip(traces, tracks, strict=True)]
-    clocks = place(extents, in_order=in_order)
+    clocks = place(extents, in_order=capture.in_order)
     begin, end = _span(extents, clocks)
     if end >= _LAST_NS:
         raise InputError(
             f"the times in {labels.shards[0].path.parent} are beyond any clock: record again"
         )
-    calls: list[PlacedCall] = []
-    for index, (shard, label, trace) in enumerate(
-        zip(labels.shards, labels.calls, traces, strict=True)
+    run = ForeignRunBuilder("rbln", capture.stem, capture.source, all_traced=True)
+    run.files = len({shard.path for shard in labels.shards})
+    run.pipeline = "" if labels.why_not else labels.pipeline
+    run.drops += drops
+    read = [
+        commands_of(trace, track, offsets) if trace is not None else None
+        for trace, track, offsets in zip(traces, tracks, clocks.offsets, strict=True)
+    ]
+    for shard, label, commands in zip(labels.shards, labels.calls, read, strict=True):
+        _add_call(run, shard, label, commands, begin)
+        begin = run.calls[-1].call.end_ns
+    _add_label_drops(run, capture, labels)
+    _add_clock_drops(run, clocks)
+    calls, known = [one.call for one in run.calls], [one for one in read if one is not None]
+    title = capture.stem if labels.why_not or not labels.pipeline else labels.pipeline
+    run.spans += spans_of(title, labels.calls, [(call.start_ns, call.end_ns) for call in calls])
+    devices = {call.device for call in calls} | clocks.placements.keys()
+    for device in sorted(devices, key=lambda name: (len(name), name)):
+        run.devices[device] = Device(hardware="RBLN NPU", aligned=False)
+    run.capability(
+        timeline=True,
+        bytes=any((one.columns.bytes_read >= 0).any() for one in known),
+        cycles=any(one.cycles >= 0 for one in known),
+    )
+    run.submodules = _submodules(labels, read)
+    run.clocks = _clocks(clocks)
+    run.warmup = Warmup(calls=len(labels.skipped)) if labels.skipped else None
+    recorded = _RECORDED.match(capture.stem)
+    steps = 1 + max(call.step for call in labels.calls) if labels.described_as else 0
+    run.recording = Recording(
+        recorded="{}-{}-{} {}:{}:{}".format(*recorded.groups()) if recorded else "",
+        described_as=labels.described_as,
+        steps=steps or None,
+        labelled=not labels.why_not,
+        names_kept_whole=sum(one.unnamed for one in known) or None,
+    )
+    return run
+
+
+def _submodules(labels: Labels, read: Sequence[RblnCommands | None]) -> dict[str, Submodule]:
+    """Return the cycles of each submodule, and the workloads that its calls are."""
+    cycles: dict[str, int] = {}
+    workloads: dict[str, list[tuple[int, int, int]]] = {}
+    for index, (shard, label, one) in enumerate(
+        zip(labels.shards, labels.calls, read, strict=True)
     ):
-        commands = None
-        if trace is not None:
-            commands = commands_of(trace, tracks[index], clocks.offsets[index])
-        begin = calls[-1].end_ns if calls else begin
-        calls.append(_call(index, shard, label, commands, begin))
-    return PlacedRun(tuple(calls), clocks)
+        workload = [(shard.instance, shard.workload, index)] if shard.is_part else []
+        workloads.setdefault(label.submodule, []).extend(workload)
+        if one is not None and one.cycles >= 0:
+            cycles[label.submodule] = cycles.get(label.submodule, 0) + one.cycles
+    return {
+        name: Submodule(comp_cycle=cycles.get(name), workloads=tuple(found))
+        for name, found in workloads.items()
+    }
 
 
 def _span(extents: Sequence[Mapping[str, Extent]], clocks: Clocks) -> Extent:
@@ -421,20 +342,28 @@ def _extents(trace: RblnTrace | None, tracks: Sequence[Track]) -> dict[str, Exte
     }
 
 
-def _call(
-    index: int,
+def _add_call(
+    run: ForeignRunBuilder,
     shard: Shard,
     label: ExpectedCall,
     commands: RblnCommands | None,
-    begin_ns: int,
-) -> PlacedCall:
-    if commands is None:
-        device = label.device or f"{DEVICE_KIND}:0"
-        return PlacedCall(index, shard, label, device, begin_ns, begin_ns, None, frozenset())
-    columns = commands.columns
-    layers = frozenset(columns.strings[code] for code in np.unique(columns.layer).tolist())
-    start, end = int(columns.start_ns.min()), int(columns.end_ns.max())
-    return PlacedCall(index, shard, label, _device_of(commands), start, end, commands, layers)
+    begin: int,
+) -> None:
+    where, start, end, device = shard.path.name, begin, begin, label.device or f"{DEVICE_KIND}:0"
+    if commands is not None:
+        columns, device = commands.columns, _device_of(commands)
+        start, end = int(columns.start_ns.min()), int(columns.end_ns.max())
+        lost, reason = commands.malformed, DropReason.ARGUMENTS_UNKNOWN
+        run.drop(DropKind.DROPPED_EVENTS, lost, "arguments", reason, where)
+    run.call(
+        *(label.submodule, start, end - start, commands.columns if commands else None),
+        device=device,
+        traced=commands is not None,
+        counters=commands.counters if commands else (),
+        stage=label.stage,
+        branch=label.branch,
+        step=label.step,
+    )
 
 
 def _device_of(commands: RblnCommands) -> str:
@@ -445,27 +374,3 @@ def _device_of(commands: RblnCommands) -> str:
     for track, count in zip(columns.tracks, counts, strict=True):
         by_device[track.device] += 0 if track.category == "host" else count
     return min(by_device, key=lambda device: (-by_device[device], len(device), device))
-
-
-def _write(bundle: BundleWriter, placed: PlacedCall, drops: list[Drop]) -> Call:
-    label, commands = placed.label, placed.commands
-    call = Call(
-        index=placed.index,
-        submodule=label.submodule,
-        stage=label.stage,
-        branch=label.branch,
-        step=label.step,
-        device=placed.device,
-        start_ns=placed.start_ns,
-        duration_ns=placed.end_ns - placed.start_ns,
-        ops_traced=commands is not None,
-    )
-    if commands is None:
-        bundle.write_call(call, CommandBuilder().build())
-        return call
-    bundle.write_call(call, commands.columns, commands.counters)
-    if commands.malformed:
-        detail = Note.of(DropReason.ARGUMENTS_UNKNOWN)
-        where, count = placed.shard.path.name, commands.malformed
-        drops.append(Drop(DropKind.DROPPED_EVENTS, where, count, "arguments", detail))
-    return call

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from profiler.files import decoded
 from profiler.grammars.names import UNNAMED, parse_command_name
-from profiler.text import Note
+from profiler.importers.foreign_run import drops_of
 from profiler.trace.columns import (
     ARG_KINDS,
     CommandColumns,
@@ -350,6 +350,8 @@ def read_rbln(path: Path) -> RblnTrace:
     """Read one file; a cut one up to its last whole packet. Raises InputError where it cannot."""
     trace = read_trace(path)
     used, track = np.unique(trace.slices.track, return_inverse=True)
+    samples, lost = len(trace.counters.time_ns), DropKind.DROPPED_EVENTS
+    reason = DropReason.COUNTERS_UNDOCUMENTED
     return RblnTrace(
         file=path.name,
         rows=tuple(_rows(trace.tracks, used.tolist())),
@@ -360,7 +362,7 @@ def read_rbln(path: Path) -> RblnTrace:
         start_ns=trace.slices.start_ns,
         duration_ns=trace.slices.duration_ns,
         flows=trace.flows,
-        drops=(*trace.drops, *_samples(trace, path.name)),
+        drops=(*trace.drops, *drops_of(lost, samples, "samples", reason, path.name)),
     )
 
 
@@ -373,13 +375,6 @@ def _arguments(trace: TraceColumns) -> Int32s:
         found = (args.key == trace.strings.index(key)) & np.isin(args.kind, _TEXT_KINDS)
         texts[args.slice[found]] = args.value[found]
     return texts
-
-
-def _samples(trace: TraceColumns, file: str) -> Iterator[Drop]:
-    count = len(trace.counters.time_ns)
-    if count:
-        detail = Note.of(DropReason.COUNTERS_UNDOCUMENTED)
-        yield Drop(DropKind.DROPPED_EVENTS, file, count, "samples", detail)
 
 
 def _rows(tracks: Sequence[TrackRow], used: Sequence[int]) -> Iterator[Row]:
@@ -673,7 +668,8 @@ def divide(trace: RblnTrace) -> Streams | None:
         told.append((UNNAMED, UNNAMED))
         in_order = False
     between = len(trace.flows) - sum(len(part.flows) for part in parts)
-    drops = (*trace.drops, *_between(trace.file, between))
+    lost, reason = DropKind.DROPPED_EVENTS, DropReason.FLOWS_BETWEEN_CALLS
+    drops = (*trace.drops, *drops_of(lost, between, "flows", reason, trace.file))
     return Streams((replace(parts[0], drops=drops), *parts[1:]), tuple(told), numbered, in_order)
 
 
@@ -780,9 +776,3 @@ def _order(keys: Int64s, by_device: Sequence[Sequence[_Call]]) -> tuple[list[int
             first.setdefault(one.number, one.start_ns - calls[0].start_ns)
     devices = sum(bool(calls) for calls in by_device)
     return sorted(first, key=first.__getitem__), False, devices == 1
-
-
-def _between(file: str, count: int) -> Iterator[Drop]:
-    if count:
-        detail = Note.of(DropReason.FLOWS_BETWEEN_CALLS)
-        yield Drop(DropKind.DROPPED_EVENTS, file, count, "flows", detail)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import SQLITE, Importer, Option, head_of
 
 if TYPE_CHECKING:
-    from profiler.importers.gpu_run import GpuRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 # --- Which form of rocprofv3's output a file is, by its begin.
@@ -69,7 +69,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return bool(files_in(path)) if path.is_dir() else form_in(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> GpuRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.rocprofv3.read import read_run
 
     return read_run(paths, **options)

@@ -20,15 +20,15 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.files import decoded
+from profiler.importers.foreign_run import ForeignRunBuilder
 from profiler.importers.gpu_calls import NO_TIME, asked_for
-from profiler.importers.gpu_run import GpuRun, Source
+from profiler.importers.gpu_run import gpu_run
 from profiler.importers.rocprofv3 import Form, files_in, form_of
 from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times
 from profiler.importers.rocprofv3.text_files import add_csv, add_json
 from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
-from profiler.text import Note
 from profiler.trace.columns import Int64s
-from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace.events import DropReason
 
 # --- rocpd: the SQLite file that rocprofv3 writes by default since ROCm 7, in both of its layouts.
 #
@@ -280,7 +280,7 @@ def _message(text: str) -> str:
 _ENDINGS = (".gz", ".json", ".csv", ".db", ".sqlite")
 
 
-def read_run(paths: Sequence[Path], submodules: str = "") -> GpuRun:
+def read_run(paths: Sequence[Path], submodules: str = "") -> ForeignRunBuilder:
     """Read the files of one run, or the folders with them; `submodules` are the texts of the roctx
     ranges that are calls, with commas.
 
@@ -298,8 +298,8 @@ def read_run(paths: Sequence[Path], submodules: str = "") -> GpuRun:
             "`rocprofv3 --kernel-trace --memory-copy-trace --hip-trace --marker-trace`"
         )
     recorded.marks.check(paths[0], given, "roctx range")
-    source = Source("rocprofv3", paths[0], name, chosen)
-    return GpuRun.of(source, recorded, rows.machine(recorded.work))
+    run = ForeignRunBuilder("rocprofv3", name, paths[0], chosen)
+    return gpu_run(run, recorded, rows.machine(recorded.work))
 
 
 def _add(files: Sequence[Path], rows: Rows) -> int:
@@ -316,8 +316,7 @@ def _add(files: Sequence[Path], rows: Rows) -> int:
                 (add_rocpd if form is Form.ROCPD else add_json)(file, rows)
         for file in files:
             if forms[file] is not form:
-                note = Note.of(DropReason.TOLD_IN_ANOTHER_FORM)
-                rows.drops.append(Drop(DropKind.DROPPED_EVENTS, file.name, 1, "files", note))
+                rows.drop(1, "files", DropReason.TOLD_IN_ANOTHER_FORM, file.name)
         return len(chosen)
     named = ", ".join(map(str, files[:3])) or "the folder"
     raise InputError(f"{named} is nothing that rocprofv3 writes: give its JSON, CSV or rocpd")

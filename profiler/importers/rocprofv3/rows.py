@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import InputError
+from profiler.importers.foreign_run import drops_of
 from profiler.importers.gpu_calls import (
     KINDS,
     NO_TIME,
@@ -30,9 +31,10 @@ from profiler.importers.gpu_calls import (
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded
 from profiler.importers.importer import GZIP
+from profiler.text import Value
 from profiler.trace.columns import Counter, Int64s
 from profiler.trace.compression import may_unpack_to, too_small
-from profiler.trace.events import ROOT_DEVICE, Drop
+from profiler.trace.events import ROOT_DEVICE, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
 
 # --- The bytes of a file, packed with gzip or not.
@@ -165,6 +167,10 @@ class Rows:
             marks=self._joined_marks(given),
             drops=tuple(self.drops),
         )
+
+    def drop(self, count: int, unit: str, reason: DropReason, where: str, **values: Value) -> None:
+        """Report events that are not read."""
+        self.drops += drops_of(DropKind.DROPPED_EVENTS, count, unit, reason, where, **values)
 
     def machine(self, work: Work) -> Machine:
         """The devices of `work`, which is timed; there is no wall time in any form."""

@@ -34,9 +34,8 @@ from profiler.importers.rocprofv3.rows import (
     Times,
     plain_bytes,
 )
-from profiler.text import Note
 from profiler.trace.columns import Int64s
-from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason
+from profiler.trace.events import UNKNOWN, DropReason
 
 # --- Columns of a CSV as numbers and texts, by their names in the header.
 #
@@ -339,8 +338,7 @@ def add_csv(paths: Sequence[Path], rows: Rows) -> None:
     if CsvKind.KERNELS in kinds:
         for file in files:
             if file.kind is CsvKind.COUNTERS:
-                note = Note.of(DropReason.COUNTERS_OF_ANOTHER_RUN)
-                rows.drops.append(Drop(DropKind.DROPPED_EVENTS, file.path.name, 1, "files", note))
+                rows.drop(1, "files", DropReason.COUNTERS_OF_ANOTHER_RUN, file.path.name)
         files = [file for file in files if file.kind is not CsvKind.COUNTERS]
     for number, prefix in enumerate(dict.fromkeys(file.prefix for file in files)):
         _add_csv_process([file for file in files if file.prefix == prefix], number, rows)
@@ -373,9 +371,7 @@ def _read(file: _File, rows: Rows) -> CsvColumns:
     data, cut = plain_bytes(file.path)
     table = read_csv(data, *_ASKED[file.kind])
     if table.damaged or cut:
-        note = Note.of(DropReason.DAMAGED)
-        lost = max(table.damaged, 1)
-        rows.drops.append(Drop(DropKind.DROPPED_EVENTS, file.path.name, lost, "events", note))
+        rows.drop(max(table.damaged, 1), "events", DropReason.DAMAGED, file.path.name)
     return table
 
 
@@ -676,8 +672,8 @@ def _document(path: Path, rows: Rows) -> Document:
             raise _damaged(path, error) from error
         cut = True
     if cut:
-        note = Note.of(DropReason.CUT_SHORT, at=len(data), size=len(data))
-        rows.drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "events", note))
+        size, reason = len(data), DropReason.CUT_SHORT
+        rows.drop(UNKNOWN, "events", reason, path.name, at=size, size=size)
     return found
 
 

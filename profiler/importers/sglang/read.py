@@ -16,15 +16,14 @@ import msgspec
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import (
-    PlacedRun,
+    ForeignRunBuilder,
     RequestTimes,
     StageTime,
     nanoseconds,
     stage_run,
 )
 from profiler.importers.importer import content_of
-from profiler.text import Note
-from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace.events import DropKind, DropReason
 
 _DENOISE = re.compile(r"(?:Denoising|Refinement)Stage$")
 _BEFORE = "BeforeDenoisingStage"  # prepares the loop, and is none
@@ -34,7 +33,7 @@ _MIB = 1 << 20
 _HASH = re.compile(r"[0-9a-f]{7,40}")
 
 
-def read_run(paths: Sequence[Path]) -> PlacedRun:
+def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read dumps or logs; each request is a pipeline call. Raises InputError where none has a time
     of a stage."""
     requests: list[RequestTimes] = []
@@ -58,18 +57,11 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
             f"{path} holds no time of a stage: record with `sglang generate --perf-dump-path "
             "FILE`, or give the server's performance.log"
         )
-    note = Note.of(DropReason.DAMAGED)
-    drops = [Drop(DropKind.DROPPED_EVENTS, path.name, unread, "requests", note)] if unread else []
     name = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".log")
-    return stage_run(
-        "sglang",
-        name,
-        paths,
-        requests,
-        drops=drops,
-        settings=settings,
-        model=models.pop() if len(models) == 1 else "",
-    )
+    run = stage_run("sglang", name, paths, requests)
+    run.drop(DropKind.DROPPED_EVENTS, unread, "requests", DropReason.DAMAGED)
+    run.settings, run.model = settings, models.pop() if len(models) == 1 else ""
+    return run
 
 
 def _model(meta: Any) -> str:

@@ -17,7 +17,7 @@ from profiler.files import decoded
 from profiler.importers.importer import Importer, Option, content_of, head_of
 
 if TYPE_CHECKING:
-    from profiler.importers.foreign_run import PlacedRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 # --- The files that trtexec exports, by their content, and what of each is read.
@@ -171,7 +171,7 @@ def _recognises(path: Path, head: bytes) -> bool:
     return bool(exports_in(path)) if path.is_dir() else kind_of(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.tensorrt.read import read_run
 
     return read_run(paths, **options)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
@@ -22,26 +22,16 @@ from typing import Any
 from profiler.errors import InputError
 from profiler.grammars.names import TensorRtLayer
 from profiler.importers.foreign_run import (
+    ForeignRunBuilder,
     PlacedCall,
-    PlacedRun,
-    Timed,
+    TimedLayer,
+    call_at,
     component,
     end_to_end,
-    timelines,
 )
 from profiler.importers.tensorrt import Export, Kind, Row, exports_in, read_export
-from profiler.text import Note
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.events import (
-    NO_STEP,
-    RUN_STAGE,
-    UNKNOWN,
-    Call,
-    Drop,
-    DropKind,
-    DropReason,
-    Track,
-)
+from profiler.trace.events import UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Clocks, Device, Warmup
 
 # --- Layers of an engine: how long each took, joined with what the layer file says of it.
@@ -68,21 +58,7 @@ _LARGEST = 1 << 40  # of a dimension, and of a count
 _DECONVOLUTION = "deconv"
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """`average_ns` is per inference; "" and `UNKNOWN` is what no file tells. Bytes are those of
-    tensors without the padding of their formats, and of weights."""
-
-    name: str
-    average_ns: int
-    op_type: str = ""
-    kernel: str = ""
-    shapes: str = ""
-    bytes_read: int = UNKNOWN
-    bytes_written: int = UNKNOWN
-
-
-def layers_of(profile: Export | None, described: Export | None) -> list[Layer]:
+def layers_of(profile: Export | None, described: Export | None) -> list[TimedLayer]:
     """The layers in order of execution: those of the profile, with what the layer file says of
     each by its name, the first of equal names for the first; of the layer file alone, untimed."""
     by_name: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -99,14 +75,14 @@ def layers_of(profile: Export | None, described: Export | None) -> list[Layer]:
     return made
 
 
-def _layer(name: str, average_ns: int, told: dict[str, Any]) -> Layer:
+def _layer(name: str, average_ns: int, told: dict[str, Any]) -> TimedLayer:
     inputs, outputs = _tensors(told.get("Inputs")), _tensors(told.get("Outputs"))
     weights = _weights(told, inputs)
     if weights is not None:  # then what is added to the result, where that is fused
         inputs = [*inputs[:1], weights, *inputs[1:]]
     known = inputs and outputs and (weights is not None or "Weights" not in told)
     text = " ".join(t.text for t in inputs) + " -> " + " ".join(t.text for t in outputs)
-    return Layer(
+    return TimedLayer(
         name,
         average_ns,
         _text(told.get("LayerType")) or _by_name(name),
@@ -213,7 +189,7 @@ class _Engine:
     name: str
     rows: tuple[Row, ...]
     warm_up: tuple[Row, ...]
-    layers: tuple[Layer, ...]
+    layers: tuple[TimedLayer, ...]
     device: Device
 
     @property
@@ -223,7 +199,7 @@ class _Engine:
         return f"{self.name}.layers" if self.rows else self.name
 
 
-def read_run(paths: Sequence[Path], warmup: int | None = None) -> PlacedRun:
+def read_run(paths: Sequence[Path], warmup: int | None = None) -> ForeignRunBuilder:
     """Read what trtexec exported, files or folders of one or several engines. Inferences that began
     within `warmup` ms of trtexec's start are left out.
 
@@ -247,38 +223,34 @@ def read_run(paths: Sequence[Path], warmup: int | None = None) -> PlacedRun:
     return _run(timed, exports)
 
 
-def _run(engines: Sequence[_Engine], exports: Sequence[Export]) -> PlacedRun:
+def _run(engines: Sequence[_Engine], exports: Sequence[Export]) -> ForeignRunBuilder:
     """The timelines of all engines one behind the other: each has a clock of its own."""
     first = exports[0].path
     name = engines[0].name if len(engines) == 1 else first.absolute().parent.name
-    apart = [made for one in engines for made in (_inferences(one), _layered(one)) if made]
-    placed, spans, by_order = timelines(name, apart)
-    return PlacedRun(
-        producer="tensorrt",
-        name=name,
-        path=first,
-        placed=placed,
-        capabilities=frozenset(_capabilities(engines)),
-        spans=spans,
-        devices={_DEVICE: engines[0].device},
-        files=len(exports),
-        drops=(*_drops(engines, exports), *by_order),
-        clocks=Clocks(aligned=False) if by_order else Clocks(),
-        warmup=_warmup(engines),
-    )
+    run = ForeignRunBuilder("tensorrt", name, first, len(exports), warmup=_warmup(engines))
+    run.capability(**_capabilities(engines))
+    run.devices[_DEVICE] = engines[0].device
+    _add_drops(run, engines, exports)
+    timelines = [made for one in engines for made in (_inferences(one), _layered(one)) if made]
+    for calls in timelines:
+        run.timeline(calls)
+    if len(timelines) > 1:
+        run.clocks = Clocks(aligned=False)
+        count, reason = len(timelines), DropReason.TIMELINES_APART
+        run.drop(DropKind.ESTIMATED_TIMES, count, "timelines", reason, name)
+    return run
 
 
-def _capabilities(engines: Sequence[_Engine]) -> Iterator[str]:
-    """The timeline where inferences were timed, which averages of layers have none of; tensors
-    where the layer file was there."""
+def _capabilities(engines: Sequence[_Engine]) -> dict[str, bool]:
+    """Return whether inferences were timed, which averages of layers have no timeline of, and
+    whether the layer file was there, which has the tensors."""
     layers = [layer for engine in engines for layer in engine.layers]
-    known = {
+    return {
         "timeline": any(engine.rows for engine in engines),
         "averages": bool(layers),
         "shapes": any(layer.shapes for layer in layers),
         "bytes": any(layer.bytes_read >= 0 for layer in layers),
     }
-    return (name for name, there in known.items() if there)
 
 
 def _warmup(engines: Sequence[_Engine]) -> Warmup | None:
@@ -288,19 +260,16 @@ def _warmup(engines: Sequence[_Engine]) -> Warmup | None:
     return Warmup(calls=len(rows), duration_ns=max(lasted, 0)) if rows else None
 
 
-def _drops(engines: Sequence[_Engine], exports: Sequence[Export]) -> Iterator[Drop]:
+def _add_drops(
+    run: ForeignRunBuilder, engines: Sequence[_Engine], exports: Sequence[Export]
+) -> None:
     for export in exports:
-        if export.cut:
-            note = Note.of(DropReason.ENTRIES_CUT)
-            yield Drop(DropKind.TRUNCATED_FILE, export.path.name, UNKNOWN, "events", note)
-        if export.unread:
-            note = Note.of(DropReason.DAMAGED)
-            yield Drop(DropKind.DROPPED_EVENTS, export.path.name, export.unread, "events", note)
+        where, cut = export.path.name, UNKNOWN if export.cut else 0
+        run.drop(DropKind.TRUNCATED_FILE, cut, "events", DropReason.ENTRIES_CUT, where)
+        run.drop(DropKind.DROPPED_EVENTS, export.unread, "events", DropReason.DAMAGED, where)
     for engine in engines:
-        if engine.layers:
-            note = Note.of(DropReason.LAID_END_TO_END)
-            count = len(engine.layers)
-            yield Drop(DropKind.ESTIMATED_TIMES, engine.layered, count, "commands", note)
+        count, reason = len(engine.layers), DropReason.LAID_END_TO_END
+        run.drop(DropKind.ESTIMATED_TIMES, count, "commands", reason, engine.layered)
 
 
 def _named(exports: Sequence[Export]) -> str:
@@ -375,18 +344,9 @@ def _inferences(engine: _Engine) -> list[PlacedCall]:
                 copies = Track(_DEVICE, f"copies {kind}", "dma")
                 builder.add(copies, _INFERENCE, f"Memcpy {kind}", first, last - first)
         enqueued = _ns(row.startEnqMs)
-        call = Call(
-            index=0,
-            submodule=engine.name,
-            stage=RUN_STAGE,
-            branch="",
-            step=NO_STEP,
-            device=_DEVICE,
-            start_ns=min(max(enqueued, free), start) if enqueued < start else enqueued,
-            duration_ns=_ns(row.endEnqMs) - enqueued,
-            ops_traced=True,
-            iteration=iteration,
-        )
+        start = min(max(enqueued, free), start) if enqueued < start else enqueued
+        duration = _ns(row.endEnqMs) - enqueued
+        call = call_at(0, engine.name, start, duration, _DEVICE, True, iteration=iteration)
         found.append(PlacedCall(call, builder.build()))
     return found
 
@@ -395,19 +355,7 @@ def _layered(engine: _Engine) -> list[PlacedCall]:
     """A call of all layers, end to end; none where no layer was timed."""
     if not engine.layers:
         return []
-    timed = [
-        Timed(
-            layer.name,
-            layer.average_ns,
-            layer.op_type,
-            layer.kernel,
-            layer.shapes,
-            layer.bytes_read,
-            layer.bytes_written,
-        )
-        for layer in engine.layers
-    ]
-    return [end_to_end(engine.layered, Track(_DEVICE, "layers", "compute"), timed)]
+    return [end_to_end(engine.layered, Track(_DEVICE, "layers", "compute"), engine.layers)]
 
 
 def _ns(milliseconds: float) -> int:

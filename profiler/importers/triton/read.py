@@ -20,20 +20,16 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.files import converted, decoded
-from profiler.importers.foreign_run import PlacedCall, PlacedRun, component, stages
+from profiler.importers.foreign_run import CallLabels, ForeignRunBuilder, component, stages
 from profiler.importers.importer import content_of
-from profiler.text import Note
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, Int64s
+from profiler.trace.columns import CommandBuilder, Counter, Int64s
 from profiler.trace.events import (
     NO_ITERATION,
-    NO_STEP,
     ROOT_DEVICE,
     UNKNOWN,
-    Call,
-    Drop,
+    Category,
     DropKind,
     DropReason,
-    Span,
     Track,
 )
 from profiler.trace.manifest_fields import Device
@@ -221,7 +217,7 @@ class _Pipeline:
         return max(self.root.at[name] for name in _ENDS if name in self.root.at)
 
 
-def read_run(paths: Sequence[Path], rate: int = 0) -> PlacedRun:
+def read_run(paths: Sequence[Path], rate: int = 0) -> ForeignRunBuilder:
     """Read the files of one server. Raises InputError where they hold no complete request."""
     read = read_requests(sorted(paths))
     pipelines, incomplete, idle = _pipelines(read.requests)
@@ -231,24 +227,17 @@ def read_run(paths: Sequence[Path], rate: int = 0) -> PlacedRun:
             "and give the file once the server has written it"
         )
     devices = _devices(pipelines)
-    placed = _placed(pipelines, devices)
-    path = sorted(paths)[0]
-    return PlacedRun(
-        producer="triton",
-        name=_run_name(path, pipelines),
-        path=path,
-        placed=placed,
-        capabilities=frozenset({"timeline", "requests"}),
-        spans=tuple(_spans(pipelines, placed)),
-        devices={
-            device: Device(hardware=model, compute_units=_instances(pipelines, model))
-            for model, device in devices.items()
-        },
-        files=len(paths),
-        outside=_outside(pipelines),
-        counters=tuple(_counters(pipelines, devices)),
-        drops=tuple(_drops(path, read, {_INCOMPLETE: incomplete, _NOT_COMPUTED: idle}, rate)),
-    )
+    path = min(paths)
+    run = ForeignRunBuilder("triton", _run_name(path, pipelines), path, len(paths))
+    run.capability(timeline=True, requests=True)
+    for model, device in devices.items():
+        run.devices[device] = Device(hardware=model, compute_units=_instances(pipelines, model))
+    for one in pipelines:
+        _add_pipeline(run, one, devices)
+        _add_host(run.host, one)
+    run.counters += _counters(pipelines, devices)
+    _add_drops(run, read, {_INCOMPLETE: incomplete, _NOT_COMPUTED: idle}, rate)
+    return run
 
 
 def _pipelines(
@@ -324,48 +313,31 @@ def _running(ranges: Iterable[tuple[int, int]]) -> tuple[Int64s, Int64s]:
     return times[order][last], running[last]
 
 
-def _placed(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> tuple[PlacedCall, ...]:
-    placed: list[PlacedCall] = []
-    for pipeline in pipelines:
-        names = [_submodule(one.model) for one in pipeline.leaves]
-        labels = stages(names, [NO_ITERATION] * len(names))
-        for one, name, label in zip(pipeline.leaves, names, labels, strict=True):
-            device = devices[one.model]
-            placed.append(_call(len(placed), pipeline.number, one, name, label, device))
-    return tuple(placed)
-
-
-def _call(
-    index: int,
-    pipeline: int,
-    one: Request,
-    name: str,
-    label: tuple[str, int, int],
-    device: str,
-) -> PlacedCall:
-    stage, step, iteration = label
-    builder = CommandBuilder()
-    queued = one.between("QUEUE_START", "COMPUTE_START")
-    if queued is not None:
-        _add(builder, Track(device, "queue", "sync"), name, "queue", queued)
-    track = Track(device, one.model, "compute")
-    for part, times in _computed(one):
-        _add(builder, track, name, part, times)
-    begin, end = one.at["REQUEST_START"], one.at["REQUEST_END"]
-    call = Call(
-        index=index,
-        submodule=name,
-        stage=stage,
-        branch="",
-        step=step if step >= 0 else NO_STEP,
-        device=device,
-        start_ns=begin,
-        duration_ns=end - begin,
-        ops_traced=True,
-        pipeline=pipeline,
-        iteration=iteration,
-    )
-    return PlacedCall(call, builder.build())
+def _add_pipeline(run: ForeignRunBuilder, pipeline: _Pipeline, devices: dict[str, str]) -> None:
+    """Add the calls of a request, and its spans: stages last from the first of successive calls of
+    them to that of the next."""
+    names = [component(one.model) or one.model for one in pipeline.leaves]
+    labels = stages(names, [NO_ITERATION] * len(names))
+    begin, end, number = pipeline.begin, pipeline.end, pipeline.number
+    run.span("pipeline", pipeline.root.model, begin, end - begin, number)
+    turns: list[tuple[str, int]] = []
+    for one, name, (stage, step, iteration) in zip(pipeline.leaves, names, labels, strict=True):
+        device, builder = devices[one.model], CommandBuilder()
+        track = Track(device, one.model, "compute")
+        queued = one.between("QUEUE_START", "COMPUTE_START")
+        if queued is not None:
+            _add(builder, Track(device, "queue", "sync"), name, "queue", queued)
+        for part, times in _computed(one):
+            _add(builder, track, name, part, times)
+        start = one.at["REQUEST_START"]
+        at = CallLabels(stage=stage, step=step, iteration=iteration, pipeline=number)
+        duration = one.at["REQUEST_END"] - start
+        run.call(name, start, duration, builder.build(), device=device, **at)
+        if not turns or turns[-1][0] != stage:
+            turns.append((stage, start if turns else begin))
+    ends = [*(start for _, start in turns[1:]), end]
+    for (stage, start), until in zip(turns, ends, strict=True):
+        run.span("stage", stage, start, until - start, number)
 
 
 def _computed(one: Request) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -383,41 +355,26 @@ def _add(
     builder.add(track, f"{name}/{part}", part, begin, end - begin, module=name)
 
 
-def _outside(pipelines: Sequence[_Pipeline]) -> CommandColumns:
-    """The endpoint's work, and what BLS models compute between their calls."""
-    builder = CommandBuilder()
-    for pipeline in pipelines:
-        for part, protocol, first, last in _FRONT:
-            times = pipeline.root.between(first, last)
-            if times is not None and times[0] <= times[1]:
-                track = Track(ROOT_DEVICE, protocol, "host")
-                begin, length = times[0], times[1] - times[0]
-                builder.add(track, part, part, begin, length, pipeline=pipeline.number)
-        for one in pipeline.inner:
-            queued = one.between("QUEUE_START", "COMPUTE_START")
-            named = [("queue", "sync", queued)] if queued is not None else []
-            for part, category, times in (*named, *((p, "host", t) for p, t in _computed(one))):
-                track = Track(ROOT_DEVICE, f"{one.model} {category}", category)
-                begin, length = times[0], times[1] - times[0]
-                layer = f"{one.model}/{part}"
-                builder.add(track, layer, part, begin, length, pipeline=pipeline.number)
-    return builder.build()
+def _add_host(builder: CommandBuilder, pipeline: _Pipeline) -> None:
+    """Add the endpoint's work, and what BLS models compute between their calls."""
 
+    def add(track: Track, layer: str, part: str, times: tuple[int, int]) -> None:
+        begin, end = times
+        builder.add(track, layer, part, begin, end - begin, pipeline=pipeline.number)
 
-def _spans(pipelines: Sequence[_Pipeline], placed: Sequence[PlacedCall]) -> Iterator[Span]:
-    """The request, and its stages, each from the first of successive calls of it to the next."""
-    calls: dict[int, list[Call]] = {}
-    for one in placed:
-        calls.setdefault(one.call.pipeline, []).append(one.call)
-    for pipeline in pipelines:
-        begin, end, number = pipeline.begin, pipeline.end, pipeline.number
-        yield Span("pipeline", pipeline.root.model, "", NO_STEP, begin, end - begin, number)
-        own = calls[number]
-        before = ("", *(call.stage for call in own[:-1]))
-        turns = [call for call, last in zip(own, before, strict=True) if call.stage != last]
-        begins = [begin, *(call.start_ns for call in turns[1:])]
-        for call, start, until in zip(turns, begins, (*begins[1:], end), strict=True):
-            yield Span("stage", call.stage, call.stage, NO_STEP, start, until - start, number)
+    for part, protocol, first, last in _FRONT:
+        times = pipeline.root.between(first, last)
+        if times is not None and times[0] <= times[1]:
+            add(Track(ROOT_DEVICE, protocol, "host"), part, part, times)
+    for one in pipeline.inner:
+        layers: list[tuple[Category, str, tuple[int, int]]] = [
+            ("host", part, times) for part, times in _computed(one)
+        ]
+        if (queued := one.between("QUEUE_START", "COMPUTE_START")) is not None:
+            layers.insert(0, ("sync", "queue", queued))
+        for category, part, times in layers:
+            track = Track(ROOT_DEVICE, f"{one.model} {category}", category)
+            add(track, f"{one.model}/{part}", part, times)
 
 
 def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterator[Counter]:
@@ -436,27 +393,22 @@ def _counters(pipelines: Sequence[_Pipeline], devices: dict[str, str]) -> Iterat
             yield Counter(device, "requests queued", "count", times, running)
 
 
-def _drops(
-    path: Path, read: Requests, left: Mapping[DropReason, Sequence[Request]], rate: int
-) -> Iterator[Drop]:
-    if rate != 1:
-        note = Note.of(DropReason.EVERY_NTH, rate=rate) if rate else Note.of(DropReason.RATE_UNTOLD)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "requests", note)
+def _add_drops(
+    run: ForeignRunBuilder,
+    read: Requests,
+    left: Mapping[DropReason, Sequence[Request]],
+    rate: int,
+) -> None:
+    if not rate:
+        run.drop(DropKind.DROPPED_EVENTS, UNKNOWN, "requests", DropReason.RATE_UNTOLD)
+    elif rate != 1:
+        run.drop(DropKind.DROPPED_EVENTS, UNKNOWN, "requests", DropReason.EVERY_NTH, rate=rate)
     for reason, requests in left.items():
-        if requests:
-            named = tuple(f"{one.id} ({one.model or '?'})" for one in requests[:_NAMED])
-            note = Note.of(reason, requests=named)
-            yield Drop(DropKind.DROPPED_EVENTS, path.name, len(requests), "requests", note)
-    if read.unread:
-        note = Note.of(DropReason.DAMAGED)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, read.unread, "events", note)
+        named = tuple(f"{one.id} ({one.model or '?'})" for one in requests[:_NAMED])
+        run.drop(DropKind.DROPPED_EVENTS, len(requests), "requests", reason, requests=named)
+    run.drop(DropKind.DROPPED_EVENTS, read.unread, "events", DropReason.DAMAGED)
     for cut in read.cut:
-        note = Note.of(DropReason.ENTRIES_CUT)
-        yield Drop(DropKind.TRUNCATED_FILE, cut.name, UNKNOWN, "events", note)
-
-
-def _submodule(model: str) -> str:
-    return component(model) or model
+        run.drop(DropKind.TRUNCATED_FILE, UNKNOWN, "events", DropReason.ENTRIES_CUT, cut.name)
 
 
 def _run_name(path: Path, pipelines: Sequence[_Pipeline]) -> str:

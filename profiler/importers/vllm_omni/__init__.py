@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer
 
 if TYPE_CHECKING:
-    from profiler.importers.foreign_run import PlacedRun
+    from profiler.importers.foreign_run import ForeignRunBuilder
 
 
 __all__ = ["IMPORTER"]
@@ -27,7 +27,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return _JSON_ARRAY.match(head) is None and _MARK.search(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> PlacedRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
     from profiler.importers.vllm_omni.read import read_run
 
     return read_run(paths, **options)

@@ -17,16 +17,15 @@ from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import (
+    ForeignRunBuilder,
     HostTime,
-    PlacedRun,
     RequestTimes,
     StageTime,
     nanoseconds,
     stage_run,
 )
 from profiler.importers.importer import content_of
-from profiler.text import Note
-from profiler.trace.events import Drop, DropKind, DropReason
+from profiler.trace.events import ROOT_DEVICE, DropKind, DropReason
 from profiler.trace.manifest_fields import Device
 
 # --- The block that vLLM-Omni logs with --log-stats since 2026 → times of requests.
@@ -410,7 +409,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _PARTS = ("tx_time_ms", "in_flight_time_ms", "rx_decode_time_ms")
 
 
-def read_run(paths: Sequence[Path]) -> PlacedRun:
+def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read files of one server; what they tell of a request is joined by its id. Raises InputError
     where none has a time of a stage."""
     found = Requests()
@@ -431,8 +430,12 @@ def read_run(paths: Sequence[Path]) -> PlacedRun:
         for one in whole
     ]
     name = path.name.removesuffix(".gz").removesuffix(".jsonl").removesuffix(".log")
-    drops = tuple(_drops(path, found.unread, len(found.by_id) - len(whole)))
-    return stage_run("vllm_omni", name, paths, requests, drops=drops, devices=devices)
+    run = stage_run("vllm_omni", name, paths, requests)
+    run.devices = {ROOT_DEVICE: Device(), **devices}
+    without = len(found.by_id) - len(whole)
+    run.drop(DropKind.DROPPED_EVENTS, found.unread, "events", DropReason.DAMAGED)
+    run.drop(DropKind.DROPPED_EVENTS, without, "requests", DropReason.NO_STAGE_TIMES)
+    return run
 
 
 def _device(number: int) -> str:
@@ -475,12 +478,3 @@ def _length(edge: Edge) -> int:
     """The sum of its parts, else what is told of all of it."""
     parts = [edge.parts_ns[key] for key in _PARTS if key in edge.parts_ns]
     return sum(parts) if parts else edge.parts_ns.get("total", 0)
-
-
-def _drops(path: Path, unread: int, without: int) -> Iterator[Drop]:
-    if unread:
-        note = Note.of(DropReason.DAMAGED)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, unread, "events", note)
-    if without:
-        note = Note.of(DropReason.NO_STAGE_TIMES)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, without, "requests", note)

@@ -24,11 +24,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import PlacedCall, PlacedRun, component, spans, stages
+from profiler.importers.foreign_run import ForeignRunBuilder, component, stages
 from profiler.importers.importer import content_of, only_path
 from profiler.importers.xplane import IMPORTER
 from profiler.kineto.operators import queue
-from profiler.text import Note
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import (
     HOST_TRACK,
@@ -37,9 +36,7 @@ from profiler.trace.events import (
     ROOT_DEVICE,
     RUN_STAGE,
     UNKNOWN,
-    Call,
     Category,
-    Drop,
     DropKind,
     DropReason,
     Track,
@@ -578,7 +575,7 @@ class _Found:
     guessed: bool = False
 
 
-def read_run(paths: Sequence[Path]) -> PlacedRun:
+def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file. Raises InputError where it cannot be read or no device did anything."""
     path = only_path(paths, IMPORTER.accepts)
     space = read_space(path)
@@ -738,7 +735,7 @@ def _submodule(module: str) -> str:
     return component(plain) or name or _ONLY
 
 
-def _run(path: Path, space: Space, found: _Found) -> PlacedRun:
+def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     ranges = sorted(found.ranges, key=lambda one: (one.start_ns, one.device))
     outside = found.outside
     if not ranges:
@@ -746,37 +743,34 @@ def _run(path: Path, space: Space, found: _Found) -> PlacedRun:
         ranges = [_whole(device, outside) for device in sorted(devices)]
         outside = []
     labels = stages([one.submodule for one in ranges], [NO_ITERATION] * len(ranges))
-    placed = tuple(
-        _placed(number, one, label, found)
-        for number, (one, label) in enumerate(zip(ranges, labels, strict=True))
-    )
-    host = CommandBuilder()
-    for work in outside:
-        _add(host, work, found)
-    calls = [one.call for one in placed]
     name = path.name.removesuffix(".pb").removesuffix(".xplane")
-    last = max((work.end_ns for work in outside), default=0)
-    return PlacedRun(
-        producer="xplane",
-        name=name,
-        path=path,
-        placed=placed,
-        capabilities=frozenset(_capabilities(ranges, outside, found)),
-        spans=tuple(spans(name, calls, last)),
-        devices=found.devices,
-        outside=host.build(),
-        drops=tuple(_drops(path, space, found)),
-        clocks=Clocks(clock=ClockName.REALTIME if space.start_ns else None, base_ns=space.start_ns),
-        recording=Recording(calls_from=_source(found)),
-        host_activities=activities(found.program, space.start_ns, [*_worked(ranges, outside)]),
+    clocks = Clocks(clock=ClockName.REALTIME if space.start_ns else None, base_ns=space.start_ns)
+    run = ForeignRunBuilder("xplane", name, path, clocks=clocks)
+    for one, label in zip(ranges, labels, strict=True):
+        _add_call(run, one, label, found)
+    for work in outside:
+        _add(run.host, work, found)
+    run.end_ns = max((work.end_ns for work in outside), default=0)
+    works = [*outside, *(work for one in ranges for work in one.works)]
+    run.capability(
+        timeline=True,
+        launches=any(work.correlation in found.launches for work in works),
+        shapes=any(work.operation.shapes for work in works),
+        bytes=any(work.operation.bytes_read >= 0 for work in works),
     )
+    run.devices |= found.devices
+    run.drop(DropKind.TRUNCATED_FILE, UNKNOWN if space.cut else 0, "events", DropReason.ENTRIES_CUT)
+    run.drop(DropKind.DROPPED_EVENTS, space.damaged, "planes", DropReason.DAMAGED)
+    run.drop(DropKind.DROPPED_EVENTS, found.untimed, "events", DropReason.NO_TIME)
+    run.recording = Recording(calls_from=_source(found))
+    run.host_activities = activities(found.program, space.start_ns, [*_worked(works)])
+    return run
 
 
 def _worked(
-    ranges: Sequence[_Range], outside: Sequence[_Work]
+    works: Sequence[_Work],
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Begins and ends of what each device did, but waiting."""
-    works = [*outside, *(work for one in ranges for work in one.works)]
+    """Yield starts and ends of what each device did, but waiting."""
     by_device: dict[str, list[tuple[int, int]]] = {}
     for work in works:
         if work.operation.category != "sync":
@@ -799,7 +793,9 @@ def _whole(device: str, works: Sequence[_Work]) -> _Range:
     return _Range(_ONLY, device, begin, end, own)
 
 
-def _placed(number: int, one: _Range, label: tuple[str, int, int], found: _Found) -> PlacedCall:
+def _add_call(
+    run: ForeignRunBuilder, one: _Range, label: tuple[str, int, int], found: _Found
+) -> None:
     stage, step, iteration = label
     builder = CommandBuilder()
     begins = [
@@ -808,19 +804,14 @@ def _placed(number: int, one: _Range, label: tuple[str, int, int], found: _Found
     for work in one.works:
         _add(builder, work, found)
     start = min((*begins, one.start_ns))
-    call = Call(
-        index=number,
-        submodule=one.submodule,
-        stage=stage or RUN_STAGE,
-        branch="",
-        step=step if step >= 0 else NO_STEP,
+    run.call(
+        *(one.submodule, start, max(one.end_ns, start) - start, builder.build()),
         device=one.device,
-        start_ns=start,
-        duration_ns=max(one.end_ns, start) - start,
-        ops_traced=one.traced,
+        traced=one.traced,
+        stage=stage or RUN_STAGE,
+        step=step if step >= 0 else NO_STEP,
         iteration=iteration,
     )
-    return PlacedCall(call, builder.build())
 
 
 def _add(builder: CommandBuilder, work: _Work, found: _Found) -> None:
@@ -843,28 +834,3 @@ def _add(builder: CommandBuilder, work: _Work, found: _Found) -> None:
     if launch is not None:
         track, name, start, end = launch
         builder.link(builder.add(track, name, name, start, end - start), row)
-
-
-def _capabilities(
-    ranges: Sequence[_Range], outside: Sequence[_Work], found: _Found
-) -> Iterator[str]:
-    works = [work for one in ranges for work in one.works] + list(outside)
-    yield "timeline"
-    if any(work.correlation in found.launches for work in works):
-        yield "launches"
-    if any(work.operation.shapes for work in works):
-        yield "shapes"
-    if any(work.operation.bytes_read >= 0 for work in works):
-        yield "bytes"
-
-
-def _drops(path: Path, space: Space, found: _Found) -> Iterator[Drop]:
-    if space.cut:
-        note = Note.of(DropReason.ENTRIES_CUT)
-        yield Drop(DropKind.TRUNCATED_FILE, path.name, UNKNOWN, "events", note)
-    if space.damaged:
-        note = Note.of(DropReason.DAMAGED)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, space.damaged, "planes", note)
-    if found.untimed:
-        note = Note.of(DropReason.NO_TIME)
-        yield Drop(DropKind.DROPPED_EVENTS, path.name, found.untimed, "events", note)

@@ -346,7 +346,7 @@ def test_a_layer_that_is_described_oddly_keeps_its_time(tmp_path, odd):
     paths = written(tmp_path, profile=PROFILE, graph=layers)
     profile, graph = map(read_export, paths)
     layer = layers_of(profile, graph)[0]
-    assert (layer.average_ns, layer.shapes, layer.bytes_read) == (2_000_000, "", -1)
+    assert (layer.duration_ns, layer.shapes, layer.bytes_read) == (2_000_000, "", -1)
 
 
 def test_kinds_are_told_by_content():

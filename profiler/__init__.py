@@ -14,10 +14,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from profiler.plugins import MovedModules
 from profiler.run import annotate_with, draw_with, show_with
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
     import polars as pl
 
     from profiler._version import __version__
@@ -99,5 +100,18 @@ def _drawn(analysis: Analysis, name: str, **options: Any) -> Any:
 annotate_with(_annotated)
 draw_with(_drawn)
 show_with(_shown)
-if MovedModules not in sys.meta_path:
-    sys.meta_path.append(MovedModules)
+
+
+class _MovedModules:
+    """Finds modules under the names that they had; asked last of all."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> ModuleSpec | None:
+        if not name.startswith("profiler."):
+            return None
+        from profiler.plugins import moved_module
+
+        return moved_module(name)
+
+
+sys.meta_path.append(_MovedModules)

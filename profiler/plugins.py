@@ -174,18 +174,17 @@ _MOVED = {
 }
 
 
-class MovedModules:
-    """Finds a module under the name that it had, with a DeprecationWarning; asked last of all."""
+def moved_module(name: str) -> ModuleSpec | None:
+    """Returns the specification of a moved module, or of a package that held some, else None.
+    Importing a moved module gives a DeprecationWarning."""
+    packages = any(old.startswith(f"{name}.") for old in _MOVED)
+    if name not in _MOVED and not packages:
+        return None
+    return ModuleSpec(name, _Forwarding(), is_package=packages)  # type: ignore[arg-type]
 
-    @classmethod
-    def find_spec(cls, name: str, *_: object) -> ModuleSpec | None:
-        """Returns the specification of a moved module or of a package that held some, else None."""
-        if not name.startswith("profiler."):
-            return None
-        packages = any(old.startswith(f"{name}.") for old in _MOVED)
-        if name not in _MOVED and not packages:
-            return None
-        return ModuleSpec(name, cls(), is_package=packages)  # type: ignore[arg-type]
+
+class _Forwarding:
+    """Loads a module that is another one under its old name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Returns the module under its present name; None, a new one, for a package."""

@@ -480,7 +480,7 @@ def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):
     """A page that cannot hold all commands says how many it holds."""
     monkeypatch.setattr("profiler.report.html.timeline.COMMAND_LIMIT", 5)
     monkeypatch.setattr(
-        "profiler.report.html.timeline.timeline_of",
+        "profiler.report.html.page.timeline_of",
         lambda run, axis, bounds: timeline_of(run, 5, axis, bounds),
     )
     with opened(chromium, page_of(tiny_run(), tmp_path)) as report:

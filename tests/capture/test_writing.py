@@ -107,7 +107,7 @@ class SlowDisk:
             return path
 
         monkeypatch.setattr(BundleWriter, "write_call", write_call)
-        monkeypatch.setattr("profiler.capture.writing.CallWriter", Writer)
+        monkeypatch.setattr("profiler.capture.session.CallWriter", Writer)
 
     def nap(self, seconds: float) -> None:
         self.naps += 1

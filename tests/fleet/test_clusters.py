@@ -51,7 +51,7 @@ def cluster(folder, *workers, **environment):
         for line in scheduler.stderr:  # until it listens, and its file is there
             if "Scheduler at" in line:
                 break
-        while not told.exists():
+        while not (told.exists() and told.read_text()):  # it is made, then written
             assert scheduler.poll() is None
         address = json.loads(told.read_text())["address"]
         for options in workers:

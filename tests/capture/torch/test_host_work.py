@@ -233,7 +233,7 @@ def test_no_more_than_a_piece_is_held(tmp_path, monkeypatch, operators):
             super().add(commands)
             held.append(sum(map(len, self._waiting)))
 
-    monkeypatch.setattr("profiler.capture.host_work.HostPieces", Pieces)
+    monkeypatch.setattr("profiler.capture.writing.HostPieces", Pieces)
     pipe = tiny_diffusers.quiet(tiny_diffusers.sd3())
     session = Session.open(Options(), tmp_path)
     session.attach(pipe)

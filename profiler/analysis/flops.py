@@ -81,7 +81,7 @@ _CUTS = re.compile(
 def triton(op: Operation) -> Work:
     """Of each pointer's tensor what passes through memory at least; the last is what is written,
     or the first, if it is updated in place. What is computed is not in the shapes: FLOPs are not
-    known."""
+    known. Source of the order of pointers: torch's `torch/_inductor/codegen/triton.py`."""
     if not op.inputs:
         raise DoesNotFit
     pointwise = op.op_type.startswith("triton_poi_")

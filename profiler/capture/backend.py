@@ -17,7 +17,6 @@ imports it, so it must import its libraries inside methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,9 +26,9 @@ from profiler.plugins import let_pass
 from profiler.trace.events import ROOT_DEVICE
 
 if TYPE_CHECKING:
+    from profiler.capture.calls import Skipped
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.capture.overhead import EventCost
-    from profiler.capture.recorder import DeviceMarks
     from profiler.trace.manifest_fields import Compilation, Device, SubmoduleSettings
 
 
@@ -84,18 +83,6 @@ class CallHooks(Protocol):
         """It has ended, also where it failed: then with its exception being handled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """What a step cache did in a call: it may skip so many `blocks`, and skipped those of these
-    paths; see `CachedCall`."""
-
-    cache: str
-    blocks: int
-    paths: tuple[str, ...] = ()
-    without_uncond: bool = False
-    residual_ratio: float | None = None
-
-
 class StepCache(Protocol):
     """The step cache of a submodule, whichever it has at the time."""
 
@@ -113,6 +100,29 @@ class CompilationLog(Protocol):
     def new(self) -> Sequence[Compilation]:
         """What has been compiled since this was asked last, in order, with times of CLOCK_REALTIME
         and without calls. Asked after every call: cheap where there is nothing."""
+
+
+class Mark(Protocol):
+    """A mark in the queue of a device."""
+
+    def passed(self) -> bool:
+        """Whether the device has come to it; nothing waits for that."""
+
+    def since_ns(self, earlier: Mark) -> int:
+        """How long after another mark of its device it was passed, in ns; both have been."""
+
+
+class DeviceMarks(Protocol):
+    """Puts marks into the queues of devices, and asks them."""
+
+    def ready(self, device: str) -> bool:
+        """Whether this thread may use the device's queue now; False where it has none."""
+
+    def mark(self, device: str) -> Mark:
+        """A mark behind all that this thread has asked of the device so far."""
+
+    def empty(self, device: str) -> bool:
+        """Whether the device has done all that this thread has asked of it."""
 
 
 class StandalonePart(Protocol):

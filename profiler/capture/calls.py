@@ -33,7 +33,6 @@ from profiler.trace.events import (
 from profiler.trace.manifest_fields import Generation, Setting, SubmoduleSettings
 
 if TYPE_CHECKING:
-    from profiler.capture.backend import Skipped
     from profiler.trace.columns import CommandColumns
 
 
@@ -252,6 +251,28 @@ def number_of(pipeline: PipelineCall | None) -> int:
 
 
 # --- What happened in a run: invocations of submodules, host work, and commands of no invocation.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call belongs."""
+
+    stage: str
+    step: int = NO_STEP
+    last_step: int = NO_STEP
+    iteration: int = NO_ITERATION
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What a step cache did in a call: it may skip so many `blocks`, and skipped those of these
+    paths; see `CachedCall`."""
+
+    cache: str
+    blocks: int
+    paths: tuple[str, ...] = ()
+    without_uncond: bool = False
+    residual_ratio: float | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -462,7 +462,7 @@ class SwitchedOn:
     def use_parts(self, parts: list[Any], caller: FrameType) -> None:
         """Record calls of what the script holds in no pipeline, under the names that it has there,
         beside the schedulers that are there."""
-        from profiler.capture.pipelines.script_loops import look_for_schedulers, names_of
+        from profiler.capture.pipelines.script_objects import look_for_schedulers, names_of
 
         if self.settings is None:
             return
@@ -482,14 +482,14 @@ class SwitchedOn:
     def held(self, parts: list[Any], caller: FrameType) -> list[Any]:
         """Those of these objects that the script's variables hold, or attributes of what these
         do."""
-        from profiler.capture.pipelines.script_loops import held_around
+        from profiler.capture.pipelines.script_objects import held_around
 
         return held_around(parts, caller)
 
     def pass_over(self, parts: list[Any], caller: FrameType) -> None:
         """Have coverage state what is executed and not recorded, once something is; where nothing
         is, the journal names it."""
-        from profiler.capture.pipelines.script_loops import names_of
+        from profiler.capture.pipelines.script_objects import names_of
 
         own = [part for part in parts if not self._pipelines.holds(part)]
         if self.settings is None or not own:

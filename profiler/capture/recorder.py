@@ -12,8 +12,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from profiler.capture.backend import DeviceMarks, Mark
 from profiler.capture.calls import (
     Clock,
     HostCommands,
@@ -21,6 +22,7 @@ from profiler.capture.calls import (
     Invocation,
     OwnWork,
     PipelineCall,
+    Place,
     nothing,
     number_of,
     scope,
@@ -31,10 +33,6 @@ from profiler.capture.registry import notice
 from profiler.plugins import let_pass
 from profiler.trace.events import NO_STEP, UNKNOWN, Call, Span
 from profiler.trace.manifest_fields import Coverage, Uncaptured
-
-if TYPE_CHECKING:
-    from profiler.capture.pipelines.steps import Place
-
 
 # --- How much of what modules and sessions execute lies in captured calls, and what does not.
 
@@ -101,29 +99,6 @@ _FAR_NS = 5_000_000_000  # how far marks lie apart is told with seven digits
 _AT_ONCE_NS = 200_000  # longer, and something else ran while the host put the mark there
 _NAP_S = 0.001
 _NAPS = 5_000  # without any progress of a device, when the run is closed
-
-
-class Mark(Protocol):
-    """A mark in the queue of a device."""
-
-    def passed(self) -> bool:
-        """Whether the device has come to it; nothing waits for that."""
-
-    def since_ns(self, earlier: Mark) -> int:
-        """How long after another mark of its device it was passed, in ns; both have been."""
-
-
-class DeviceMarks(Protocol):
-    """Puts marks into the queues of devices, and asks them."""
-
-    def ready(self, device: str) -> bool:
-        """Whether this thread may use the device's queue now; False where it has none."""
-
-    def mark(self, device: str) -> Mark:
-        """A mark behind all that this thread has asked of the device so far."""
-
-    def empty(self, device: str) -> bool:
-        """Whether the device has done all that this thread has asked of it."""
 
 
 @dataclass(frozen=True, slots=True)

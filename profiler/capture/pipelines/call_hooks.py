@@ -12,8 +12,17 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Protocol
 
-from profiler.capture.backend import Skipped, output_device
-from profiler.capture.calls import Invocation, Scope, described, enter, number_of, said_step, scope
+from profiler.capture.backend import output_device
+from profiler.capture.calls import (
+    Invocation,
+    Scope,
+    Skipped,
+    described,
+    enter,
+    number_of,
+    said_step,
+    scope,
+)
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.steps import GENERATING, PipelineLabels, by_name, first_batch
 from profiler.capture.pipelines.submodules import PREPARE_LATENTS, Entry, device_reader

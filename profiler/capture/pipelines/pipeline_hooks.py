@@ -26,7 +26,8 @@ from profiler.capture.pipelines.call_hooks import (
     live_scope,
 )
 from profiler.capture.pipelines.discovery import Together, schedulers, title
-from profiler.capture.pipelines.script_loops import generation, names_of
+from profiler.capture.pipelines.script_loops import generation
+from profiler.capture.pipelines.script_objects import names_of
 from profiler.capture.pipelines.steps import (
     CACHE_CONTEXT,
     GENERATING,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from profiler.capture.calls import Invocation, first_dimension, scope
+from profiler.capture.calls import Invocation, Place, first_dimension, scope
 from profiler.capture.patching import weakly
 from profiler.capture.pipelines.discovery import held
 from profiler.capture.pipelines.submodules import part_of, present_entries
@@ -216,16 +216,6 @@ def guiders(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
 
 _FEWEST_PASSES = 3  # of a loop that is not denoising
 _MAX_WAITING_CALLS = 10_000  # calls that wait to be placed; further ones stay where they are
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a call belongs."""
-
-    stage: str
-    step: int = NO_STEP
-    last_step: int = NO_STEP
-    iteration: int = NO_ITERATION
 
 
 @dataclass(frozen=True, slots=True, eq=False)

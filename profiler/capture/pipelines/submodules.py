@@ -37,7 +37,7 @@ from profiler.capture.pipelines.discovery import (
     schedulers,
     submodules,
 )
-from profiler.capture.pipelines.script_loops import instances
+from profiler.capture.pipelines.script_objects import instances
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of, backends, configured
 from profiler.capture.settings import Options

@@ -19,6 +19,7 @@ from profiler.capture.backend import (
     Backend,
     CallHooks,
     CompilationLog,
+    DeviceMarks,
     StepCache,
     Watcher,
     Watching,
@@ -32,7 +33,6 @@ from profiler.trace.events import ROOT_DEVICE
 if TYPE_CHECKING:
     from profiler.capture.operator_source import Gaps, OperatorSource, SourceRequest
     from profiler.capture.overhead import EventCost
-    from profiler.capture.recorder import DeviceMarks
     from profiler.trace.manifest_fields import Device, SubmoduleSettings
 
 
@@ -57,11 +57,6 @@ def is_module(value: Any) -> bool:
     return module is not None and isinstance(value, module)
 
 
-def is_compiled(module: Any) -> bool:
-    """Whether `module.compile()` has been called: its hooks run inside the compiled code."""
-    return getattr(module, "_compiled_call_impl", None) is not None
-
-
 def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Around) -> None:
     """Tell `begin(args, kwargs, caller)` and `end(output)` of each call of `module`; a call that
     failed has ended with its exception being handled. torch tells nothing of the end where that is
@@ -70,6 +65,8 @@ def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Aro
     `around(original, args, kwargs)` stands for both where the module is compiled, or TorchScript.
     Undone with `wraps`.
     """
+    from profiler.capture.torch.modules import is_compiled
+
     if is_compiled(module):
         wraps.around(module, "_compiled_call_impl", around)
         return
@@ -228,6 +225,8 @@ class Torch(Backend):
         return getattr(getattr(owner, "_orig_mod", owner), name)
 
     def seen(self, owner: Any, name: str) -> Any:
+        from profiler.capture.torch.modules import is_compiled
+
         inner = self._entered(owner, name)
         if inner is not None:
             return inner if inner is not owner else is_compiled(owner)
@@ -386,6 +385,8 @@ class ScriptModules:
                 notice(f"modules outside pipelines are not recorded: {error}")
 
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:
+        from profiler.capture.torch.modules import outermost
+
         graphs = [module for module in new if _is_graph(module)]
         if graphs:
             scripts = {id(module) for module in self._process.held(graphs, caller)}
@@ -423,19 +424,6 @@ def _may_be_scripts(module: Any) -> bool:
 
     busy = torch.compiler.is_compiling() or CompileContext.try_get() or TracingContext.try_get()
     return _is_graph(module) and not busy
-
-
-def outermost(modules: Iterable[Any]) -> list[Any]:
-    """Those that none of the others has as a child, once."""
-    modules = list(modules)
-    children = {id(child) for module in modules for child in module._modules.values()}  # noqa: SLF001
-    seen: set[int] = set()
-    found = []
-    for module in modules:
-        if id(module) not in children and id(module) not in seen:
-            seen.add(id(module))
-            found.append(module)
-    return found
 
 
 def _whole_modules(module: Any) -> Iterator[Any]:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from profiler.capture.backend import Skipped, device_name
+from profiler.capture.backend import device_name
+from profiler.capture.calls import Skipped
 from profiler.capture.torch.compile import compiled
 from profiler.capture.torch.modules import child, every, own_tensors, stored_bytes
 from profiler.trace.manifest_fields import (

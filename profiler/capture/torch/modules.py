@@ -27,12 +27,29 @@ from typing import Any
 import numpy as np
 
 from profiler.capture.patching import Wraps, is_function
-from profiler.capture.torch.backend import is_compiled, outermost
 from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
 from profiler.plugins import let_pass
 from profiler.trace.columns import Counter, Int64s
 
 # --- What a module holds itself, also where its children and tensors are in no dict (TorchScript).
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether `module.compile()` has been called: its hooks run inside the compiled code."""
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def outermost(modules: Iterable[Any]) -> list[Any]:
+    """Those that none of the others has as a child, once."""
+    modules = list(modules)
+    children = {id(child) for module in modules for child in module._modules.values()}  # noqa: SLF001
+    seen: set[int] = set()
+    found = []
+    for module in modules:
+        if id(module) not in children and id(module) not in seen:
+            seen.add(id(module))
+            found.append(module)
+    return found
 
 
 def child(module: Any, name: str) -> Any:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiler.capture.pipelines import script_loops
-from profiler.capture.pipelines.script_loops import instances
+from profiler.capture.pipelines import script_objects
+from profiler.capture.pipelines.script_objects import instances
 
 
 class Kind:
@@ -70,11 +70,10 @@ def looked_for(freeze):
 def test_what_is_frozen_is_found_where_variables_lead_to_it(freeze, monkeypatch):
     """Of a frame, of a module, through attributes, containers and closures; once, and nothing
     behind what is found; what no variable leads to stays hidden."""
-    # Other tests' modules lead to more than is looked at, in a process that has many of them.
-    monkeypatch.setattr(script_loops, "_script_globals", lambda: iter([globals()]))
-    monkeypatch.setattr(
-        script_loops, "_MOST_FROZEN", 5_000_000
-    )  # pytest's own frames hold all tests
+    # Other tests' modules lead to more than is looked at, in a process that has many of them;
+    # pytest's own frames hold all tests.
+    monkeypatch.setattr(script_objects, "_script_globals", lambda: iter([globals()]))
+    monkeypatch.setattr(script_objects, "_MOST_FROZEN", 5_000_000)
     held, found = looked_for(freeze)
     assert sorted(map(id, found)) == sorted((id(held), id(HELD.parts[0])))
 
@@ -82,7 +81,7 @@ def test_what_is_frozen_is_found_where_variables_lead_to_it(freeze, monkeypatch)
 def test_a_look_at_too_much_is_told(freeze, monkeypatch, capfd):
     """Where variables lead to more objects than are looked at, stderr says what may be missing."""
     many = [[i, []] for i in range(20)]
-    monkeypatch.setattr(script_loops, "_MOST_FROZEN", 10)
+    monkeypatch.setattr(script_objects, "_MOST_FROZEN", 10)
     freeze()
     instances([Frozen], sys._getframe())
     assert "gc.freeze() hides objects" in capfd.readouterr().err

@@ -13,7 +13,7 @@ import profiler
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.pipelines.script_loops import held_around, names_of  # noqa: E402
+from profiler.capture.pipelines.script_objects import held_around, names_of  # noqa: E402
 from profiler.capture.torch.backend import ScriptModules, is_whole  # noqa: E402
 
 pytestmark = pytest.mark.torch

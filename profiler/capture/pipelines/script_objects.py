@@ -1,0 +1,225 @@
+"""What a script holds around a call: objects by name in its frames, schedulers, instances alive."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import CO_OPTIMIZED
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+
+from profiler.capture.pipelines.discovery import held, is_scheduler
+from profiler.capture.registry import backend_of, notice
+
+# --- The names under which a script holds objects: attributes and variables of the frames it is in.
+
+
+_OWN = "profiler."
+_SHOWS_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
+_MOST_FRAMES = 200
+_MOST_LOOKS = 1_000  # 50 µs each
+
+
+def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]:
+    """Each object under its attribute (or key), else its variable, else as its backend calls it;
+    with a number where an earlier one has the name."""
+    known = _names(caller)
+    found: dict[str, Any] = {}
+    for value in objects:
+        name = known.get(id(value)) or backend_of(value).title(value)
+        number, free = 1, name
+        while free in found:
+            number += 1
+            free = f"{name}_{number}"
+        found[free] = value
+    return found
+
+
+def held_around(objects: Iterable[Any], caller: FrameType | None) -> list[Any]:
+    """Those of the objects that an attribute or variable of the script's frames holds."""
+    known = _names(caller)
+    return [value for value in objects if id(value) in known]
+
+
+def _names(caller: FrameType | None) -> dict[int, str]:
+    """By identity: what an object's attribute or key is called, else its variable."""
+    attributes: dict[int, str] = {}
+    variables: dict[int, str] = {}
+    for name, value in _variables(list(_frames(caller))):
+        variables.setdefault(id(value), name)
+        if _may_hold(value):
+            for one in held(value):
+                attributes.setdefault(id(one.value), one.name)
+        elif isinstance(value, dict):
+            attributes.update({id(v): str(k) for k, v in value.items() if id(v) not in attributes})
+    return variables | attributes
+
+
+def values_around(caller: FrameType | None) -> list[Any]:
+    """What the variables of the script's frames hold."""
+    return [value for _, value in _variables(list(_frames(caller)))]
+
+
+def schedulers_around(caller: FrameType | None) -> dict[str, Any]:
+    """The schedulers that the frames hold, in variables or attributes of those."""
+    found: dict[str, Any] = {}
+    for name, value in _variables(list(_frames(caller))):
+        if isinstance(value, type):
+            continue
+        if is_scheduler(value):
+            found.setdefault(name, value)
+        elif _may_hold(value):
+            for one in held(value):
+                if one.key is None and is_scheduler(one.value):
+                    found.setdefault(one.name, one.value)
+    return found
+
+
+def look_for_schedulers(session: Any, caller: FrameType) -> None:
+    """Have the session know of the schedulers beside the calls of its parts: those that are there
+    now, and those that are there when a part is called outside every loop."""
+    left = _MOST_LOOKS
+
+    def look(at: FrameType | None = None) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            session.parts.look = None
+        around = schedulers_around(at or sys._getframe(1))  # noqa: SLF001 - inspect's is slow
+        known = {id(value) for value in session.parts.alive().values()}
+        for name, scheduler in around.items():
+            if id(scheduler) not in known:
+                session.add_part(name, scheduler)
+
+    session.parts.look = look
+    look(caller)
+
+
+def _frames(caller: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the script, the outermost first."""
+    found: list[FrameType] = []
+    while caller is not None and len(found) < _MOST_FRAMES:
+        if not str(caller.f_globals.get("__name__")).startswith(_OWN):
+            found.append(caller)
+        caller = caller.f_back
+    yield from reversed(found)
+
+
+def _variables(frames: list[FrameType]) -> Iterator[tuple[str, Any]]:
+    seen: set[int] = set()
+    for frame in frames:
+        if id(frame.f_globals) not in seen:
+            seen.add(id(frame.f_globals))
+            if frame.f_code.co_flags & CO_OPTIMIZED and _is_script(frame):
+                yield from _shown(dict(frame.f_globals))
+        yield from _shown(_locals(frame))
+
+
+def _locals(frame: FrameType) -> dict[str, Any]:
+    """A frame's local variables. Up to Python 3.12 a function's frame keeps what it has shown, and
+    gives it to `locals()`: it is emptied, lest it keep models alive, and left alone where the
+    function may have asked for it."""
+    if not frame.f_code.co_flags & CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    if _SHOWS_LOCALS.intersection(frame.f_code.co_names):
+        return {}
+    shown = frame.f_locals
+    found = dict(shown)
+    if isinstance(shown, dict):
+        shown.clear()
+    return found
+
+
+def _is_script(frame: FrameType) -> bool:
+    return "site-packages" not in frame.f_code.co_filename
+
+
+def _shown(variables: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in variables.items() if not name.startswith("__"))
+
+
+def _may_hold(value: Any) -> bool:
+    """Whether an object of the script's may hold modules: no class, module of Python's or function;
+    a module of a network holds what is inside it."""
+    return (
+        hasattr(value, "__dict__")
+        and not isinstance(value, (type, ModuleType))
+        and not hasattr(value, "_modules")
+        and not callable(getattr(value, "__code__", None))
+        and not hasattr(value, "__code__")
+    )
+
+
+# --- The instances of some classes that live in the process, found in one look at all objects.
+#
+# Subclasses are asked of their classes, so that each object costs a look at its type and no more.
+# What `gc.freeze()` hides, as in a child that was forked from a profiled process, is looked for
+# in
+# what the script's variables lead to.
+
+
+_MOST_FROZEN = 100_000  # objects that are looked at one by one
+_CLOSED = (type, ModuleType)  # what they lead to are classes and libraries
+
+
+def instances(kinds: Sequence[type], caller: FrameType | None = None) -> list[Any]:
+    """Those of `kinds` and of their subclasses. Of what `gc.freeze()` has hidden, those that lie
+    outermost in what variables of modules that are no library, and of the frames from `caller` on,
+    lead to."""
+    wanted = _with_subclasses(kinds)
+    if not wanted:
+        return []
+    found = [one for one in gc.get_objects() if type(one) in wanted]
+    if gc.get_freeze_count():
+        known = set(map(id, found))
+        roots = [*_script_globals(), *values_around(caller)]
+        found += [one for one in _reached(roots, wanted) if id(one) not in known]
+    return found
+
+
+def _reached(roots: Iterable[Any], wanted: set[type]) -> list[Any]:
+    """The instances of these classes that the roots lead to, but not through one another."""
+    found, seen = [], set[int]()
+    pending = list(roots)
+    while pending:
+        further: list[Any] = []
+        for one in pending:
+            if id(one) in seen or not gc.is_tracked(one) or isinstance(one, _CLOSED):
+                continue
+            seen.add(id(one))
+            if type(one) in wanted:
+                found.append(one)
+            elif isinstance(one, FunctionType):
+                further.append(one.__closure__)
+            else:
+                further.append(one)
+        if len(seen) > _MOST_FROZEN:
+            notice(
+                "gc.freeze() hides objects from the look at what is not captured: some of what "
+                "runs may be missing from the coverage"
+            )
+            break
+        pending = gc.get_referents(*further)
+    return found
+
+
+def _script_globals() -> Iterator[dict[str, Any]]:
+    """The variables of modules that are no library's."""
+    library = sysconfig.get_path("stdlib")
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        foreign = "site-packages" in file or "dist-packages" in file or file.startswith(library)
+        if not foreign and not name.startswith(_OWN) and (file or name == "__main__"):
+            yield vars(module)
+
+
+def _with_subclasses(kinds: Sequence[type]) -> set[type]:
+    found, left = set(kinds), list(kinds)
+    while left:
+        below: list[type] = type.__subclasses__(left.pop())
+        new = [kind for kind in below if kind not in found]
+        found.update(new)
+        left += new
+    return found

@@ -62,6 +62,15 @@ def said(template: str, /, **values: object) -> Said:
     return Said(_filled(template, values), template, values)
 
 
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """`text`, a template that was given no values yet with those of `values` that it names; any
+    other text as it is."""
+    if not isinstance(text, Said) or text.values or "{" not in text.template:
+        return text
+    named = {name: value for name, value in values.items() if f"{{{name}}}" in text.template}
+    return said(text.template, **named)
+
+
 def joined(separator: str, parts: Iterable[str]) -> Said:
     """`separator.join(parts)` that keeps the languages of its parts."""
     values = {f"part{number}": part for number, part in enumerate(parts)}

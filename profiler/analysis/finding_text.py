@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.document import Group, Part
@@ -33,6 +33,7 @@ from profiler.text import (
     count,
     duration,
     evidence_name,
+    filled,
     joined,
     percent,
     said,
@@ -299,12 +300,13 @@ class Words(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: `find` looks at an analysis and returns its findings, `words` what each of them says.
+    """A rule: `find` looks at an analysis and returns its findings, `words` what each of them says:
+    templates with names of the evidence and of `Where`, or a function that makes them of a finding.
     `change` is what to do about it in at most 72 characters, or makes it of a finding; None: the
     whole recommendation. Its name is that of `find`."""
 
     find: Callable[[Analysis], Finding | tuple[Finding, ...] | None]
-    words: Callable[[Finding], Words]
+    words: Words | Callable[[Finding], Words]
     change: Said | Callable[[Finding], Said | None] | None = None
 
     @property
@@ -324,7 +326,9 @@ def words(finding: Finding) -> Words:
     rule = rules().get(finding.rule)
     if rule is None:
         return Words(Said(finding.rule.replace("_", " ")), "", "")
-    found = rule.words(finding)
+    given = texts(finding)
+    templates = rule.words if isinstance(rule.words, Words) else rule.words(finding)
+    found = Words(*(filled(text, given) for text in astuple(templates)))
     gain = gained(finding)
     if gain is None:
         return found

@@ -639,12 +639,7 @@ def _idle_devices(found: Finding) -> Words:
 
 
 def _transfers_exposed(found: Finding) -> Words:
-    given = texts(found)
-    title = said(
-        "{device} waits for transfers for {share} of its time",
-        device=given["device"],
-        share=given["data_wait_share"],
-    )
+    title = said("{device} waits for transfers for {data_wait_share} of its time")
     if on_several(found):
         title = said(
             "{devices} each wait for transfers for {share} of their time",
@@ -664,25 +659,20 @@ def _transfers_exposed(found: Finding) -> Words:
     )
 
 
-def _idle_device(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "Calls on {least} take {share} of the run, those on {busiest} {share_2}",
-            least=given["device"],
-            share=given["idle_device_share"],
-            busiest=given["busy_device"],
-            share_2=given["busy_device_share"],
-        ),
-        caveat=said(
-            "A placement made for lack of memory is no mistake. Dividing work over devices costs "
-            "transfers."
-        ),
-        recommendation=said(
-            "Run the branches of guidance or several requests on both devices, or encode the next "
-            "request on the idle one. profile-sd3 predict compares placements."
-        ),
-    )
+_IDLE_DEVICE_WORDS = Words(
+    title=said(
+        "Calls on {device} take {idle_device_share} of the run, those on {busy_device} "
+        "{busy_device_share}"
+    ),
+    caveat=said(
+        "A placement made for lack of memory is no mistake. Dividing work over devices costs "
+        "transfers."
+    ),
+    recommendation=said(
+        "Run the branches of guidance or several requests on both devices, or encode the next "
+        "request on the idle one. profile-sd3 predict compares placements."
+    ),
+)
 
 
 def _times(number: int) -> Said:
@@ -720,7 +710,7 @@ RULES = (
     Rule(transfers_exposed, _transfers_exposed, _transfers_change),
     Rule(
         idle_device,
-        _idle_device,
+        _IDLE_DEVICE_WORDS,
         said("Run guidance's branches or several requests on both devices"),
     ),
 )

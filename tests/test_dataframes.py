@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.context import Inputs, Selection
+from profiler.analysis.context import Selection
 from profiler.analysis.question import markdown, tables
 from profiler.trace.events import Drop, DropKind
 from tests.runs import tiny_run, why, write_tiny_bundle
@@ -101,18 +101,6 @@ def test_profile_beside_the_bundle_counts(tmp_path):
     other.write_text(text % "cpu:0", encoding="utf-8")
     assert set(profiler.analyze(bundle).device_profiles) == {"rbln:0"}
     assert set(profiler.analyze(bundle, device_profile=other).device_profiles) == {"cpu:0"}
-
-
-def test_inputs_stand_in_the_order_of_their_needs():
-    """Asking for one after the other makes one at a time, so that each can be timed alone."""
-    known = Inputs(tiny_run(), Selection(), (), {})
-    for table in tables():
-        known.table(table.name)
-    inputs = Inputs(tiny_run(), Selection(), (), {})
-    for number, make in enumerate(known.made):
-        assert len(inputs.made) == number
-        inputs.once(make)
-    assert inputs.made == known.made
 
 
 def test_frames_of_a_table_are_polars(analysis):

@@ -161,8 +161,11 @@ def _started(run: Run) -> str:
 @shared
 def found(of: Inputs) -> tuple[Finding, ...]:
     """What the rules find in the tables that they read, worst first."""
-    names = [table.name for table in tables() if table.name != "findings"]
-    return find(assembled(of, names), lambda: replay_gains(of))
+    return find(assembled(of, _read_by_rules()), lambda: replay_gains(of))
+
+
+def _read_by_rules() -> list[str]:
+    return [table.name for table in tables() if table.name != "findings"]
 
 
 TABLES = (
@@ -199,6 +202,8 @@ def analyze(
     """
     inputs = Inputs(run, selection, measured, device_memory)
     device_works(inputs)  # first, for what it is made of takes most memory
+    for name in _read_by_rules():
+        inputs.table(name)
     analysis = assembled(inputs, [table.name for table in tables()], found(inputs))
-    inputs.forget(device_works, timeline_of, replay_gains)
+    inputs.release(device_works, timeline_of, replay_gains)
     return analysis

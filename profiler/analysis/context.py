@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import polars as pl
 from msgspec import Struct
@@ -150,17 +150,13 @@ def shared(make: Callable[[Inputs], _Value]) -> Callable[[Inputs], _Value]:
     """`make`, whose value is made once for each `Inputs`."""
 
     @wraps(make)
-    def once(of: Inputs) -> _Value:
-        return of.once(make)
+    def value(of: Inputs) -> _Value:
+        made = of.made
+        if make not in made:
+            made[make] = make(of)
+        return cast("_Value", made[make])
 
-    return once
-
-
-@shared
-def command_kinds(of: Inputs) -> Kinds:
-    """The kinds of the selected commands."""
-    accelerated = has_accelerators(of.run.commands["device"].unique())
-    return kinds_of(of.calls, of.frame, of.commands.call, accelerated=accelerated)
+    return value
 
 
 @shared
@@ -191,62 +187,49 @@ class Inputs:
         self.measured = measured
         self.device_memory = device_memory
         self.calls, self.frame = select(self.run, selection)
-        self._made: dict[Callable[[Inputs], Any], Any] = {}
-        self._order: dict[Callable[[Inputs], Any], None] = {}
-
-    def once(self, make: Callable[[Inputs], _Value]) -> _Value:
-        """What `make` makes of these inputs; asked again, the same."""
-        if make not in self._made:
-            self._made[make] = make(self)
-            self._order.setdefault(make)
-        value: _Value = self._made[make]
-        return value
-
-    def forget(self, *made: Callable[[Inputs], object]) -> None:
-        """Give up what these, each `shared`, have made: asked again, they make it anew."""
-        for make in made:
-            self._made.pop(getattr(make, "__wrapped__", make), None)
+        self.made: dict[object, Any] = {}
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of the registry, in its order. Raises InputError where there is none."""
-        return self.once(table_named(name).frame)
+        if name not in self.made:
+            table = table_named(name)
+            for other in table.reads:
+                self.table(other)
+            self.made[name] = table.frame(self)
+        return cast("pl.DataFrame", self.made[name])
 
-    @property
-    def made(self) -> tuple[Callable[[Inputs], object], ...]:
-        """What was made so far, each behind what it was made from: for timing one by one."""
-        return tuple(self._order)
+    def release(self, *made: Callable[[Inputs], object]) -> None:
+        """Give up what these, each `shared`, have made: asked again, they make it anew."""
+        for make in made:
+            self.made.pop(make.__wrapped__, None)  # type: ignore[attr-defined]
 
-    @property
-    @shared
+    @cached_property
     def everything(self) -> CommandArrays:
         return CommandArrays.of(self.run.commands, self.run.calls)
 
-    @property
-    @shared
+    @cached_property
     def commands(self) -> CommandArrays:
         return CommandArrays.of(self.frame, self.calls) if self.selection else self.everything
 
-    @property
-    @shared
+    @cached_property
     def pipelines(self) -> PipelineCalls:
         return PipelineCalls.of(self.run)
 
-    @property
-    @shared
+    @cached_property
     def axis(self) -> Axis:
         device_axes(self)  # of which the tiles of the run are made
         return Axis.of(self.run, self.pipelines)
 
-    @property
+    @cached_property
     def kinds(self) -> Kinds:
-        return command_kinds(self)
+        """The kinds of the selected commands."""
+        accelerated = has_accelerators(self.run.commands["device"].unique())
+        return kinds_of(self.calls, self.frame, self.commands.call, accelerated=accelerated)
 
-    @property
-    @shared
+    @cached_property
     def host_times(self) -> HostTimes:
         return host_times(self.frame, self.commands, self.kinds, self.axis.waits)
 
-    @property
-    @shared
+    @cached_property
     def call_kinds(self) -> CallKinds:
         return CallKinds.of(self.kinds, self.commands, len(self.calls))

@@ -525,7 +525,7 @@ def device_works(of: Inputs) -> tuple[tuple[DeviceGaps, ...], dict[str, Busy]]:
     the axes, which are forgotten."""
     axes, dropped = device_axes(of), dropped_calls(of.run)
     gaps = device_gaps(of.run, of.everything, axes, of.axis, of.pipelines, dropped)
-    of.forget(device_axes)
+    of.release(device_axes)
     return gaps, {name: axis.busy for name, axis in axes.axes.items()}
 
 

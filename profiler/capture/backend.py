@@ -42,7 +42,7 @@ def device_name(device: Any) -> str:
 
 
 def output_device(output: Any) -> str:
-    """The device of the first tensor in a call's output, "" where there is none."""
+    """The device of the first tensor in a call's output, "" if there is none."""
     if isinstance(output, Mapping):
         output = tuple(output.values())
     while isinstance(output, (tuple, list)) and output:
@@ -53,8 +53,7 @@ def output_device(output: Any) -> str:
 
 # --- What capture asks about whatever executes a submodule: a `Backend` for each runtime.
 #
-# A backend is a folder beside this module whose `backend.py` has one as `BACKEND`. Another
-# package
+# A backend is a folder beside this module whose `backend.py` has one as `BACKEND`. Another package
 # registers one under the entry point group `profile_sd3.backends`:
 #
 #     class ToyBackend(Backend):
@@ -77,18 +76,18 @@ class CallHooks(Protocol):
         """Run `original(*args, **kwargs)` as a call."""
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
-        """A call begins; `caller` is a frame that runs until it has ended."""
+        """A call starts; `caller` is a frame that runs until it has ended."""
 
     def end(self, output: Any) -> None:
-        """It has ended, also where it failed: then with its exception being handled."""
+        """It has ended, also if it failed: then with its exception being handled."""
 
 
 class StepCache(Protocol):
     """The step cache of a submodule, whichever it has at the time."""
 
     def begin(self, owner: Any, pipeline: int) -> Callable[[], Skipped | None] | None:
-        """A call of `owner` begins, in the pipeline call of that number; returns what tells at the
-        call's end what was skipped, None where no cache is on."""
+        """A call of `owner` starts, in the pipeline call of that number; returns what tells at the
+        call's end what was skipped, None if no cache is on."""
 
     def close(self) -> None:
         """Nothing is asked any more; again without effect."""
@@ -99,7 +98,7 @@ class CompilationLog(Protocol):
 
     def new(self) -> Sequence[Compilation]:
         """What has been compiled since this was asked last, in order, with times of CLOCK_REALTIME
-        and without calls. Asked after every call: cheap where there is nothing."""
+        and without calls. Asked after every call: cheap if there is nothing."""
 
 
 class Mark(Protocol):
@@ -116,7 +115,7 @@ class DeviceMarks(Protocol):
     """Puts marks into the queues of devices, and asks them."""
 
     def ready(self, device: str) -> bool:
-        """Whether this thread may use the device's queue now; False where it has none."""
+        """Whether this thread may use the device's queue now; False if it has none."""
 
     def mark(self, device: str) -> Mark:
         """A mark behind all that this thread has asked of the device so far."""
@@ -127,8 +126,8 @@ class DeviceMarks(Protocol):
 
 class StandalonePart(Protocol):
     """What a script runs by itself, outside pipelines, as `submodule` on `device`. `gone` tells
-    that the script has let go of it; `refused` is set where it is not to be recorded, and
-    `recommendation` says what to do where `device` is another than was configured."""
+    that the script has let go of it; `refused` is set if it is not to be recorded, and
+    `recommendation` says what to do if `device` is another than was configured."""
 
     submodule: str
     device: str
@@ -144,10 +143,10 @@ class Watching(Protocol):
     """A process that is switched on, as a `Watcher` sees it."""
 
     def recording(self) -> Any:
-        """The `Session` for what belongs to no pipeline; None where nothing is recorded."""
+        """The `Session` for what belongs to no pipeline; None if nothing is recorded."""
 
     def open_source(self, session: Any, part: Any) -> OperatorSource | None:
-        """The source of a `StandalonePart`, described in the manifest of `session`; None where its
+        """The source of a `StandalonePart`, described in the manifest of `session`; None if its
         operators are not traced."""
 
     def use_parts(self, parts: list[Any], caller: FrameType) -> None:
@@ -171,7 +170,7 @@ class Watcher(Protocol):
         """Names of modules, and what is called with each when it has been imported."""
 
     def forget(self) -> None:
-        """Begin anew, as in a forked child: nothing that was noticed is known any more."""
+        """Start again, as in a forked child: nothing that was noticed is known any more."""
 
     def undo(self) -> None:
         """Leave the libraries as they were; again without effect."""
@@ -182,7 +181,7 @@ class Backend:
 
     `name` stands in manifests and error messages. The manifest states the versions of `packages`.
     `whole`: a submodule of this backend's is executed by itself, whatever parts it has.
-    `allocations`: its sources tell of allocations where these are asked for (`memory`). Backends of
+    `allocations`: its sources tell of allocations if these are asked for (`memory`). Backends of
     ours are asked in `order`, those of other packages before them.
 
     A `part` is what executes a submodule. `owner` is the pipeline's attribute that it is of:
@@ -215,16 +214,16 @@ class Backend:
         return found or (("__call__",) if callable(part) else ())
 
     def title(self, part: Any) -> str:
-        """What `part` is called where the script has no name for it."""
+        """What `part` is called if the script has no name for it."""
         return type(part).__name__
 
     def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
-        """What traces the operators of `request.part`, hooked into it; None where they cannot be
+        """What traces the operators of `request.part`, hooked into it; None if they cannot be
         traced. A selection that traces nothing is told as well. Raises InputError."""
         return None
 
     def event_cost(self, gaps: Gaps) -> EventCost | None:  # noqa: ARG002
-        """What one recorded event costs on average, measured now; None where that is not known.
+        """What one recorded event costs on average, measured now; None if that is not known.
         `gaps` are those between the events, as far as sources know."""
         return None
 
@@ -234,12 +233,12 @@ class Backend:
         return type(self).event_cost is not Backend.event_cost
 
     def step_cache(self) -> StepCache | None:
-        """What tells which blocks a cache skips in the calls of one submodule; None where there
+        """What tells which blocks a cache skips in the calls of one submodule; None if there
         are no such caches."""
         return None
 
     def compilation_log(self) -> CompilationLog | None:
-        """What tells what the runtime compiles from now on; None where it compiles nothing in
+        """What tells what the runtime compiles from now on; None if it compiles nothing in
         calls."""
         return None
 
@@ -249,23 +248,23 @@ class Backend:
         return device_name(device) if device else ROOT_DEVICE
 
     def device_marks(self) -> DeviceMarks | None:
-        """What puts marks into the queues of devices that work through such; None where there are
+        """What puts marks into the queues of devices that work through such; None if there are
         none, or nobody can."""
         return None
 
     def device_facts(self, device: str) -> Device | None:  # noqa: ARG002
-        """What the runtime tells of the hardware of a device of that name; None where it is none of
+        """What the runtime tells of the hardware of a device of that name; None if it is none of
         its devices. Nothing is loaded or started for that."""
         return None
 
     def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:  # noqa: ARG002
         """What the user's program has itself configured of a pipeline's submodule, or of its part
-        of that name, in the form of our own configuration; it counts where ours says nothing. Every
+        of that name, in the form of our own configuration; it counts if ours says nothing. Every
         backend is asked, whoever owns the part."""
         return {}
 
     def weight_bytes(self, part: Any) -> int | None:  # noqa: ARG002
-        """Bytes of a part's weights, as they are stored; None where nobody can tell. Nothing is
+        """Bytes of a part's weights, as they are stored; None if nobody can tell. Nothing is
         loaded for that."""
         return None
 
@@ -275,12 +274,12 @@ class Backend:
         return weakly(part)
 
     def settings(self, part: Any) -> SubmoduleSettings | None:  # noqa: ARG002
-        """How a part is set up now, read from it; None where nobody can tell. Asked before each
+        """How a part is set up now, read from it; None if nobody can tell. Asked before each
         pipeline call: nothing is loaded for that, and nothing is changed."""
         return None
 
     def model_path(self, part: Any) -> Path | None:
-        """Where the model of a part lies, None where it does not tell."""
+        """Where the model of a part lies, None if it does not tell."""
         path = getattr(part, "model_path", None)
         return Path(path) if path else None
 
@@ -290,7 +289,7 @@ class Backend:
 
     def seen(self, owner: Any, name: str) -> Any:
         """What is another object once the method `name` has been replaced, so that it must be
-        hooked anew."""
+        hooked again."""
         return attributes(owner).get(name)
 
     def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
@@ -300,7 +299,7 @@ class Backend:
 
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
         """Wrap a method: on a subclass for this one object, so that copies of it run their own;
-        where the instance itself has the method, on the instance."""
+        if the instance itself has the method, on the instance."""
         if name not in attributes(owner) and is_function(getattr(owner, name)):
             try:
                 wraps.around_method(owner, name, around)
@@ -320,7 +319,7 @@ class Backend:
         alive: Sequence[Any],  # noqa: ARG002
     ) -> Iterable[tuple[str, str, Any]]:
         """What of this runtime's may be executed while a pipeline runs, beside the `captured`
-        submodules: name, method and object of each; "" where the script's variable names it.
+        submodules: name, method and object of each; "" if the script's variable names it.
         `alive` is what lives in the process of `executed_kinds`, perhaps of others'."""
         return ()
 

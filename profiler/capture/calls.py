@@ -93,7 +93,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunClock:
-    """CLOCK_MONOTONIC plus an offset fixed when the run began, so that a clock step during the
+    """CLOCK_MONOTONIC plus an offset fixed when the run started, so that a clock step during the
     run cannot bend durations."""
 
     monotonic_offset_ns: int
@@ -138,7 +138,7 @@ class PipelineCall:
     """One call of the pipeline, `number` as in `events.Call`. `outer` is the pipeline call in which
     it runs, `inner` are those that ran in it; `-1` stands for moments that were not reached.
     `settings` are the numbers and switches that it was given, `submodules` how its submodules were
-    set up when it began, `generation` is what it made."""
+    set up when it started, `generation` is what it made."""
 
     name: str
     start_ns: int
@@ -148,10 +148,10 @@ class PipelineCall:
     inner: list[PipelineCall] = field(default_factory=list)
     encode_end_ns: int = -1  # end of encode_prompt and of every call of the encode stage
     step_ends_ns: list[tuple[int, int]] = field(default_factory=list)  # (step, end)
-    loop_start_ns: int = -1  # begin of the first denoiser call
-    decoding: bool = False  # a call of the decode stage has begun
+    loop_start_ns: int = -1  # start of the first denoiser call
+    decoding: bool = False  # a call of the decode stage has started
     hooks_ns: int = 0  # in the profiler's own code, while it ran
-    around_ns: int = 0  # in the profiler's own code, ahead of its begin and behind its end
+    around_ns: int = 0  # in the profiler's own code, ahead of its start and behind its end
     failed: bool = False  # ended with an exception: the stage that was running is its last
     settings: dict[str, Setting] = field(default_factory=dict)
     submodules: dict[str, SubmoduleSettings] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class PipelineCall:
             self.encode_end_ns = max(self.encode_end_ns, end_ns)
 
     def end_encoding(self, end_ns: int) -> None:
-        """What belongs to the encode stage has ended; later than the loop's begin it is none."""
+        """What belongs to the encode stage has ended; later than the loop's start it is none."""
         if self.loop_start_ns < 0:
             self.encode_end_ns = end_ns
 
@@ -206,7 +206,7 @@ class PipelineCall:
         return [pipeline, *self._parts(self.start_ns, self.end_ns)]
 
     def _parts(self, start_ns: int, end_ns: int) -> list[Span]:
-        """Stages and steps; the first stage begins at `start_ns`, the last ends at `end_ns`."""
+        """Stages and steps; the first stage starts at `start_ns`, the last ends at `end_ns`."""
         if self.inner and self.loop_start_ns < 0 and self.encode_end_ns < 0:
             borders = [start_ns, *(call.end_ns for call in self.inner[:-1]), end_ns]
             return [
@@ -277,12 +277,12 @@ class Skipped:
 
 @dataclass(slots=True, eq=False)
 class Invocation:
-    """One submodule invocation, from its begin on.
+    """One submodule invocation, from its start on.
 
     `index` is given when it has returned, -1 before; `failed` tells that it ended with an
     exception. `recorded` is False in warm-up: it takes part in no table. `pipeline` is the
     pipeline call that it belongs to, None outside every one; `last_step` the last step of the
-    scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
+    scheduler's schedule, -1 if it is not known. `left_out` tells that its operators are not to
     be traced, though others of the submodule are. `awaits_operators` tells that a source was to
     trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
     not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
@@ -357,16 +357,15 @@ class HostCommands:
 
 # --- What is open in a thread or task: a pipeline call, a submodule call, host work.
 #
-# It belongs to the thread (or task) that opened it: pipelines that run in threads at the same
-# time
+# It belongs to the thread (or task) that opened it: pipelines that run in threads at the same time
 # never see each other.
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is open in one thread or task. `owner` began the pipeline call `pipeline`, whose labels
-    are `labels`; `call` is an open submodule call, whose inner calls are part of it; `host` is
-    open host work."""
+    """What is open in one thread or task. `owner` started the pipeline call `pipeline`, whose
+    labels are `labels`; `call` is an open submodule call, whose inner calls are part of it; `host`
+    is open host work."""
 
     owner: Any = None
     pipeline: PipelineCall | None = None
@@ -380,7 +379,7 @@ _SCOPE: ContextVar[Scope] = ContextVar("profile_sd3_scope", default=_NOTHING_OPE
 
 
 def scope() -> Scope:
-    """What is open in this thread or task; nothing where it is of a pipeline call that has ended,
+    """What is open in this thread or task; nothing if it is of a pipeline call that has ended,
     which an interrupt kept from leaving."""
     found = _SCOPE.get()
     if found.pipeline is not None and found.pipeline.end_ns >= 0:
@@ -393,7 +392,7 @@ def enter(new: Scope) -> None:
     _SCOPE.set(new)
 
 
-# --- Forked children: what is being recorded stays the parent's, whoever has begun it.
+# --- Forked children: what is being recorded stays the parent's, whoever has started it.
 #
 # Sessions, with and without the switch, are abandoned in the child; what a backend keeps of the
 # process is forgotten.

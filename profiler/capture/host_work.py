@@ -57,8 +57,7 @@ from profiler.trace.events import (
 # there
 #     conversions.drain()               # now, on this thread, all that waits
 #
-# Converting takes 12 µs of Python an event, in which no other thread runs Python: beside a
-# pipeline
+# Converting takes 12 µs of Python an event, in which no other thread runs Python: beside a pipeline
 # it would take from that what it saves. So the thread that converts waits until nothing has been
 # recorded for `_LINGER_S`; what has waited for `_LONGEST_S` is converted all the same, so that a
 # killed process loses no more. What waits lies on the disk, 0.4 kB an event, not in memory.
@@ -66,7 +65,7 @@ from profiler.trace.events import (
 
 EVENT_LIMIT = 2_000_000  # that wait: 0.8 GB of disk
 SESSION_LIMIT = 64  # that wait, each with an open file
-_LINGER_S = 0.2  # of rest, until the thread begins
+_LINGER_S = 0.2  # of rest, until the thread starts
 _LONGEST_S = 4.0  # that a session waits
 
 
@@ -112,7 +111,7 @@ class Conversions:
         self._thread: threading.Thread | None = None
 
     def put(self, session: Stopped) -> None:
-        """Have a session converted later; now, on this thread, where too much waits."""
+        """Have a session converted later; now, on this thread, if too much waits."""
         with self._changing:
             self._waiting.append((self._now(), session))
             events, sessions = self._most
@@ -140,7 +139,7 @@ class Conversions:
         self._wake.put(None)
 
     def pause_s(self) -> float | None:
-        """How long until the first that waits is due, 0 where it is; None where none waits."""
+        """How long until the first that waits is due, 0 where it is; None if none waits."""
         try:
             put, _ = self._waiting[0]
         except IndexError:
@@ -197,8 +196,7 @@ class Conversions:
 #     pieces.write(recorder.spans())                  # the run has: `host.pb` is there
 #
 # A run may have any number of pipeline calls: what is found in them is placed in stages and steps
-# as
-# each ends, and written in pieces, so no more than a piece is held.
+# as each ends, and written in pieces, so no more than a piece is held.
 
 
 PIECE_LIMIT = 10_000  # commands of a piece; its texts and descriptions take some 2 KB
@@ -271,7 +269,7 @@ def place_commands(
     calls: Sequence[tuple[int, int]] = (),
 ) -> CommandColumns:
     """The commands with the stage and step of their pipeline call in which each was launched. What
-    was launched inside one of `calls` (begin and end in ns) is left out: it is that call's,
+    was launched inside one of `calls` (start and end in ns) is left out: it is that call's,
     untraced."""
     launched = columns.start_ns.copy()
     launched[columns.flows[:, 1]] = columns.start_ns[columns.flows[:, 0]]
@@ -332,7 +330,7 @@ def _taken(found: deque[_Found], all_left: bool) -> Iterator[_Found]:
 
 
 def _calls_of(pipeline: PipelineCall, recorder: Recorder) -> list[tuple[int, int]]:
-    """Begin and end of the calls in a pipeline call that have returned: the latest ones."""
+    """Start and end of the calls in a pipeline call that have returned: the latest ones."""
     found = []
     for call in reversed(recorder.invocations):
         if call.start_ns < pipeline.start_ns - _EARLIER_NS:

@@ -27,9 +27,8 @@ from profiler.plugins import let_pass
 #
 # A finder at the head of `sys.meta_path` waits for the names, lets the other finders find the
 # module, and has the callback run when the module's code has run. It takes itself away with the
-# last
-# name. Loaders keep their type: only the one instance that loads the module is touched, until it
-# has.
+# last name. Loaders keep their type: only the one instance that loads the module is touched, until
+# it has.
 
 
 Callback = Callable[[ModuleType], None]
@@ -60,7 +59,7 @@ class _Finder:
         return spec
 
     def call(self, name: str, module: ModuleType) -> None:
-        """Run the callback of `name`, once; its failure is said and never fails the import. Where
+        """Run the callback of `name`, once; its failure is said and never fails the import. If
         the script is interrupted meanwhile, the callback waits for the next import."""
         callback = self.callbacks.pop(name, None)
         if callback is None:
@@ -211,6 +210,6 @@ _MOST = 20_000  # modules of a submodule; SD3.5 large has some 1,500
 def known_modules(classes: Mapping[str, str]) -> dict[str, str]:
     """`Submodule.modules` of the manifest; "" is the path of the submodule itself.
 
-    Nothing where no class is known; of more than 20,000 modules the first.
+    Nothing if no class is known; of more than 20,000 modules the first.
     """
     return dict(islice(classes.items(), _MOST))

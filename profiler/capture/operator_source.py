@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 # --- Where the operators of a submodule come from: an `OperatorSource`, which its `Backend` opens.
 #
 # A source is told of every invocation of its submodule before and after it, and of the pipeline
-# calls
-# around them. When the run has ended it yields what each recorded invocation executed.
+# calls around them. When the run has ended it yields what each recorded invocation executed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class NewSessions:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """How many events were begun once another had ended, and how many ns later, together."""
+    """How many events were started once another had ended, and how many ns later, together."""
 
     count: int = 0
     total_ns: float = 0.0
@@ -82,7 +81,7 @@ class Gaps:
 
     @property
     def mean_ns(self) -> float | None:
-        """None where there are none."""
+        """None if there are none."""
         return self.total_ns / self.count if self.count else None
 
 
@@ -91,12 +90,12 @@ class SourceSummary:
     """What a source did in the whole run.
 
     `events` counts operator events, each of which cost time, and `gaps` are those between them,
-    where recording lies; `new_sessions` is what first calls took longer; `attributed_ns` of
+    if recording lies; `new_sessions` is what first calls took longer; `attributed_ns` of
     `total_ns` operator time found a module path; `sessions` counts profiled sessions. `host_events`
     are those
     of host work that it recorded between calls. `backend` names whose cost per event holds
     (`overhead`). `timed` holds
-    the calls in order of their begin, where calls of both kinds were asked for. `known` is what
+    the calls in order of their start, if calls of both kinds were asked for. `known` is what
     else the manifest says of the submodule.
     """
 
@@ -117,10 +116,10 @@ class OperatorSource(Protocol):
     """Traces the operators of one submodule."""
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """A call of the pipeline has begun on this thread."""
+        """A call of the pipeline has started on this thread."""
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """It has ended, also where it failed."""
+        """It has ended, also if it failed."""
 
     def before(self, invocation: Invocation) -> None:
         """The submodule is about to run on this thread; `invocation.recorded` is False in
@@ -164,8 +163,7 @@ class SourceRequest:
 
 # --- A submodule some of whose calls are traced: each call is chosen before it begins.
 #
-# The calls that are left out run as if nobody traced operators, so those of both kinds, in turn
-# in
+# The calls that are left out run as if nobody traced operators, so those of both kinds, in turn in
 # one run, measure what tracing costs (`overhead`).
 
 
@@ -192,7 +190,7 @@ class SelectedCalls:
         self._chosen: dict[Invocation, bool] = {}  # the recorded ones, in order
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
-        """The ordinals of its calls begin with 0."""
+        """The ordinals of its calls start with 0."""
         self._progress[pipeline] = _Progress()
         self._source.begin_pipeline(pipeline)
 
@@ -251,7 +249,7 @@ def _position(invocation: Invocation, progress: _Progress) -> Position:
 
 
 def _timed(calls: Sequence[Invocation]) -> tuple[TimedCall, ...]:
-    """How long calls took: their device, where it noted to have been on them for longer than the
+    """How long calls took: their device, if it noted to have been on them for longer than the
     host. A traced one is not noted; it took its device no less than others of its shapes, half of
     which took no longer."""
     noted: dict[tuple[str, ...], list[int]] = {}
@@ -280,8 +278,7 @@ def _shapes(call: Invocation) -> tuple[str, ...]:
 #     limit.drops()                              # which calls those are
 #
 # How much a run writes is known when call files are written. Calls that were traced before and
-# whose
-# files come behind the limit lose their operators as well, so that a run exceeds it by one
+# whose files come behind the limit lose their operators as well, so that a run exceeds it by one
 # call's.
 
 
@@ -324,7 +321,7 @@ class SizeLimit:
 
 
 class LimitedSource:
-    """An `OperatorSource` that gives `source` no call that begins when the limit is reached."""
+    """An `OperatorSource` that gives `source` no call that starts when the limit is reached."""
 
     def __init__(self, source: Any, limit: SizeLimit) -> None:
         self._source = source
@@ -334,7 +331,7 @@ class LimitedSource:
         return getattr(self._source, name)
 
     def before(self, invocation: Invocation) -> None:
-        """Begin, or leave it out, which `CallWriter` tells of when the call has returned."""
+        """Start, or leave it out, which `CallWriter` tells of when the call has returned."""
         if self._limit.reached:
             invocation.left_out = invocation.beyond_size = invocation.recorded
             self._source.leave_out(invocation)

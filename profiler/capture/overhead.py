@@ -36,11 +36,9 @@ from profiler.trace.manifest_fields import (
 
 # --- What tracing its operators costs a call, from traced and untraced calls of one run.
 #
-# The median duration of a submodule's traced calls less that of its untraced ones, with a
-# bootstrap
+# The median duration of a submodule's traced calls less that of its untraced ones, with a bootstrap
 # interval. The first call of either kind stands apart, and calls are compared with calls of the
-# same
-# input shapes alone, at least three of either kind.
+# same input shapes alone, at least three of either kind.
 
 
 _MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
@@ -53,7 +51,7 @@ class CallCost:
 
     `call_ns` is the difference of their median durations, `factor` the untraced median over the
     traced one, which turns operator times as traced into corrected ones. Below 0 and above 1
-    where noise exceeds the cost. The intervals are of 95 %.
+    if noise exceeds the cost. The intervals are of 95 %.
     """
 
     traced: int
@@ -168,7 +166,7 @@ _BEYOND = 2.0  # of `bounds`
 
 @dataclass(frozen=True, slots=True)
 class EventCost:
-    """The median in ns an event, and the quartiles of the pairs, None where nobody knows them."""
+    """The median in ns an event, and the quartiles of the pairs, None if unknown."""
 
     ns: float
     low_ns: float | None = None
@@ -176,7 +174,7 @@ class EventCost:
 
     @classmethod
     def of_pairs(cls, pairs_s: Sequence[float], events: int) -> EventCost | None:
-        """From differences in s, at least two, of runs that recorded so many `events`. None where
+        """From differences in s, at least two, of runs that recorded so many `events`. None if
         noise exceeds the cost."""
         low, median, high = (
             quartile * 1e9 / events
@@ -187,7 +185,7 @@ class EventCost:
     @property
     def bounds(self) -> tuple[float, float]:
         """Between what a run's events may have cost each: a run is not the chain that was measured,
-        so they reach as far beyond the quartiles as `_BEYOND` says. Where these are not known, for
+        so they reach as far beyond the quartiles as `_BEYOND` says. If these are not known, for
         a busy machine left time for one pair alone, between nothing and as far once more.
         """
         if self.low_ns is None or self.high_ns is None:
@@ -204,25 +202,20 @@ class EventCost:
         )
 
 
-# --- What tracing operators cost a run: measured where it has calls of both kinds, else estimated.
+# --- What tracing operators cost a run: measured if it has calls of both kinds, else estimated.
 #
-# Measured: the median duration of a submodule's traced calls less that of its untraced ones, with
-# a
-# bootstrap interval. The first call of either kind stands apart, and calls are compared with
-# calls
+# Measured: the median duration of a submodule's traced calls less that of its untraced ones, with a
+# bootstrap interval. The first call of either kind stands apart, and calls are compared with calls
 # of the same input shapes alone, at least three of either kind.
 #
-# Estimated: the profiler of a runtime builds a record of each executed operator. What
-# that takes is measured on a chain of operators, run with and without profiling in turn; the
-# median difference per record times the events of a run estimates what tracing added to it; where
-# a
-# backend knows how far the run's own events lie apart, compared with those of the chain. Where
-# that
-# is not known either, or says that tracing took longer than all that ran, no sum is stated.
+# Estimated: the profiler of a runtime builds a record of each executed operator. What that takes is
+# measured on a chain of operators, run with and without profiling in turn; the median difference
+# per record times the events of a run estimates what tracing added to it; if a backend knows how
+# far the run's own events lie apart, compared with those of the chain. If that is not known either,
+# or says that tracing took longer than all that ran, no sum is stated.
 #
-# By the run's own calls: what the first call on a session that was opened for profiling took
-# longer
-# than later ones, where the program's own session had run before.
+# By the run's own calls: what the first call on a session that was opened for profiling took longer
+# than later ones, if the program's own session had run before.
 
 
 _NOISE = 0.05  # of what a program takes: by so much it is another in another process, at least
@@ -237,8 +230,8 @@ def tracing_cost(
     share_of: ShareOf = ShareOf.END_TO_END,
     noise_ns: float = 0.0,
 ) -> Overhead:
-    """The manifest's `overhead`, but for writing: `costs` where measured, and estimates for all
-    other events, those of host work included. Without `untraced_ns` and `share` where some
+    """The manifest's `overhead`, but for writing: `costs` if measured, and estimates for all
+    other events, those of host work included. Without `untraced_ns` and `share` if some
     backend's cost is not known, or nothing ran.
 
     `traced_ns` is what the callers saw of what `share_of` says: the program's own time, `hooks_ns`
@@ -284,7 +277,7 @@ def tracing_cost(
 def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:
     """By how much the sum of a run's pipeline calls is another next time, in nineteen of twenty:
     from how far they lie apart, the first aside, the sum of as many others included. At least a
-    share of it, since another process is another one by more than its calls tell; where the machine
+    share of it, since another process is another one by more than its calls tell; if the machine
     has more to do than it has cores (`crowding`), by as much more."""
     ordered = sorted(recorder.pipelines, key=lambda pipeline: pipeline.start_ns)
     steady = [pipeline.end_ns - pipeline.start_ns for pipeline in ordered[1:]]
@@ -360,7 +353,7 @@ class _Events:
 @dataclass(frozen=True, slots=True)
 class _Estimate:
     """What `events` of `backends` cost by estimates; `unknown` says where there is none, and why.
-    `spread` are quartiles of what one event costs, None where nobody knows them, `bounds` what all
+    `spread` are quartiles of what one event costs, None if unknown, `bounds` what all
     may have cost at least and at most."""
 
     events: int
@@ -373,7 +366,7 @@ class _Estimate:
 
 
 def _estimate(events: Mapping[str, _Events], total_ns: int) -> _Estimate:
-    """`total_ns` is all that ran, 0 where nobody knows: tracing cannot have taken longer."""
+    """`total_ns` is all that ran, 0 if unknown: tracing cannot have taken longer."""
     backends, unknown, known = [], [], []
     for backend, recorded in events.items():
         cost = event_cost(backend, recorded.gaps)
@@ -400,14 +393,14 @@ def _estimate(events: Mapping[str, _Events], total_ns: int) -> _Estimate:
 
 def event_cost(backend: str, gaps: Gaps) -> EventCost | None:
     """What one recorded event costs, measured now, of events with such gaps between them; None
-    where that is not known."""
+    if that is not known."""
     return backend_named(backend).event_cost(gaps)
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
     """The measured submodules together; `interval_ns` adds up theirs, so it is no narrower than
-    one of 95 %. None where nothing is measured."""
+    one of 95 %. None if nothing is measured."""
 
     by_submodule: dict[str, MeasuredCost]
     cost_ns: float

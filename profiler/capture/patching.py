@@ -38,7 +38,7 @@ class ClassPatches:
         return bool(self._replaced)
 
     def replace(self, owner: type, name: str, value: Any) -> None:
-        """Let `value` stand for `name` in `owner`, the class that defines it: KeyError where a
+        """Let `value` stand for `name` in `owner`, the class that defines it: KeyError if a
         class above does."""
         self._replaced.append((owner, name, value, vars(owner)[name]))
         setattr(owner, name, value)
@@ -57,8 +57,7 @@ class ClassPatches:
 # wraps.around(pipe.scheduler, "step", lambda original, args, kwargs: original(*args, **kwargs))
 # wraps.undo()   # the scheduler is as it was
 #
-# Owners are held weakly. Several `Wraps` may wrap the same method and be undone in any order.
-# What
+# Owners are held weakly. Several `Wraps` may wrap the same method and be undone in any order. What
 # somebody else put over a wrapper stays in place; the wrapper below it then only passes calls on.
 
 
@@ -191,7 +190,7 @@ class Wraps:
 
         Python looks `__call__` up on the type, so an attribute of the instance cannot do it; a
         subclass concerns this one object only, `isinstance` keeps its answers, and the object
-        does not refer to itself. Raises TypeError where the class of `owner` cannot be changed.
+        does not refer to itself. Raises TypeError if the class of `owner` cannot be changed.
         """
         known = _methods_of(owner)
         methods = _Methods(owner) if known is None else known
@@ -250,7 +249,7 @@ def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
 
 def attributes(owner: Any) -> dict[str, Any]:
-    """What is set on the instance itself; nothing where it has no place for that, or is gone."""
+    """What is set on the instance itself; nothing if it has no place for that, or is gone."""
     return getattr(owner, "__dict__", {})
 
 
@@ -285,7 +284,7 @@ def _method_wrapper(base: type, name: str, methods: _Methods) -> Callable[..., A
 
 
 def _methods_of(owner: Any) -> _Methods | None:
-    """The wrapped methods of `owner`, None where its class is not one that was made for it."""
+    """The wrapped methods of `owner`, None if its class is not one that was made for it."""
     methods = vars(type(owner)).get(WRAPPED)
     return methods if isinstance(methods, _Methods) and methods.owner() is owner else None
 

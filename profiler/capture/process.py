@@ -33,7 +33,7 @@ from profiler.capture.settings import Options, Settings, parse_config
 from profiler.errors import InputError
 from profiler.plugins import let_pass
 
-# --- The ends of a process: whatever it dies of, what was recorded is closed first, where it can
+# --- The ends of a process: whatever it dies of, what was recorded is closed first, if it can
 # be.
 #
 #     end = ProcessEnd(close=lambda failure: ..., forked=lambda: ...)
@@ -53,9 +53,8 @@ from profiler.plugins import let_pass
 # | a `multiprocessing` child by fork | as above, and `close` when its target has returned |
 # | `os._exit`, `exec`, SIGKILL, a crash | nothing: what was written stays |
 #
-# As every handler in Python, ours does not run while the main thread waits for a lock without
-# end, if
-# the signal came in the instant in which that began; the next signal wakes it.
+# As every handler in Python, ours does not run while the main thread waits for a lock without end,
+# if the signal came in the instant in which that started; the next signal wakes it.
 
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
@@ -146,7 +145,7 @@ class ProcessEnd:
             signal.raise_signal(number)
 
     def _in_child(self) -> None:
-        self._closing, self._waiting = False, None  # where another thread was closing
+        self._closing, self._waiting = False, None  # if another thread was closing
         if not self._watching:
             return
         self._forked()
@@ -172,7 +171,7 @@ def _die_of_sigint_still() -> None:
 
 def _handled_in_c(number: int) -> bool:
     """Whether code in C, such as `faulthandler.register`, handles a signal for which Python has no
-    handler; False where the system does not tell."""
+    handler; False if the system does not tell."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
@@ -194,7 +193,7 @@ def _finalize_in_child(end: Any) -> None:
 
 
 def uncaught() -> str:
-    """The exception that ends the process, as "ValueError: …"; "" where there is none.
+    """The exception that ends the process, as "ValueError: …"; "" if there is none.
 
     Interactive interpreters keep the last error of a command that ended nothing.
     """
@@ -209,8 +208,7 @@ def uncaught() -> str:
 
 # --- What a switched-on process watches for: pipelines, and what backends notice outside of them.
 #
-# Backends of other packages are looked up when the first library that is watched has been
-# imported,
+# Backends of other packages are looked up when the first library that is watched has been imported,
 # or when code switches profiling on: the start of an interpreter does not pay for that.
 
 
@@ -263,7 +261,7 @@ class Watchers:
             watcher.undo()
 
     def forget(self) -> None:
-        """Begin anew, as in a forked child."""
+        """Start again, as in a forked child."""
         for watcher in self._by_backend.values():
             watcher.forget()
 
@@ -291,8 +289,7 @@ class Watchers:
 #
 # Pipelines, and what backends watch for outside them, are noticed as the script uses them and
 # recorded in one session: one bundle a process. The session is opened on the first use, so a
-# process
-# that runs no model leaves nothing.
+# process that runs no model leaves nothing.
 
 
 _NO_STEPS = (
@@ -333,7 +330,7 @@ class SwitchedOn:
 
     def switch_off(self, failure: str = "") -> Path | None:
         """Close the session and leave everything as it was. Returns the bundle's folder, None
-        where nothing ran. Raises OutputError where the bundle cannot be written.
+        if nothing ran. Raises OutputError if the bundle cannot be written.
 
         From the first moment on nothing new is recorded: threads may run models all the while.
         """
@@ -368,7 +365,7 @@ class SwitchedOn:
         return self._session is None
 
     def _attach(self, pipeline: Any) -> bool | None:
-        """Hook a pipeline; None where the script has put it under a `profile` of its own."""
+        """Hook a pipeline; None if the script has put it under a `profile` of its own."""
         from profiler.capture.patching import is_wrapped
 
         if _is_part_of_running(pipeline):
@@ -404,7 +401,7 @@ class SwitchedOn:
             self._pipelines.forget_one(pipeline)
 
     def recording(self) -> Any:
-        """The session for what belongs to no pipeline; None while off, and where none can be."""
+        """The session for what belongs to no pipeline; None while off, and if none can be."""
         if self._opened or self.settings is None:
             return self._session
         with self._lock:
@@ -423,7 +420,7 @@ class SwitchedOn:
 
     def open_source(self, session: Any, part: StandalonePart) -> Any:
         """What traces the operators of a part that belongs to no pipeline, opened in front of its
-        first call; None where nothing does."""
+        first call; None if nothing does."""
         from profiler.capture.operator_source import SourceRequest
         from profiler.capture.registry import open_source
         from profiler.capture.run_info import part_facts
@@ -487,7 +484,7 @@ class SwitchedOn:
         return held_around(parts, caller)
 
     def pass_over(self, parts: list[Any], caller: FrameType) -> None:
-        """Have coverage state what is executed and not recorded, once something is; where nothing
+        """Have coverage state what is executed and not recorded, once something is; if nothing
         is, the journal names it."""
         from profiler.capture.pipelines.script_objects import names_of
 
@@ -510,7 +507,7 @@ class SwitchedOn:
 
     def _forked(self) -> None:
         """In a forked child: the parent's session is the parent's, and never closed here. What
-        it had hooked is unhooked; what the child uses begins a session of its own."""
+        it had hooked is unhooked; what the child uses starts a session of its own."""
         from profiler.capture.calls import Scope, enter
 
         self._lock = threading.RLock()
@@ -536,7 +533,7 @@ def _is_part_of_running(pipeline: Any) -> bool:
 
 
 def _closed(session: Any, settings: Settings | None, failure: str) -> Path | None:
-    """Close the session of a process: its bundle's folder, None where nothing ran."""
+    """Close the session of a process: its bundle's folder, None if nothing ran."""
     if session is None or settings is None:
         return None
     try:
@@ -552,7 +549,7 @@ def _closed(session: Any, settings: Settings | None, failure: str) -> Path | Non
 
 
 def _tell(settings: Settings, **event: Any) -> None:
-    """Append a line to the journal of `profile-sd3 record`, if it has asked for one. Each begins
+    """Append a line to the journal of `profile-sd3 record`, if it has asked for one. Each starts
     with its line break, so that one that a full disk has cut spoils no other."""
     if settings.journal is not None:
         try:

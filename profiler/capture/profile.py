@@ -86,9 +86,9 @@ def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
     ends. `event_cap` is the number of events before which a runtime's profiler is renewed, None:
     its own limit, after which it drops them. `compress` packs the packets of all files: "none",
     "deflate" or "zstd". `max_size` (bytes, or "2GiB") is what the run may write before calls are
-    recorded without operators; `memory` records what is allocated, where a backend can tell,
+    recorded without operators; `memory` records what is allocated, if a backend can tell,
     for some time more. Raises
-    InputError where the pipeline or an option cannot be used, OutputError where `out` cannot be
+    InputError if the pipeline or an option cannot be used, OutputError if `out` cannot be
     written.
     """
     found = subjects(pipeline)

@@ -57,7 +57,7 @@ class CoverageTally:
         self.uncaptured[name] = calls + 1, total_ns + duration_ns
 
     def coverage(self) -> Coverage | None:
-        """As the manifest has it; None where nothing was measured: of modules that no pipeline
+        """As the manifest has it; None if nothing was measured: of modules that no pipeline
         holds the pieces alone are, so that they are told where some ran by themselves."""
         if not (self.pipelines or self.alone):
             return None
@@ -83,15 +83,12 @@ class CoverageTally:
 
 # --- When devices worked on calls, as they noted it themselves.
 #
-# A call on a device that works through a queue returns once its work is launched. Where operators
-# are
+# A call on a device that works through a queue returns once its work is launched. If operators are
 # traced, these tell when the device worked; for all other calls two marks in its queue do, one
-# ahead
-# of the call and one behind it.
+# ahead of the call and one behind it.
 #
 # Marks tell how far they lie apart, not when they were passed. On the run's clock they are placed
-# by
-# an anchor: a mark that was put into an empty queue was passed when the host put it there.
+# by an anchor: a mark that was put into an empty queue was passed when the host put it there.
 
 
 _STALE_NS = 1_000_000_000  # clocks of devices run a little faster or slower than the host's
@@ -148,8 +145,8 @@ class DeviceTimes:
         self._finished = False
 
     def begin(self, marks: DeviceMarks, invocation: Invocation, device: str) -> Noting | None:
-        """The invocation is about to begin on this thread: hand what this returns to `end`. None
-        where `device` notes nothing."""
+        """The invocation is about to start on this thread: hand what this returns to `end`. None
+        if `device` notes nothing."""
         if not marks.ready(device):
             return None
         queue = self._queues.setdefault(device, _Queue(marks, deque()))
@@ -199,7 +196,7 @@ class DeviceTimes:
                 naps += 1
 
     def _anchored(self, queue: _Queue, device: str) -> Mark | None:
-        """A mark that is the anchor of its queue from now on; None where that is not needed, or
+        """A mark that is the anchor of its queue from now on; None if that is not needed, or
         not possible now."""
         known, now_ns = queue.anchor, self._clock.now_ns()
         stale = known is None or now_ns - known.told_ns > _STALE_NS
@@ -270,19 +267,19 @@ def _give_up(queue: _Queue) -> None:
 # --- What happened in a run, noted while it runs: cheap to write, turned into a bundle afterwards.
 #
 # The recorder knows nothing of runtimes or files. Whoever wraps a pipeline tells it when
-# pipelines, calls (`invocations`) and host work begin and end; what is open now is a
+# pipelines, calls (`invocations`) and host work start and end; what is open now is a
 # `scopes.Scope`.
 
 
 _T = TypeVar("_T")
 
-_REASONS = 100  # that are told apart
+_REASONS = 100  # that are distinguished
 
 
 class Recorder:
     """Collects one run. Nothing is kept during warm-up.
 
-    `limit` is of what the run may write; `memory` asks for allocations where they cost time.
+    `limit` is of what the run may write; `memory` asks for allocations if they cost time.
 
     It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
     indices are drawn in one step each.
@@ -312,7 +309,7 @@ class Recorder:
         self.host_commands: deque[HostCommands] = deque()  # of devices, of the host's operators
         self.own_work: deque[Span] = deque()  # of kind `profiler`
         self.failures: Counter[tuple[str, str]] = Counter()  # of our own, by place and reason
-        self._warmups: list[int] = []  # begins of the open ones
+        self._warmups: list[int] = []  # starts of the open ones
         self._open: list[PipelineCall] = []
         self._kept: dict[int, PipelineCall] = {}  # those that have ended, by number
         self._indices = itertools.count()
@@ -353,7 +350,7 @@ class Recorder:
             notice(f"{where} is not recorded whole, the script goes on: {reason}")
 
     def attempt(self, where: str, action: Callable[..., _T], *arguments: Any) -> _T | None:
-        """What `action(*arguments)`, which is ours, returns; None where it fails, see `lose`."""
+        """What `action(*arguments)`, which is ours, returns; None if it fails, see `lose`."""
         try:
             return action(*arguments)
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -397,7 +394,7 @@ class Recorder:
             invocation.hooks_ns += duration_ns
 
     def begin_pipeline(self, name: str) -> PipelineCall:
-        """A pipeline call begins now; hand it to `end_pipeline`. One in another has its number."""
+        """A pipeline call starts now; hand it to `end_pipeline`. One in another has its number."""
         outer = scope().pipeline
         recorded = outer is None and self.recording
         number = next(self._numbers) if recorded else number_of(outer)
@@ -449,7 +446,7 @@ class Recorder:
             self.end_pipeline(pipeline, failed=True)
 
     def begin_call(self, invocation: Invocation) -> None:
-        """The invocation begins now: sets its `start_ns`."""
+        """The invocation starts now: sets its `start_ns`."""
         invocation.start_ns = self.clock.now_ns()
         if invocation.pipeline is not None and not invocation.provisional:
             invocation.pipeline.begin_call(invocation.stage, invocation.start_ns)

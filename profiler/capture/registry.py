@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def notice(sentence: str) -> None:
-    """Write `sentence` to stderr as one line; nothing happens where there is no stderr, or it is
+    """Write `sentence` to stderr as one line; nothing happens if there is no stderr, or it is
     full: what stays in its buffer would change the script's exit code."""
     own, line = sys.__stderr__, f"profile-sd3: {plain_text(' '.join(sentence.split()))}\n"
     try:
@@ -48,8 +48,7 @@ def notice(sentence: str) -> None:
 # --- Which backends there are, and which of them an object belongs to.
 #
 # Those of other packages (entry point group `profile_sd3.backends`) are asked first, so that an
-# engine can be claimed that is an object of another backend's as well. Looking them up takes
-# longer
+# engine can be claimed that is an object of another backend's as well. Looking them up takes longer
 # than starting to profile, so it is done when the first object is to be claimed. No call of a
 # submodule asks here: hooks keep the answer.
 
@@ -120,7 +119,7 @@ def backend_of(part: Any, owner: Any = None) -> Backend:
 
 
 def backend_named(name: str) -> Backend:
-    """The backend of that name; one with no answers of its own where there is none."""
+    """The backend of that name; one with no answers of its own if there is none."""
     return next((backend for backend in backends() if backend.name == name), _UNCLAIMED)
 
 
@@ -154,9 +153,9 @@ def device_facts(device: str) -> Device | None:
 
 
 def open_source(request: SourceRequest) -> OperatorSource | None:
-    """The source for a part, hooked into it; None where its operators cannot be traced.
+    """The source for a part, hooked into it; None if its operators cannot be traced.
 
-    Raises InputError where the part is nothing that runs operators.
+    Raises InputError if the part is nothing that runs operators.
     """
     source = backend_of(request.part, request.owner).open(request)
     if source is not None and request.recorder.limit.most is not None:

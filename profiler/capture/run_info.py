@@ -63,19 +63,18 @@ from profiler.trace.manifest_fields import (
 # --- What was compiled in a run, and in which of its calls.
 #
 # compilations = RunCompilations(recorder)
-# compilations.open()      # once the backends are known
-# compilations.look()      # after each call
+# compilations.open()      # once the backends are known compilations.look()      # after each call
 # compilations.of_run()    # when the run has ended
 
 
-_WHERE = "compilation"  # of what is lost where a log fails
+_WHERE = "compilation"  # of what is lost if a log fails
 
 
 class RunCompilations:
     """Collects what the backends' logs tell.
 
     Compilers say when they compiled, not in which thread: a compilation belongs to the recorded
-    call in whose time it began; of several, which run in threads, to the one that began last.
+    call in whose time it started; of several, which run in threads, to the one that started last.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -85,7 +84,7 @@ class RunCompilations:
         self._looking = threading.Lock()  # who finds it taken leaves it to the next look
 
     def open(self) -> None:
-        """Begin to listen: what has been compiled before is not of this run."""
+        """Start to listen: what has been compiled before is not of this run."""
         opened = (self._recorder.attempt(_WHERE, one.compilation_log) for one in backends())
         self._logs = [log for log in opened if log is not None]
 
@@ -123,7 +122,7 @@ class RunCompilations:
 
 
 def _call_at(calls: list[Invocation], at_ns: int) -> Invocation | None:
-    """The call that ran then; of several the one that began last. `calls` by their begin."""
+    """The call that ran then; of several the one that started last. `calls` by their begin."""
     running = (call for call in reversed(calls) if call.start_ns <= at_ns < call.end_ns)
     return next(running, None)
 
@@ -147,7 +146,7 @@ def versions() -> dict[str, str]:
 
 @functools.cache  # of a process: looking takes longer than all else that the manifest needs
 def _version(package: str) -> str:
-    """The version of an installed package, "" where it is not. `metadata.version` would parse all
+    """The version of an installed package, "" if it is not. `metadata.version` would parse all
     of its METADATA as an e-mail, whose body is the README."""
     try:
         text = metadata.distribution(package).read_text("METADATA") or ""
@@ -159,7 +158,7 @@ def _version(package: str) -> str:
 
 
 def _version_of_library(name: str) -> str:
-    """What an imported library of that name says of itself, "" where there is none: packages of
+    """What an imported library of that name says of itself, "" if there is none: packages of
     other names bring it, too, as builds of a runtime for GPUs do."""
     found = getattr(sys.modules.get(name), "__version__", "")
     return found if isinstance(found, str) else ""
@@ -179,7 +178,7 @@ def hardware() -> Hardware:
 
 def crowding() -> float:
     """How many threads wanted each of the machine's cores over the last minute, this process's
-    among them; 1 where the system does not tell."""
+    among them; 1 if the system does not tell."""
     try:
         return os.getloadavg()[0] / (os.cpu_count() or 1)
     except (OSError, AttributeError):
@@ -222,7 +221,7 @@ def generations(calls: Iterable[PipelineCall]) -> tuple[Generation, ...]:
 def settings_of(
     before: Mapping[str, SubmoduleSettings], calls: Iterable[PipelineCall]
 ) -> dict[str, tuple[SubmoduleSettings, ...]]:
-    """The settings of each submodule as pipeline calls found them; where no call tells, those that
+    """The settings of each submodule as pipeline calls found them; if no call tells, those that
     were read `before` all calls, which may have been changed since."""
     told: dict[str, list[SubmoduleSettings]] = {}
     for call in sorted(calls, key=lambda call: call.number):
@@ -344,13 +343,13 @@ def _unnamed(recorder: Recorder, known: Sequence[Drop]) -> Iterator[Drop]:
 
 
 def weight_bytes(part: Any) -> int | None:
-    """Bytes of a part's weights, as they are stored; None where nobody can tell."""
+    """Bytes of a part's weights, as they are stored; None if nobody can tell."""
     return backend_of(part).weight_bytes(part)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedPart:
-    """What a submodule has loaded on a device: `size` bytes, None where nobody can tell. `holder()`
+    """What a submodule has loaded on a device: `size` bytes, None if nobody can tell. `holder()`
     is the object that has them, None once it is gone."""
 
     submodule: str
@@ -397,20 +396,20 @@ class LoadedWeights:
 
     def of_submodule(self, name: str) -> dict[str, int]:
         """`weight_bytes`, and of them `shared_weight_bytes` with submodules before it; nothing
-        where a part of it does not tell."""
+        if a part of it does not tell."""
         if name not in self._submodules or any(name == submodule for submodule, _ in self._unknown):
             return {}
         total, shared = self._submodules[name]
         return {"weight_bytes": total} | ({"shared_weight_bytes": shared} if shared else {})
 
     def of_device(self, name: str) -> dict[str, int]:
-        """`weight_bytes` on a device; nothing where a part there does not tell."""
+        """`weight_bytes` on a device; nothing if a part there does not tell."""
         if name not in self._devices or any(name == device for _, device in self._unknown):
             return {}
         return {"weight_bytes": self._devices[name]}
 
 
-# --- What the manifest says of a run: where it ran, on what, what it cost and what is missing.
+# --- What the manifest says of a run: if it ran, on what, what it cost and what is missing.
 #
 # What concerns a pipeline is taken while it is attached, so that nothing here holds on to it.
 
@@ -554,7 +553,7 @@ def run_info(
 
 
 def _recording(recorder: Recorder, summaries: Iterable[SourceSummary]) -> Recording | None:
-    """Whether allocations were asked for, where something was traced that can tell of them."""
+    """Whether allocations were asked for, if something was traced that can tell of them."""
     if not any(one.sessions and backend_named(one.backend).allocations for one in summaries):
         return None
     return Recording(profile_memory=recorder.memory)

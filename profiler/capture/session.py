@@ -54,10 +54,8 @@ from profiler.trace.manifest_fields import Overhead, Warmup
 # --- The operator sources that no attachment opened: those of what a script runs outside pipelines.
 #
 # A script may make a session for each request and drop it. What the source of one that is gone
-# holds
-# is written when the next is added. Nothing is kept of it but its summary, joined with those of
-# its
-# submodule.
+# holds is written when the next is added. Nothing is kept of it but its summary, joined with those
+# of its submodule.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +76,7 @@ class StandaloneSources:
     def add(  # one argument a column
         self, submodule: str, source: OperatorSource, gone: Callable[[], bool] | None = None
     ) -> None:
-        """Take one; `gone` tells whether what it traces is no more, None where that stays."""
+        """Take one; `gone` tells whether what it traces is no more, None if that stays."""
         self._here.append(_Standalone(submodule, source, gone))
 
     def write_gone(self, writer: CallWriter) -> None:
@@ -147,13 +145,13 @@ class Attached:
         self.attachments.append(attachment)
 
     def remove(self, attachment: Attachment) -> None:
-        """Keep it no more, where it could not be used; again without effect."""
+        """Keep it no more, if it could not be used; again without effect."""
         self.attachments = [one for one in self.attachments if one is not attachment]
 
     def describe(self, facts: PipelineFacts) -> None:
         """Have the manifest describe submodules that no attachment has."""
         self.weights.add(facts.parts)
-        if facts not in self._others:  # it may be a session made anew
+        if facts not in self._others:  # it may be a session made again
             self._others.append(facts)
 
     def facts(self) -> list[PipelineFacts]:
@@ -196,8 +194,8 @@ class Attached:
 #
 # files = RunFiles(recorder, attached, Path("traces"), name=None, title="", compress="none")
 # files.open("StableDiffusion3Pipeline")     # makes the bundle's folder, and listens to the
-# recorder
-# files.describe()                           # a manifest, so that a killed run is a bundle, too
+# recorder files.describe()                           # a manifest, so that a killed run is a
+# bundle, too
 # path = files.write(failure="", warmup=None)
 
 
@@ -231,7 +229,7 @@ class RunFiles:
         self._taking = threading.RLock()  # what sources have: a thread that converts takes it, too
 
     def open(self, title: str) -> Path:
-        """Make the bundle, where there is none yet; returns its folder, which a run that has been
+        """Make the bundle, if there is none yet; returns its folder, which a run that has been
         written keeps. Raises OutputError."""
         if self.directory is None:
             run_id = self._name or self._dated(self._title or title)
@@ -253,7 +251,7 @@ class RunFiles:
         return self.directory
 
     def remove(self) -> None:
-        """Nothing was recorded, or can be: leave no bundle behind. Without effect where there is
+        """Nothing was recorded, or can be: leave no bundle behind. Without effect if there is
         none."""
         if self._bundle is None or self._writer is None:
             return
@@ -266,7 +264,7 @@ class RunFiles:
 
     def describe(self) -> None:
         """The manifest of a run that has not ended, so that a killed run is a bundle, too; nothing
-        where there is no bundle, or nothing new to say."""
+        if there is no bundle, or nothing new to say."""
         facts = self._attached.facts()
         if self._bundle is None or facts == self._described:
             return
@@ -282,7 +280,7 @@ class RunFiles:
 
     def write(self, failure: str, warmup: Warmup | None) -> Path | None:
         """Write all that is left and the manifest, when everything is detached; returns the
-        bundle's folder, None where there is none. Raises OutputError."""
+        bundle's folder, None if there is none. Raises OutputError."""
         bundle, writer = self._bundle, self._writer
         if bundle is None or writer is None:
             return None
@@ -322,7 +320,7 @@ class RunFiles:
         return writer.error()
 
     def _call_ended(self, invocation: Invocation) -> None:
-        """A call has returned, on this thread: its line of the journal, and its file where that
+        """A call has returned, on this thread: its line of the journal, and its file if that
         waits for no operators."""
         writer = self._writer
         if writer is None or self.closed:
@@ -416,7 +414,7 @@ def open_sessions() -> list[Session]:
 
 class Session:
     """One bundle, one clock, any number of pipelines. `path` is the bundle's folder once the
-    session is closed, None where nothing was ever attached. Make one with `open`."""
+    session is closed, None if nothing was ever attached. Make one with `open`."""
 
     def __init__(
         self,
@@ -466,7 +464,7 @@ class Session:
 
     @property
     def directory(self) -> Path:
-        """The bundle's folder, made on first use. Raises OutputError where it cannot be."""
+        """The bundle's folder, made on first use. Raises OutputError if it cannot be."""
         with self._lock:
             new = self._files.directory is None
             directory = self._files.open("run")
@@ -481,7 +479,7 @@ class Session:
     def attach(self, pipeline: Any) -> Attachment:
         """Record what `pipeline` runs from now on, until the attachment is detached.
 
-        Raises InputError where it has no known submodule, is attached already, runs on another
+        Raises InputError if it has no known submodule, is attached already, runs on another
         device than configured, or the session is closed; it is then as it was.
         """
         with self._lock:
@@ -567,10 +565,10 @@ class Session:
                 )
 
     def close(self, failure: str = "") -> Path | None:
-        """Detach everything, write the bundle and return its folder; None where there is none.
+        """Detach everything, write the bundle and return its folder; None if there is none.
 
         `failure` says what ended the run early. May be called again without effect. Raises
-        OutputError where the bundle cannot be written, or lacks calls. In a forked child nothing
+        OutputError if the bundle cannot be written, or lacks calls. In a forked child nothing
         is done: the run is its parent's.
         """
         with self._lock:

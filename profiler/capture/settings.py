@@ -31,7 +31,7 @@ from profiler.trace.events import NO_STEP
 #     every:7                           every seventh step of the loop, counted from 0
 #     first,last steps:0-3 vae=none     several entries, separated by spaces
 #
-# `docs/capture-ops.md` has the grammar. A call is chosen before it begins, by its `Position`.
+# `docs/capture-ops.md` has the grammar. A call is chosen before it starts, by its `Position`.
 
 
 _MEASURE_OVERHEAD = "measure-overhead"
@@ -45,7 +45,7 @@ _SUBMODULE = re.compile(r"[\w.\-]+")
 class Position:
     """Where a call stands: its `step` (-1 outside the loop) and the schedule's `last_step` (-1:
     not known), the first step that its pipeline call runs, and its `ordinal` among the
-    submodule's calls of the pipeline call, or of the run where there is no pipeline."""
+    submodule's calls of the pipeline call, or of the run if there is no pipeline."""
 
     ordinal: int
     step: int = NO_STEP
@@ -170,7 +170,7 @@ def _term(text: str) -> CallSelection:
     raise InputError(f"ops={text!r} is not known: use {_WORDS}")
 
 
-# --- What to trace, and where: the options of a profiled run, checked before anything starts.
+# --- What to trace, and if: the options of a profiled run, checked before anything starts.
 
 
 _OPTION_KEYS = ("activate_profiler", "device")
@@ -198,7 +198,7 @@ class SubmoduleOptions:
 class Options:
     """`ops` says which calls have their operators traced, as `parse_ops` reads it; `config` holds
     what was said per submodule. `max_size` is how many bytes a run may write before calls are
-    recorded without operators; `memory` asks for what is allocated, where a backend can tell."""
+    recorded without operators; `memory` asks for what is allocated, if a backend can tell."""
 
     ops: str = "all"
     config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)
@@ -304,10 +304,8 @@ def _device(name: str, device: Any) -> str | None:
 # script.py
 #
 # The keys are the keywords of `profiler.profile` and `profiler.start`; `docs/capture.md` lists
-# them.
-# A process that is switched on writes its settings back to the environment, with an absolute
-# folder,
-# so that its child processes find one configuration, whatever folder they start in.
+# them. A process that is switched on writes its settings back to the environment, with an absolute
+# folder, so that its child processes find one configuration, whatever folder they start in.
 
 
 SWITCH = "RBLN_PROFILER"
@@ -328,7 +326,7 @@ class Settings:
     `out` is the folder of bundles and `name` the run's name in it (None: its time). `ops` says
     which calls have their operators traced, `config` the same per submodule.
     `compress` packs the packets of all files. `max_size` is how many bytes a run may write before
-    calls are recorded without operators, `memory` asks for what is allocated, where a backend
+    calls are recorded without operators, `memory` asks for what is allocated, if a backend
     can tell. `journal` is a file to which every process of a recording appends a line when it is
     switched on and when it has opened or finished a bundle; None: nobody asked for that.
     """
@@ -408,7 +406,7 @@ def _of_variables(environment: Mapping[str, str]) -> dict[str, Any]:
 def environment_settings(environment: Mapping[str, str]) -> Settings:
     """The settings in the environment; what has a variable of its own wins over the configuration.
 
-    RBLN_PROFILER_CONFIG is JSON text where it begins with a brace, else the path of a JSON file.
+    RBLN_PROFILER_CONFIG is JSON text if it starts with a brace, else the path of a JSON file.
     Raises InputError in one sentence.
     """
     given: dict[str, Any] = {}

@@ -50,9 +50,9 @@ def start(**settings: Any) -> None:
 
     The keywords are those of `docs/capture.md`: `out`, `name`, `ops`, `config`, `compress`; what is
     not given comes from the environment. In a process that is on already this changes nothing,
-    unless other settings are given: those win over the environment's and begin a run of their own.
+    unless other settings are given: those win over the environment's and start a run of their own.
     Child processes are switched on by the environment alone. Raises InputError for settings that
-    cannot be used, and where an earlier `start` gave others.
+    cannot be used, and if an earlier `start` gave others.
     """
     base = environment_settings(os.environ)
     wanted = Settings.of({**base.given(), **settings}).absolute()
@@ -68,8 +68,8 @@ def start(**settings: Any) -> None:
 
 
 def done() -> Path | None:
-    """End what `start()` or the environment began. Returns the bundle's folder, None where
-    nothing ran or nothing was on. Raises OutputError where the bundle cannot be written."""
+    """End what `start()` or the environment began. Returns the bundle's folder, None if
+    nothing ran or nothing was on. Raises OutputError if the bundle cannot be written."""
     if _process.settings is None:
         return None
     return _process.switch_off()
@@ -82,7 +82,7 @@ def release(pipeline: Any) -> None:
 
 
 def recording() -> Any:
-    """The session that records what this process runs outside pipelines; None where none does."""
+    """The session that records what this process runs outside pipelines; None if none does."""
     return _process.recording()
 
 

@@ -11,7 +11,7 @@
 
 A file takes some 0.1 ms of Python, which would compete with the pipeline for cores and the
 interpreter. So the thread that writes sleeps while a pipeline call runs, until the queue is half
-full. Where the queue is full, `put` waits, and what it waited is `backpressure_ns`.
+full. If the queue is full, `put` waits, and what it waited is `backpressure_ns`.
 
 The journal holds all that is known of calls without operators: their files are written while no
 pipeline call runs, in a fiftieth of the time at most, and the rest at the end of the run.
@@ -129,7 +129,7 @@ class CallWriter:
             self._wake.put(True)
 
     def put_rest(self, source: OperatorSource, submodule: str) -> None:
-        """Have all that a source still holds written, when the run has ended. Where it fails,
+        """Have all that a source still holds written, when the run has ended. If it fails,
         operators of that submodule are lost, and nothing else: `drops()` says so."""
         try:
             for trace in source.traces():
@@ -179,7 +179,7 @@ class CallWriter:
                 yield Drop(DropKind.DROPPED_EVENTS, failure.file, count, "events", detail)
 
     def error(self) -> OutputError | None:
-        """Why calls are missing in the bundle, in one sentence; None where none is."""
+        """Why calls are missing in the bundle, in one sentence; None if none is."""
         missing = [f.reason for index, f in self._failed.items() if index not in self.written]
         if not missing:
             return None
@@ -208,7 +208,7 @@ class CallWriter:
 
     def _trickle(self) -> float | None:
         """Write one call without operators, while no pipeline call runs; returns when the next one
-        is due, in s, None where there is none, or devices still have to tell of all of them."""
+        is due, in s, None if there is none, or devices still have to tell of all of them."""
         if not self._resting():
             return _LONG_S
         begin = time.perf_counter_ns()
@@ -260,7 +260,7 @@ class CallWriter:
 
 
 def _ratio(invocation: Invocation) -> tuple[Counter, ...]:
-    """What FirstBlockCache held against its threshold, at the call's end, where it did."""
+    """What FirstBlockCache held against its threshold, at the call's end, if it did."""
     ratio = None if invocation.skipped is None else invocation.skipped.residual_ratio
     if ratio is None or not 0 <= ratio < _LARGEST_RATIO:
         return ()

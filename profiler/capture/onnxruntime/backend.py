@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 # --- Sessions that a pipeline, or whatever is profiled, holds itself: submodules as modules are.
 #
 # For its operator source a `BareSession` stands in for such a session, and the source puts a
-# profiled
-# one in there; what calls the session runs on that.
+# profiled one in there; what calls the session runs on that.
 
 
 LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
@@ -68,7 +67,7 @@ def through(session: Any, name: str, around: Around) -> Around:
 
 
 def session_kinds() -> Sequence[type]:
-    """The class of sessions, where ONNX Runtime is imported."""
+    """The class of sessions, if ONNX Runtime is imported."""
     known = _kind()
     return () if known is None else (known,)
 

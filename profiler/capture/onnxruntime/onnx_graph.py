@@ -26,10 +26,8 @@ from profiler.plugins import let_pass
 
 # --- The nodes of an ONNX file, without its weights and without the package `onnx`.
 #
-# Whoever runs a model with ONNX Runtime need not have `onnx` installed. What layers are made of
-# are
-# names: of nodes, of what they read and write, and the metadata that exporters leave on them.
-# Only
+# Whoever runs a model with ONNX Runtime need not have `onnx` installed. What layers are made of are
+# names: of nodes, of what they read and write, and the metadata that exporters leave on them. Only
 # that is read; tensors are passed over, and external data is not opened.
 
 
@@ -74,7 +72,7 @@ class Node:
 def read_graph(source: Path | bytes | BinaryIO, where: str = "the session's model") -> Graph:
     """The graph of a model. `where` names one that is not given by its path.
 
-    Raises InputError where it is no readable ONNX model.
+    Raises InputError if it is no readable ONNX model.
     """
     try:
         if isinstance(source, Path):
@@ -106,7 +104,7 @@ def _of_model(file: BinaryIO) -> Graph:
 
 
 def _messages_in(file: BinaryIO, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of a file that have a length: number, begin and end of what they hold, none of which
+    """Fields of a file that have a length: number, start and end of what they hold, none of which
     is read. Who takes them may read elsewhere."""
     while begin < end:
         head = _bytes(file, begin, min(begin + 2 * _LONGEST_NUMBER, end))
@@ -117,7 +115,7 @@ def _messages_in(file: BinaryIO, begin: int, end: int) -> Iterator[tuple[int, in
 
 
 def _first_field(head: bytes, room: int) -> tuple[int, int, int]:
-    """The first field: number, begin (0: it has no length) and end of what it holds."""
+    """The first field: number, start (0: it has no length) and end of what it holds."""
     tag, at = varint(head, 0)
     number, wire = tag >> 3, tag & 7
     if wire == 2:
@@ -191,8 +189,7 @@ def _text(data: bytes) -> str:
 # --- Commands of operations that `profile-sd3 graph split` has split, as it wrote them on the
 # nodes.
 #
-# ONNX Runtime keeps no metadata in its optimized graph, but names what it makes of a node after
-# the
+# ONNX Runtime keeps no metadata in its optimized graph, but names what it makes of a node after the
 # node (`fc1/part_0/MatMulAddFusion`, `fused fc1/part_0`) or, for convolutions, after its output
 # (`conv/part_0_nchwc`).
 
@@ -217,7 +214,7 @@ class OperationPart:
 
     @property
     def path(self) -> str:
-        """The module path of its layer, "" where that is called after the operation."""
+        """The module path of its layer, "" if that is called after the operation."""
         return "" if self.layer == self.operation else self.layer
 
 
@@ -242,7 +239,7 @@ class OperationParts:
         return None
 
     def operation_of(self, node: str) -> str:
-        """The name of the operation that a node is a part of, its own where of none."""
+        """The name of the operation that a node is a part of, its own if of none."""
         part = self.find(node)
         return part.operation if part is not None else node
 
@@ -337,7 +334,7 @@ def add_layers_of_neighbours(
 
 
 def _shared(paths: Sequence[str]) -> str:
-    """The longest module path that all `paths` lie in, "" where there is none."""
+    """The longest module path that all `paths` lie in, "" if there is none."""
     shared, *others = [path.split(".") for path in paths]
     for path in others:
         length = next(
@@ -368,7 +365,7 @@ class ExecutionOrder:
     def keys_of(self, events: Iterable[NodeKind]) -> dict[str, str]:
         """The keys of nodes without a name in one run, by the names that its profile gives them.
 
-        Empty where the run's events are not these nodes in this order, from the first on; a run
+        Empty if the run's events are not these nodes in this order, from the first on; a run
         that failed may end early.
         """
         if not self.nodes:
@@ -387,7 +384,7 @@ class ExecutionOrder:
 
 
 def execution_order(graph: Graph, nodes: Iterable[Node]) -> ExecutionOrder:
-    """The order of an optimized graph, empty where all of its nodes have names.
+    """The order of an optimized graph, empty if all of its nodes have names.
 
     `nodes` are all of them, those of subgraphs included.
     """
@@ -405,15 +402,11 @@ def _numbered(name: str, op_type: str) -> bool:
 # --- What an executed ONNX node is called: after the operation of the model as it was given.
 #
 # ONNX Runtime names what it makes in ways that depend on its version and optimizations
-# (`node_MatMul_3/MatMulAddFusion`, `fused conv`, `conv2d_12_nchwc`, `GPT2Gelu`), and some of it
-# in
-# each session anew (`ReorderOutput_token_120`). The operation that such a node stands for is the
-# one
-# of the given model whose name it keeps, else the one whose tensor it writes. What stands for
-# none,
-# and all but the first that stand for one, are called after the operation whose tensor they write
-# or
-# read and their own type (`node_conv2d_12/ReorderOutput`), else after their type.
+# (`node_MatMul_3/MatMulAddFusion`, `fused conv`, `conv2d_12_nchwc`, `GPT2Gelu`), and some of it in
+# each session again (`ReorderOutput_token_120`). The operation that such a node stands for is the
+# one of the given model whose name it keeps, else the one whose tensor it writes. What stands for
+# none, and all but the first that stand for one, are called after the operation whose tensor they
+# write or read and their own type (`node_conv2d_12/ReorderOutput`), else after their type.
 
 
 _LAYOUTS = ("ReorderInput", "ReorderOutput")  # write tensors of others, in another layout
@@ -443,7 +436,7 @@ def operations_of(given: Iterable[Node], executed: Sequence[Node]) -> dict[str, 
 
 
 def _stands_for(node: Node, key: str, known: set[str], writer: Mapping[str, str]) -> str:
-    """The key of the operation that a node with another key stands for, "" where none is told."""
+    """The key of the operation that a node with another key stands for, "" if none is told."""
     if node.op_type in _LAYOUTS:
         return ""
     name = key.removeprefix(_WITH_ACTIVATION)
@@ -462,20 +455,18 @@ def _beside(node: Node, writer: Mapping[str, str]) -> str:
 
 
 def path_of(operation: str, module: str) -> str:
-    """The path of an operation in its module: its name, where that is a path itself."""
+    """The path of an operation in its module: its name, if that is a path itself."""
     return operation if operation.startswith("/") else f"{module}/{operation}"
 
 
 # --- Where an executed ONNX node lies, and its layer: the module path that the exporter left on the
 # node, and what the node is called in that module (`operations`).
 #
-# torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the
-# root
+# torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the root
 # to the innermost module and last the traced operation's own name. Its older exporter, by
-# TorchScript
-# (`dynamo=False`, as optimum-onnx 0.1.0 exports), names nodes after their module instead:
-# `/text_model/encoder/layers.0/mlp/fc1/MatMul_1`. ONNX Runtime's optimizations rename, merge and
-# create nodes and keep no metadata, so a node is looked up, in this order,
+# TorchScript (`dynamo=False`, as optimum-onnx 0.1.0 exports), names nodes after their module
+# instead: `/text_model/encoder/layers.0/mlp/fc1/MatMul_1`. ONNX Runtime's optimizations rename,
+# merge and create nodes and keep no metadata, so a node is looked up, in this order,
 #
 # 1. by its own name;
 # 2. by its name without what fusions append (`node_MatMul_3/MatMulAddFusion`);
@@ -485,8 +476,7 @@ def path_of(operation: str, module: str) -> str:
 # 4. by its neighbours in the optimized graph: the module path that all of them share.
 #
 # A node without a name goes by the first tensor that it writes (its key), and `execution_order`
-# finds
-# it in a run.
+# finds it in a run.
 #
 # Where `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`,
 # which counts as the exporter's. A node that none of these reaches has its own name alone.
@@ -517,7 +507,7 @@ class LayerMap:
 
     def knowing(self, run: Iterable[NodeKind]) -> LayerMap:
         """This map with the names that a run's profile gives to nodes without one; this map itself
-        where it has them."""
+        if it has them."""
         found = self.order.keys_of(run)
         if found.items() <= self.keys.items():
             return self
@@ -525,7 +515,7 @@ class LayerMap:
 
     def layer_of(self, node: str, op_type: str) -> tuple[str, str]:
         """The layer of an executed node, the path of its operation; and that of its module, ""
-        where it is not known."""
+        if it is not known."""
         place, known = self.place_of(node, op_type)
         if not known:
             return place, ""
@@ -549,7 +539,7 @@ class LayerMap:
         return self.operations.get(key, key) or op_type, False
 
     def part_of(self, node: str) -> OperationPart | None:
-        """Which part of a split operation an executed node is, None where it is none."""
+        """Which part of a split operation an executed node is, None if it is none."""
         return self.parts.find(self.keys.get(node, node))
 
 
@@ -570,7 +560,7 @@ class ExportedModel:
             let_pass(error)
 
     def graph(self) -> Graph:
-        """The model's graph. Raises InputError where it cannot be read."""
+        """The model's graph. Raises InputError if it cannot be read."""
         if self._file < 0:
             return read_graph(self._model)
         with os.fdopen(os.dup(self._file), "rb") as file:
@@ -581,7 +571,7 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
     """Attribute the nodes of the model `exported` and of what ONNX Runtime made of it.
 
     `optimized` is what `SessionOptions.optimized_model_filepath` wrote, None if there is none.
-    Raises InputError where a model cannot be read.
+    Raises InputError if a model cannot be read.
     """
     graph = exported.graph()
     root = _root_of(graph, exported.class_name)
@@ -618,7 +608,7 @@ def node_count(model: Path) -> tuple[int, bool]:
 
 
 def module_path(node: Node) -> str:
-    """The module path on an exported node, "" where it carries none.
+    """The module path on an exported node, "" if it carries none.
 
     The root module's path is empty in the metadata; its class name stands for it.
     """
@@ -629,7 +619,7 @@ def module_path(node: Node) -> str:
 
 
 def _root_class(node: Node) -> str:
-    """The class name of the model itself, "" where the node does not tell."""
+    """The class name of the model itself, "" if the node does not tell."""
     classes = _strings(node.metadata.get(_CLASS_HIERARCHY, ""))
     inserted = _strings(node.metadata.get(_NAME_SCOPES, ""))[:1] != [""]
     return "" if inserted or not classes else classes[0].rsplit(".", 1)[-1]
@@ -649,7 +639,7 @@ def module_classes(graph: Graph) -> dict[str, str]:
 
 
 def _root_of(graph: Graph, class_name: str) -> str:
-    """What stands for the model itself: its class where nodes or its config.json tell, else the
+    """What stands for the model itself: its class if nodes or its config.json tell, else the
     graph's name where nodes are named after modules, else ""."""
     found = next(filter(None, map(_root_class, graph.nodes)), "") or class_name
     if not found and any(_traced_path(n.name, n.op_type, graph.name) for n in graph.nodes):
@@ -659,7 +649,7 @@ def _root_of(graph: Graph, class_name: str) -> str:
 
 def _model_class(model: Path | bytes) -> str:
     """The class name in the config.json beside a model, as diffusers and transformers write it,
-    "" where there is none."""
+    "" if there is none."""
     if isinstance(model, bytes):
         return ""
     try:
@@ -694,7 +684,7 @@ def _strings(text: str) -> list[str]:
 def _exported_layers(
     graph: Graph, root: str, parts: OperationParts
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Layers by node name and by written tensor, where the exporter left a module path."""
+    """Layers by node name and by written tensor, if the exporter left a module path."""
     layers: dict[str, str] = {}
     producers: dict[str, str] = {}
     for node in graph.all_nodes():

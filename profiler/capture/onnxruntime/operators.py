@@ -85,7 +85,7 @@ class Placement:
     devices: Mapping[str, str]
 
     def device_of(self, node: NodeKind) -> str:
-        """The provider's device. A node on the CPU runs on the submodule's device where that is a
+        """The provider's device. A node on the CPU runs on the submodule's device if that is a
         CPU, else on the root device."""
         if node.provider in (CPU, ""):
             return self.device if self.device.startswith("cpu") else ROOT_DEVICE
@@ -161,8 +161,8 @@ def arena_counters(
     return tuple(counters)
 
 
-# --- How long ONNX Runtime took from one node's end to the next one's begin: in a profiled session
-# most of that is recording, so that it tells what recording costs where it happens.
+# --- How long ONNX Runtime took from one node's end to the next one's start: in a profiled session
+# most of that is recording, so that it tells what recording costs if it happens.
 
 
 _CUT_NS = 500  # by which a gap looks longer on average: durations are cut to whole µs
@@ -185,11 +185,10 @@ def gaps_between(nodes: NodeColumns) -> Gaps:
 
 # --- Whose run it was: the runs in a session's profile, matched to the calls that the session ran.
 #
-# A call is known by what was noted around it: when it began and ended, on the clock of the
-# profile,
-# and on which thread. A run belongs to the call within which it lies, whatever ran before it:
-# failed
-# runs leave nothing in the profile, and a call may run its session several times or not at all.
+# A call is known by what was noted around it: when it started and ended, on the clock of the
+# profile, and on which thread. A run belongs to the call within which it lies, whatever ran before
+# it: failed runs leave nothing in the profile, and a call may run its session several times or not
+# at all.
 
 
 _NEVER = 1 << 62
@@ -199,7 +198,7 @@ _SLACK = 2_000  # ns: ONNX Runtime cuts times to whole µs
 @dataclass(slots=True, eq=False)
 class NotedCall:
     """A call that may run the session. `begin_ns` and `end_ns` are on the profile's clock, relative
-    to its start, `begin_run_ns` is its begin on the run's clock; `thread` is the operating system's
+    to its start, `begin_run_ns` is its start on the run's clock; `thread` is the operating system's
     number of the thread that ran it. `traced` is False for a call that ran elsewhere.
 
     `runs` are those that were found in the profile; `mixed` tells that one of them cannot be told
@@ -222,10 +221,10 @@ class NotedCall:
 
 
 def place_runs(runs: Iterable[ProfiledRun], noted: Sequence[NotedCall]) -> Iterator[NotedCall]:
-    """Give each call its runs; yields every call, in order of begin, once it has all of them.
+    """Give each call its runs; yields every call, in order of start, once it has all of them.
 
     Of calls that lie around the same run it is that of the run's thread, and of several on that
-    thread (`run_async`) the one that ended first after it. Where the thread tells nothing either,
+    thread (`run_async`) the one that ended first after it. If the thread tells nothing either,
     the run marks all of them `mixed`.
     """
     calls = sorted(noted, key=lambda call: call.begin_ns)
@@ -266,7 +265,7 @@ def _place(
 
 def _ends(calls: Sequence[NotedCall]) -> list[int]:
     """When each call ended: as noted, else as its invocation tells, at the latest when the next
-    call began on its thread."""
+    call started on its thread."""
     ends = []
     following: dict[int, int] = {}
     for call in reversed(calls):
@@ -283,9 +282,8 @@ def _ends(calls: Sequence[NotedCall]) -> list[int]:
 
 # --- Profiled sessions of one part, and how many events each may have.
 #
-# ONNX Runtime keeps every event of a profiled session in memory until its profile ends: a long
-# run
-# grows by that. So a session is renewed after 20,000 events, or, where its model is so large that
+# ONNX Runtime keeps every event of a profiled session in memory until its profile ends: a long run
+# grows by that. So a session is renewed after 20,000 events, or, if its model is so large that
 # opening it again costs more than their memory, after as many as take an eighth of what the model
 # weighs.
 
@@ -298,9 +296,9 @@ _SHARE = 8  # of the weights: one part of so many
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One profiled session: when its profile began, on the clock `now_ns`, whose runs it may hold,
-    how many were traced, how many of those are under way, and how many have returned (`ran`).
-    `file` is set once profiling has ended, `converted` once somebody has begun to read it."""
+    """One profiled session: when its profile started, on the clock `now_ns`, whose runs it may
+    hold, how many were traced, how many of those are under way, and how many have returned (`ran`).
+    `file` is set once profiling has ended, `converted` once somebody has started to read it."""
 
     session: Any
     start_ns: int
@@ -379,7 +377,7 @@ class ProfileConverter:
         self._exported = exported
         self._optimized = optimized
         self._layers: LayerMap | None = None
-        self._unreadable = ""  # why the model is, where it is
+        self._unreadable = ""  # why the model is, if it is
         self._calls = 0
         self._attributed = Attributed()
         self._events = 0
@@ -390,7 +388,7 @@ class ProfileConverter:
         self._conversions = Conversions(self._resting_since)
 
     def begun(self, invocation: Invocation) -> None:
-        """A call of the part begins: nothing is converted beside it, if that can wait."""
+        """A call of the part starts: nothing is converted beside it, if that can wait."""
         self._running.add(invocation)
 
     def ended(self, invocation: Invocation) -> None:
@@ -442,7 +440,7 @@ class ProfileConverter:
         self.drops.append(Drop(kind, self._submodule, count, unit, detail))
 
     def _doubtful(self) -> Iterator[Drop]:
-        """What says that nodes kept their names, where nobody could read the model."""
+        """What says that nodes kept their names, if nobody could read the model."""
         if self._unreadable:
             detail = Note.of(DropReason.LAYERS_UNREADABLE, error=self._unreadable)
             yield Drop(DropKind.DOUBTFUL_LABEL, self._submodule, self._calls, "calls", detail)
@@ -571,18 +569,15 @@ def _end(name: str, dims: Sequence[int]) -> bytes:
 # --- What recording a node of ONNX Runtime costs, by the gaps between a run's own nodes.
 #
 # How much it is depends on what else runs: 5 to 8 µs in a session of small nodes on an idle
-# machine,
-# twice as much where nodes push what recording needs out of the processor's caches, and more
-# where
-# cores are shared. About a third of it lies between the nodes, in the profile itself (the rest
+# machine, twice as much if nodes push what recording needs out of the processor's caches, and more
+# if cores are shared. About a third of it lies between the nodes, in the profile itself (the rest
 # lies within them: sizes and shapes are noted before an event ends). That share is a property of
-# ONNX
-# Runtime's code: it is measured on a chain of nodes, and the gaps of the run tell the rest.
+# ONNX Runtime's code: it is measured on a chain of nodes, and the gaps of the run tell the rest.
 
 
 _SIDE = 16  # of square tensors of float32
 _NODES, _PAIRS, _RUNS = 20, 25, 5  # short runs: some of them find the cores of a busy machine free
-_LONGEST_S = 0.8  # after which no further pair is begun
+_LONGEST_S = 0.8  # after which no further pair is started
 
 
 class _Pair(NamedTuple):
@@ -595,7 +590,7 @@ class _Pair(NamedTuple):
 
 def onnx_event_cost(gaps: Gaps) -> EventCost | None:
     """What recording a node costs on average in a run whose nodes lie so far apart; as on the chain
-    where that is not known. None where noise exceeds it."""
+    if that is not known. None if noise exceeds it."""
     own = gaps.mean_ns
     pairs = [
         pair.longer_s if own is None else pair.longer_s * own / pair.gap_ns
@@ -660,8 +655,7 @@ def _seconds(session: Any, feeds: dict[str, Any]) -> float:
 # --- A pipeline's part as its operator source holds it: not alive.
 #
 # A part may know its pipeline (those of optimum do), so a source that kept it would keep every
-# model
-# of a pipeline that the script has let go of.
+# model of a pipeline that the script has let go of.
 
 
 class WeakPart:
@@ -708,18 +702,16 @@ def _in_process(process: int, action: Callable[[], None]) -> None:
 # --- Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its
 # calls.
 #
-# ONNX Runtime profiles whole sessions, keeps their events in memory, stops at 1,000,000 and ends
-# a
+# ONNX Runtime profiles whole sessions, keeps their events in memory, stops at 1,000,000 and ends a
 # session's profile once. So a submodule whose operators are traced gets a session of its own with
 # profiling on, which is renewed between calls (`segments`); the profile of the last one is
-# converted
-# while the pipeline rests (`profile_conversion`). Calls whose operators are not traced run on the
-# part's own session. `runs` says which run in a profile belongs to which call.
+# converted while the pipeline rests (`profile_conversion`). Calls whose operators are not traced
+# run on the part's own session. `runs` says which run in a profile belongs to which call.
 
 
 class ProfiledPart:
     """An `OperatorSource`: a part of a pipeline runs on a profiled session until `close`, and on
-    its own, opened where it was not, in the calls that the selection leaves out.
+    its own, opened if it was not, in the calls that the selection leaves out.
 
     The part offers `session_options()` and `open_session(options)`, or holds an
     `onnxruntime.InferenceSession` as `session`. Profiles and the optimized graph lie in a folder
@@ -727,7 +719,7 @@ class ProfiledPart:
     """
 
     def __init__(self, request: SourceRequest) -> None:
-        """Open the profiled session and lend it. Raises InputError where the part cannot have
+        """Open the profiled session and lend it. Raises InputError if the part cannot have
         one; it is then as it was."""
         self._request = replace(request, part=None, owner=None)  # a pipeline that goes is let go
         self._part = WeakPart(request.part)
@@ -852,7 +844,7 @@ class ProfiledPart:
         return session
 
     def _events_of_a_run(self) -> int:
-        """How many there are by the optimized graph, -1 where that does not tell."""
+        """How many there are by the optimized graph, -1 if that does not tell."""
         try:
             nodes, loops = node_count(self._optimized)
         except InputError as error:
@@ -870,7 +862,7 @@ class ProfiledPart:
         return size is not None and shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
 
     def _known_bytes(self) -> int | None:
-        """How large the model's files are; None where nobody can tell."""
+        """How large the model's files are; None if nobody can tell."""
         try:
             return model_files_bytes(self._model)
         except InputError as error:  # ORT's own format, say
@@ -901,7 +893,7 @@ class ProfiledPart:
         return call
 
     def _renew_in_time(self) -> bool:
-        """Open the next session where one more run could reach the cap. The last one's profile
+        """Open the next session if one more run could reach the cap. The last one's profile
         ends when its runs have."""
         last = self._segments[-1]
         if not last.traced or not self._reaches_cap(last):

@@ -37,15 +37,11 @@ from profiler.trace.events import NO_STEP
 
 # --- What first calls on sessions that were opened for profiling took longer than later ones.
 #
-# A new session allocates its arena in its first call, and anew in its second, when ONNX Runtime
-# knows
-# what the shapes take and allocates that at once. Without us these calls had run on the part's
-# own
-# session: warm, where that had run before, as we know of earlier runs of ours in this process and
-# of
-# sessions that were renewed within one. Where nobody knows, the own session may have been as new
-# as
-# ours.
+# A new session allocates its arena in its first call, and again in its second, when ONNX Runtime
+# knows what the shapes take and allocates that at once. Without us these calls had run on the
+# part's own session: warm, if that had run before, as we know of earlier runs of ours in this
+# process and of sessions that were renewed within one. If nobody knows, the own session may have
+# been as new as ours.
 
 
 _NEW = 2  # calls on a new session that take longer
@@ -125,7 +121,7 @@ def _known_weakly(own: Any) -> bool:
 
 
 def opened_session(part: Any) -> Any:
-    """The session that `part` has open, None where it would open one on first use."""
+    """The session that `part` has open, None if it would open one on first use."""
     return getattr(part, "opened_session", None) if hasattr(part, "open_session") else part.session
 
 
@@ -166,9 +162,9 @@ class Lending:
 
 def open_profiled(part: Any, own: Any, prefix: Path, optimized: Path | None) -> Any:
     """A new session of `part` with profiling on, which takes what belongs to the part's `own`: None
-    where it has none open, but opens one itself. Writes the optimized graph where asked.
+    if it has none open, but opens one itself. Writes the optimized graph if asked.
 
-    Raises InputError where the part profiles its session itself: its runs would be missing there.
+    Raises InputError if the part profiles its session itself: its runs would be missing there.
     """
     import onnxruntime
 
@@ -197,8 +193,8 @@ def copied_options(session: Any) -> Any:
 
 
 def model_of(part: Any) -> Path | bytes:
-    """The model behind a part: a path, or bytes where a session was made from bytes. Raises
-    InputError where it tells neither."""
+    """The model behind a part: a path, or bytes if a session was made from bytes. Raises
+    InputError if it tells neither."""
     path = model_path_of(part)
     if path is not None:
         return path
@@ -209,7 +205,7 @@ def model_of(part: Any) -> Path | bytes:
 
 
 def model_path_of(part: Any) -> Path | None:
-    """Where the model of a part lies; None where it does not tell: its session was made from
+    """Where the model of a part lies; None if it does not tell: its session was made from
     bytes, or it is a torch module."""
     session = None if hasattr(part, "open_session") else getattr(part, "session", None)
     # Of optimum's parts the session is asked first: their own `model_path` warns of its end.
@@ -254,7 +250,7 @@ def _take_what_belongs_to(session: Any, own: Any) -> None:
 
 class BareSession:
     """A session of the script: `session` is what runs, this object for the script's own, or what a
-    source has put in its place. `source` is that source, None where nothing traces."""
+    source has put in its place. `source` is that source, None if nothing traces."""
 
     def __init__(self, session: Any, submodule: str) -> None:
         self.script_session: Callable[[], Any] = weakref.ref(session)
@@ -262,10 +258,10 @@ class BareSession:
         self.submodule = submodule
         self.device = device_of_session(session)
         self.refused = False  # it is not to be recorded
-        self.recommendation = "give the session providers there"  # where that is another device
+        self.recommendation = "give the session providers there"  # if that is another device
         self.session: Any = self
         self.source: Any = None
-        self.lock = threading.RLock()  # held while a source is told of a run that begins
+        self.lock = threading.RLock()  # held while a source is told of a run that starts
         path = getattr(session, "_model_path", None)
         self.model_path = Path(path) if path else None  # None: made from bytes
 
@@ -294,7 +290,7 @@ class BareSession:
 
 
 def model_name(session: Any) -> str:
-    """The name of a session's submodule: its model's file name, or the folder's where all files
+    """The name of a session's submodule: its model's file name, or the folder's if all files
     are called model.onnx, or the graph's name where the model has no file."""
     path = getattr(session, "_model_path", None)
     if path:
@@ -307,7 +303,7 @@ def model_name(session: Any) -> str:
         return "model"
 
 
-# --- One run of a bare session, from its begin to its end: a call, of no stage, branch or step.
+# --- One run of a bare session, from its start to its end: a call, of no stage, branch or step.
 
 
 _DTYPES = {"float": "float32", "double": "float64"}  # ONNX Runtime's names, numpy's names
@@ -436,8 +432,7 @@ def _shapes(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 #
 # Each pair runs base, new, base, new, …, so that what changes meanwhile (clocks, other processes)
 # meets both. Of each side's calls every second has its operators traced; the others run as if
-# nobody
-# traced, and tell what tracing costs. A pair's models are loaded while it runs, no longer.
+# nobody traced, and tell what tracing costs. A pair's models are loaded while it runs, no longer.
 
 
 _OPS = "every:2"
@@ -477,7 +472,7 @@ def profile_in_turn(
 
     Of each model the first call with operators and the first without stand apart in comparisons; of
     the others `repeats` are traced and as many are not. `on_run` is called after each run. Raises
-    InputError where ONNX Runtime does not take a model or fails on the inputs; then no bundle is
+    InputError if ONNX Runtime does not take a model or fails on the inputs; then no bundle is
     left.
     """
     sides = [Session.open(Options(_OPS), out, title=title) for title in titles]
@@ -550,7 +545,7 @@ class _ProfiledModel:
         side.add_source(self._bare.source, submodule, lambda: self._bare.gone)
 
     def run(self, inputs: Mapping[str, Any]) -> None:
-        """One call. Raises InputError where the model fails on the inputs."""
+        """One call. Raises InputError if the model fails on the inputs."""
         session = self._session
         arguments = {"self": session, "output_names": None, "input_feed": inputs}
         run = BareRun(self._side, self._bare, session, "run", type(session).run, arguments)
@@ -593,14 +588,12 @@ def _first_line(error: Exception) -> str:
 # --- Bare ONNX Runtime sessions: every `InferenceSession` that a switched-on script runs by itself.
 #
 # Each session is a submodule, named after its model; each run is a call, of no stage, branch or
-# step.
-# Runs inside a pipeline call are the pipeline's business, and so are those of our own sessions.
+# step. Runs inside a pipeline call are the pipeline's business, and so are those of our own
+# sessions.
 #
 # The methods are wrapped on the class, so it does not matter when a session was made. Operators
-# come
-# from an `OperatorSource`: a second session of the same model with profiling on, which takes the
-# runs
-# in place of the script's own.
+# come from an `OperatorSource`: a second session of the same model with profiling on, which takes
+# the runs in place of the script's own.
 
 
 _RUNS = ("run", "run_with_ort_values", "run_with_iobinding", "run_with_ortvaluevector", "run_async")
@@ -611,7 +604,7 @@ class OnnxSessions:
     """Watches the class `InferenceSession`.
 
     `recording()` gives the session that records, None while nothing is recorded. `open_source`
-    gives the operator source of a bare session, None where its operators are not traced.
+    gives the operator source of a bare session, None if its operators are not traced.
     """
 
     def __init__(
@@ -646,7 +639,7 @@ class OnnxSessions:
                 self._patches.replace(module.Session, name, self._watched(name, original))
 
     def forget(self) -> None:
-        """Begin anew: names are free again, and no session has a source."""
+        """Start again: names are free again, and no session has a source."""
         self._bare = weakref.WeakKeyDictionary()
         self._names = {}
         self._lock = threading.RLock()
@@ -687,7 +680,7 @@ class OnnxSessions:
     def _begun(
         self, recording: Any, session: Any, name: str, original: Any, arguments: dict[str, Any]
     ) -> BareRun | None:
-        """A run that has begun; None where it is not to be recorded, or cannot be."""
+        """A run that has started; None if it is not to be recorded, or cannot be."""
         submodule, begun = "onnxruntime", None  # until it has a name
         try:
             bare = self._bare_session(recording, session)
@@ -725,7 +718,7 @@ class OnnxSessions:
             return bare
 
     def _trace(self, recording: Any, bare: BareSession, session: Any) -> None:
-        """Give it a source, where its operators can be traced."""
+        """Give it a source, if its operators can be traced."""
         try:
             bare.source = self._open_source(recording, bare)
         except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -736,7 +729,7 @@ class OnnxSessions:
 
     def _named(self, session: Any) -> BareSession:
         """The session under a name of its own: that of its model, or of a session of the same
-        model that is gone; with a number where others have it."""
+        model that is gone; with a number if others have it."""
         name = model_name(session)
         for number in count(1):
             bare = BareSession(session, name if number == 1 else f"{name}_{number}")

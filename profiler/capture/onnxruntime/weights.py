@@ -30,7 +30,7 @@ Buffer: TypeAlias = "bytes | mmap.mmap"
 
 
 def messages(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields that have a length: number, begin and end of what they hold."""
+    """Fields that have a length: number, start and end of what they hold."""
     return (found for found in fields(data, begin, end) if found[2] >= 0)
 
 
@@ -42,7 +42,7 @@ def messages_of(
 
 
 def fields(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of a message: number, begin and end of what has a length, else the value and -1."""
+    """Fields of a message: number, start and end of what has a length, else the value and -1."""
     while begin < end:
         tag, begin = varint(data, begin)
         number, wire = tag >> 3, tag & 7
@@ -71,7 +71,7 @@ def varints(data: Buffer, begin: int, end: int) -> Iterator[int]:
 
 
 def varint(data: Buffer, begin: int) -> tuple[int, int]:
-    """The number that begins there, and where it ends."""
+    """The number that starts there, and if it ends."""
     value = data[begin]
     if value < 0x80:
         return value, begin + 1
@@ -169,7 +169,7 @@ class ModelWeights:
 
 
 def model_weights(model: Path | bytes) -> ModelWeights:
-    """The weights of a model. Raises InputError where it is no readable ONNX model."""
+    """The weights of a model. Raises InputError if it is no readable ONNX model."""
     found = ModelWeights()
     try:
         if isinstance(model, bytes):

@@ -31,7 +31,7 @@ from profiler.capture.registry import backend_of
 from profiler.plugins import let_pass
 from profiler.trace.events import NO_STEP
 
-# --- One way into one submodule, hooked: an `Invocation` from its begin to its end.
+# --- One way into one submodule, hooked: an `Invocation` from its start to its end.
 #
 # Whatever fails here is a drop of the run's, and never the caller's error.
 
@@ -39,7 +39,7 @@ from profiler.trace.events import NO_STEP
 _ENCODER = "get_encoder"  # of a model that generates: what it calls by itself, ahead of its loop
 _NO_PASSES = ("encode", "decode", _ENCODER)  # whose calls are no passes of a loop
 _FED = "input_feed"
-_OFFLOADED = ("cpu", "meta")  # where weights wait for their call
+_OFFLOADED = ("cpu", "meta")  # if weights wait for their call
 SourceOf = Callable[[Entry], OperatorSource | None]
 
 
@@ -60,9 +60,9 @@ class Hooked(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _OpenCall:
-    """A submodule call that has begun on `thread`. `depth` counts further calls of its module
+    """A submodule call that has started on `thread`. `depth` counts further calls of its module
     inside it; `handling` is the exception that was being handled already when it began. `caller`
-    is a frame that runs as long as it does, None where its end is always told."""
+    is a frame that runs as long as it does, None if its end is always told."""
 
     hook: CallHook
     invocation: Invocation
@@ -114,7 +114,7 @@ class CallHook:
         backend = backend_of(owner())
         self._cache = backend.step_cache() if entry.stage in ("denoise", "") else None
         self._marks = backend.device_marks()
-        self._onloaded = ""  # where its last call ran
+        self._onloaded = ""  # if its last call ran
 
     @property
     def detached(self) -> bool:
@@ -152,7 +152,7 @@ class CallHook:
         self._open(args, kwargs, caller)
 
     def end(self, output: Any) -> None:
-        """Where hooks are told: after the call, also where it failed."""
+        """Where hooks are told: after the call, also if it failed."""
         call = self._opened()
         if call is None:
             return
@@ -164,7 +164,7 @@ class CallHook:
         self._close(call, output, failed=failed)
 
     def _opened(self) -> _OpenCall | None:
-        """The open call of this thread, where this hook opened it."""
+        """The open call of this thread, if this hook opened it."""
         call = scope().call
         return call if isinstance(call, _OpenCall) and call.hook is self else None
 
@@ -175,7 +175,7 @@ class CallHook:
     def _open(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType | None = None
     ) -> _OpenCall | None:
-        """The submodule is invoked. None where that is part of what is recorded already, or where
+        """The submodule is invoked. None if that is part of what is recorded already, or if
         it cannot be recorded."""
         before = scope()
         try:
@@ -337,7 +337,7 @@ def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(slots=True, eq=False)
 class _OpenHostWork:
-    """Host work that has begun in `step`; submodule calls inside it cut it into pieces."""
+    """Host work that has started in `step`; submodule calls inside it cut it into pieces."""
 
     name: str
     piece_ns: int
@@ -347,7 +347,7 @@ class _OpenHostWork:
 
 
 class HostWorkHook:
-    """Records the calls of the pipeline's callable `path`, of its `scheduler()` where it is one's
+    """Records the calls of the pipeline's callable `path`, of its `scheduler()` if it is one's
     method."""
 
     def __init__(
@@ -382,7 +382,7 @@ class HostWorkHook:
         return result
 
     def _begin(self) -> _OpenHostWork | None:
-        """None where that is part of what is recorded already."""
+        """None if that is part of what is recorded already."""
         before, hooks = live_scope(), self._hooks
         if before.owner not in (None, hooks) or before.call is not None or before.host is not None:
             return None
@@ -483,7 +483,7 @@ class EncodingHook:
 
 
 def _leave(before: Scope) -> None:
-    """Go back to what was open, also where the script is interrupted meanwhile."""
+    """Go back to what was open, also if the script is interrupted meanwhile."""
     try:
         enter(before)
     except BaseException:

@@ -22,8 +22,7 @@ from profiler.plugins import let_pass
 
 # --- What a pipeline holds, whatever it is called: what executes something, and schedulers.
 #
-# Attributes of the object itself in the order in which they were set, then what its lists and
-# dicts
+# Attributes of the object itself in the order in which they were set, then what its lists and dicts
 # have. Nothing is imported or called for that.
 
 
@@ -58,7 +57,7 @@ class Together:
         return found
 
     def add(self, name: str, value: Any) -> str:
-        """Hold one more; returns its name, with a number where another has it."""
+        """Hold one more; returns its name, with a number if another has it."""
         for known, reference in self._known.items():
             if reference() is value:
                 return known
@@ -88,7 +87,7 @@ def held(pipeline: Any) -> Iterator[Held]:
         yield from (Held(name, name, None, value) for name, value in pipeline.alive().items())
         return
     own = attributes(pipeline)
-    inner = own.get("_modules")  # where modules keep their children
+    inner = own.get("_modules")  # if modules keep their children
     own = {**own, **inner} if isinstance(inner, dict) else dict(own)
     collections = []
     for name, value in own.items():
@@ -156,14 +155,13 @@ def is_executed(value: Any) -> bool:
 # --- Pipelines that a switched-on script makes and uses: noticed on their class, attached singly.
 #
 # Every diffusers pipeline calls `register_modules` while it is made, which shows its class. The
-# class's `__call__` and `encode_prompt` are wrapped, once a class: on its first use, when its
-# parts
-# are complete and placed, a pipeline is handed to `attach`, and the use begins again, hooks in
+# class's `__call__` and `encode_prompt` are wrapped, once a class: on its first use, when its parts
+# are complete and placed, a pipeline is handed to `attach`, and the use starts again, hooks in
 # place.
 
 
-_MODULAR = "diffusers.modular_pipelines.modular_pipeline"  # where ModularPipeline is
-_DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
+_MODULAR = "diffusers.modular_pipelines.modular_pipeline"  # if ModularPipeline is
+_DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # if DiffusionPipeline is defined
 OWN = {
     "profiler.pipelines.sd3": "StableDiffusion3Pipeline",
     "profiler.pipelines.flux": "FluxPipeline",
@@ -177,7 +175,7 @@ _USES = ("__call__", "encode_prompt")
 class NewPipelines:
     """Hands each pipeline to `attach(pipeline)` on its first use.
 
-    `attach` returns whether hooks are in place now, None to be asked again on the next use. Where
+    `attach` returns whether hooks are in place now, None to be asked again on the next use. If
     it raises, that is said in one sentence, and the pipeline runs without hooks. `undo` leaves the
     classes as they were.
     """

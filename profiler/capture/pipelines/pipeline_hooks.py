@@ -64,10 +64,8 @@ from profiler.trace.manifest_fields import SubmoduleSettings
 # --- Hooks on a pipeline shaped like diffusers': they tell the recorder what runs when.
 #
 # The backend of an object knows how its calls are hooked; else reversible wraps do it. What the
-# user
-# replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
-# anew when the next one begins. Where anything of ours fails, that is a drop of the run's, and
-# the
+# user replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
+# again when the next one begins. If anything of ours fails, that is a drop of the run's, and the
 # user's call goes on.
 
 
@@ -112,7 +110,7 @@ class PipelineHooks:
         self._pieces = PieceCoverage(recorder, self._owners) if together else None
 
     def attach(self) -> None:
-        """Hook everything. Raises InputError where the pipeline has no submodule; then, as
+        """Hook everything. Raises InputError if the pipeline has no submodule; then, as
         after any other error, it is as it was."""
         pipeline = self.pipeline()
         try:
@@ -167,7 +165,7 @@ class PipelineHooks:
                 self._measure_pieces(PieceCoverage.begin)
 
     def measure(self, found: Mapping[str, Any]) -> None:
-        """State in coverage what of these is called by itself, where no pipeline holds the rest."""
+        """State in coverage what of these is called by itself, if no pipeline holds the rest."""
         with self._lock:
             if not self.detached:
                 self._measure_pieces(lambda pieces: pieces.begin(found))

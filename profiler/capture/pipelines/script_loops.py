@@ -26,12 +26,12 @@ from profiler.trace.manifest_fields import (
 )
 
 # --- What a pipeline call made, and how: from the pipeline, its scheduler, its result, and from the
-# numbers that it was given where nothing of these tells.
+# numbers that it was given if nothing of these tells.
 
 
 _RESULTS = ("images", "frames", "videos")
-_IMAGE_CHANNELS = (1, 3, 4)  # channels of an image where they are last
-_COLOURS_AHEAD = (1, 3)  # and where they are ahead: four are latents'
+_IMAGE_CHANNELS = (1, 3, 4)  # channels of an image if they are last
+_COLOURS_AHEAD = (1, 3)  # and if they are ahead: four are latents'
 
 
 def generation(pipeline: Any, scheduler: Any, call: PipelineCall, result: Any) -> Generation:
@@ -154,13 +154,10 @@ def _count(value: Any) -> int | None:
 
 
 # --- What denoising loops of a script's own made, outside every pipeline call: from their
-# scheduler,
-# from what it steps, and from what is decoded behind them.
+# scheduler, from what it steps, and from what is decoded behind them.
 #
-# A loop begins with the first step of a scheduler after a new schedule, where the scheduler
-# counts
-# from an earlier step again, or where the schedule has run out. Its steps are those that
-# returned.
+# A loop starts with the first step of a scheduler after a new schedule, if the scheduler counts
+# from an earlier step again, or if the schedule has run out. Its steps are those that returned.
 
 
 _SAMPLE = ("sample", "latents", "x")
@@ -272,7 +269,7 @@ def _batch(args: Any, kwargs: Mapping[str, Any]) -> int | None:
 
 def _passes(denoised: Iterable[Invocation], latents: int) -> int | None:
     """How often each latent of a step went through the denoiser, in one batch or several calls: of
-    several submodules the one that did most. None where that is no whole number."""
+    several submodules the one that did most. None if that is no whole number."""
     by_name: dict[str, int] = {}
     for call in denoised:
         by_name[call.submodule] = by_name.get(call.submodule, 0) + _rows(call.input_shapes)
@@ -281,7 +278,7 @@ def _passes(denoised: Iterable[Invocation], latents: int) -> int | None:
 
 
 def _rows(shapes: Mapping[str, str]) -> int:
-    """The batch of a denoiser's latents; 0 where nobody can tell which of its inputs they are."""
+    """The batch of a denoiser's latents; 0 if nobody can tell which of its inputs they are."""
     name = next((name for name in _LATENTS if name in shapes), None)
     if name is None:
         name = next(iter(shapes)) if len(shapes) == 1 else ""

@@ -24,7 +24,7 @@ _MOST_LOOKS = 1_000  # 50 µs each
 
 def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]:
     """Each object under its attribute (or key), else its variable, else as its backend calls it;
-    with a number where an earlier one has the name."""
+    with a number if an earlier one has the name."""
     known = _names(caller)
     found: dict[str, Any] = {}
     for value in objects:
@@ -119,7 +119,7 @@ def _variables(frames: list[FrameType]) -> Iterator[tuple[str, Any]]:
 
 def _locals(frame: FrameType) -> dict[str, Any]:
     """A frame's local variables. Up to Python 3.12 a function's frame keeps what it has shown, and
-    gives it to `locals()`: it is emptied, lest it keep models alive, and left alone where the
+    gives it to `locals()`: it is emptied, lest it keep models alive, and left alone if the
     function may have asked for it."""
     if not frame.f_code.co_flags & CO_OPTIMIZED:
         return dict(frame.f_locals)
@@ -155,8 +155,7 @@ def _may_hold(value: Any) -> bool:
 # --- The instances of some classes that live in the process, found in one look at all objects.
 #
 # Subclasses are asked of their classes, so that each object costs a look at its type and no more.
-# What `gc.freeze()` hides, as in a child that was forked from a profiled process, is looked for
-# in
+# What `gc.freeze()` hides, as in a child that was forked from a profiled process, is looked for in
 # what the script's variables lead to.
 
 

@@ -30,8 +30,7 @@ from profiler.trace.events import NO_ITERATION, NO_STEP, RUN_STAGE, Branch
 from profiler.trace.manifest_fields import Setting, SubmoduleSettings, setting
 
 # --- How the submodules of a pipeline are set up now, as their backends read it, and the numbers
-# that
-# a call of it was given.
+# that a call of it was given.
 
 
 _NOTHING = SubmoduleSettings()
@@ -51,7 +50,7 @@ def submodule_settings(pipeline: Any) -> dict[str, SubmoduleSettings]:
 
 
 def part_settings(part: Any) -> SubmoduleSettings | None:
-    """The settings of what executes a submodule; None where nobody can tell. What fails of the
+    """The settings of what executes a submodule; None if nobody can tell. What fails of the
     user's objects says nothing."""
     try:
         found = backend_of(part).settings(part)
@@ -78,7 +77,7 @@ def call_numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[st
 
 
 def block_defaults(pipeline: Any) -> dict[str, Setting]:
-    """The numbers and switches that a modular pipeline takes where it is given none, as its blocks
+    """The numbers and switches that a modular pipeline takes if it is given none, as its blocks
     say; none of any other pipeline."""
     blocks = getattr(pipeline, "_blocks", None)
     try:
@@ -98,19 +97,18 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Setting]:
     return {k: setting(v) for k, v in given.items() if isinstance(v, (bool, int, float))}
 
 
-# --- Which branch a denoiser is called for where a guider says so, as in diffusers' modular
+# --- Which branch a denoiser is called for if a guider says so, as in diffusers' modular
 # pipelines.
 #
 # A guider prepares the inputs of all branches of a step at once and says of each what its result
-# will be; each call of the denoiser is given those of one. Where the inputs are passed on as
-# other
+# will be; each call of the denoiser is given those of one. If the inputs are passed on as other
 # tensors, or two branches have the same ones, calls are in the order in which they were prepared.
 
 
 _PREPARE = ("prepare_inputs", "prepare_inputs_from_block_state")
 _RESULT = "__guidance_identifier__"
 _COND, _UNCOND = "pred_cond", "pred_uncond"
-_WITHOUT = "pred_cond_"  # how results begin that need a call with something left out
+_WITHOUT = "pred_cond_"  # how results start that need a call with something left out
 _MAX_BRANCHES = 16  # branches of a step
 
 
@@ -143,7 +141,7 @@ class Guidance:
                 self._prepared.append(_Prepared(branch, tuple(_references(vars(batch)))))
 
     def branch(self, submodule: str, arguments: Mapping[str, Any]) -> Branch | None:
-        """That of a call of `submodule` with these arguments, None where no guider says."""
+        """That of a call of `submodule` with these arguments, None if no guider says."""
         if not self._prepared:
             return None
         given = [value for value in arguments.values() if value is not None]
@@ -201,12 +199,10 @@ def guiders(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
 # --- The stage of calls whose component does not tell: found by what happens around them.
 #
 # What is called between two calls of `scheduler.step` is in the loop. What comes before the first
-# is
-# `encode`, but for what the first step itself calls: that is told by the second step, or, where
-# there
-# is one step alone, by what was called last before it. What comes after the last step is
-# `decode`.
-# Until then a call has the stage that is most likely, and is placed anew when that is known.
+# is `encode`, but for what the first step itself calls: that is told by the second step, or, if
+# there is one step alone, by what was called last before it. What comes after the last step is
+# `decode`. Until then a call has the stage that is most likely, and is placed again when that is
+# known.
 #
 #     stages.begin("dreamer_net")          # → stage, and whether that may change
 #     stages.opened(invocation)            # where it may
@@ -220,8 +216,8 @@ _MAX_WAITING_CALLS = 10_000  # calls that wait to be placed; further ones stay w
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """A call that may be placed anew: the `order`-th of all components, begun when so many `steps`
-    had ended, -1 where it stays in its `place`. `passes`: it may be a pass of a loop."""
+    """A call that may be placed again: the `order`-th of all components, started when so many
+    `steps` had ended, -1 if it stays in its `place`. `passes`: it may be a pass of a loop."""
 
     invocation: Invocation
     order: int
@@ -247,7 +243,7 @@ class Stages:
         self._order = 0
         self._steps = 0  # that have ended, in all loops
         self._in_loop = 0  # of them in this one
-        self._first: Place | None = None  # the step with which this loop began
+        self._first: Place | None = None  # the step with which this loop started
         self._in_first: Counter[str] = Counter()  # calls that are known to be in it
         self._scheduled = False  # a schedule has been set, and has not run out
         self._over = False
@@ -260,7 +256,7 @@ class Stages:
         return self._scheduled or (self._in_loop > 0 and not self._over)
 
     def begin(self, submodule: str, stage: str) -> tuple[str, bool]:
-        """A call of `submodule` begins, which tells that it is of `stage`, "" where it does not:
+        """A call of `submodule` starts, which tells that it is of `stage`, "" if it does not:
         its stage, and whether that may change."""
         self._order += 1
         self._calls.append(submodule)
@@ -278,7 +274,7 @@ class Stages:
         self._known_stages = True
 
     def opened(self, invocation: Invocation, *, moves: bool, passes: bool) -> None:
-        """The call that has begun may be placed anew (`moves`), or be a pass of a loop."""
+        """The call that has started may be placed again (`moves`), or be a pass of a loop."""
         if not (moves or passes) or len(self._waiting) >= _MAX_WAITING_CALLS:
             return
         invocation.provisional = moves
@@ -367,7 +363,7 @@ class Stages:
 
 
 def _with_passes(waiting: list[_Waiting]) -> list[tuple[_Waiting, int]]:
-    """Each call, and its pass where its component was called three times or more with equal shapes
+    """Each call, and its pass if its component was called three times or more with equal shapes
     of inputs."""
 
     def key(one: _Waiting) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -386,21 +382,20 @@ def _with_passes(waiting: list[_Waiting]) -> list[tuple[_Waiting, int]]:
 # --- What a call is called: its denoising step from the scheduler, its branch from what it was
 # given.
 #
-# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch
-# comes,
+# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch comes,
 # in this order, from
 #
 # 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
 # 2. its argument `skip_layers`: the extra call of skip-layer guidance;
 # 3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
-# 4. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
+# 4. the embeddings that it was given, if `encode_prompt` made them for one of the prompts;
 # 5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
 #
 # An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
 
 
 CACHE_CONTEXT: ContextVar[str] = ContextVar("profile_sd3_cache_context", default="")
-"""The name under which a pipeline calls its denoiser now, "" where it does not say."""
+"""The name under which a pipeline calls its denoiser now, "" if it does not say."""
 
 GENERATING: ContextVar[bool] = ContextVar("profile_sd3_generating", default=False)
 """Whether a submodule calls itself now, once for each of the tokens that it generates."""
@@ -419,7 +414,7 @@ def denoiser_branch(
 
     `context` is the name of its `cache_context`, "" for none; `arguments` are its arguments by
     name; `given` is whose embeddings they hold ("prompt", "negative_prompt" or "");
-    `latents_batch` is the batch of the pipeline's own latents, 0 where it is not known: then
+    `latents_batch` is the batch of the pipeline's own latents, 0 if it is not known: then
     `guided`, whether the pipeline uses classifier-free guidance, stands for it.
     """
     if context in _OF_CONTEXT:
@@ -435,7 +430,7 @@ def denoiser_branch(
 
 
 def by_name(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by parameter name; `arg3` where `names` has no fourth."""
+    """The arguments of a call by parameter name; `arg3` if `names` has no fourth."""
     if not args:
         return dict(kwargs)
     positional = {names[i] if i < len(names) else f"arg{i}": value for i, value in enumerate(args)}
@@ -444,7 +439,7 @@ def by_name(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str,
 
 @lru_cache(maxsize=256)
 def returned_names(function: Any) -> tuple[str, ...]:
-    """The variables that `function` returns together, as its source has them; none where it does
+    """The variables that `function` returns together, as its source has them; none if it does
     not tell."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
@@ -463,7 +458,7 @@ def _one_prompt(names: list[str]) -> bool:
 
 
 def first_batch(values: Any) -> int:
-    """The first dimension of the first array or tensor in `values`, 0 where there is none."""
+    """The first dimension of the first array or tensor in `values`, 0 if there is none."""
     found = map(first_dimension, values if isinstance(values, (list, tuple)) else (values,))
     return next(filter(None, found), 0)
 
@@ -471,7 +466,7 @@ def first_batch(values: Any) -> int:
 class Steps:
     """The denoising step, 0-based, as the scheduler counts it.
 
-    A run that begins late in the schedule (image-to-image) begins with a later step. Schedulers
+    A run that starts late in the schedule (image-to-image) starts with a later step. Schedulers
     without a `step_index`, or with one for each sample, are followed: a step ends with
     `scheduler.step`. Of several schedulers that counts which was used last.
     """
@@ -506,7 +501,7 @@ class Steps:
             return self._ended
 
     def last(self) -> int:
-        """The last step of the schedule, `NO_STEP` where the scheduler does not tell."""
+        """The last step of the schedule, `NO_STEP` if the scheduler does not tell."""
         timesteps = getattr(self._scheduler(), "timesteps", None)
         try:
             return len(timesteps) - 1 if timesteps is not None else NO_STEP
@@ -531,7 +526,7 @@ class PipelineLabels:
     stages: Stages
     latents_batch: int = 0
     guidance: Guidance = field(default_factory=Guidance)
-    _encodings: int = 0  # calls of encode_prompt that have begun
+    _encodings: int = 0  # calls of encode_prompt that have started
     _order: tuple[Branch, ...] = _IN_ORDER  # the prompts still to come in this one
     _encoded: dict[str, int] = field(default_factory=dict)  # prompts by encoder
     _embeddings: list[tuple[Branch, weakref.ref[Any]]] = field(default_factory=list)

@@ -48,21 +48,20 @@ from profiler.trace.events import NO_PIPELINE
 # --- What a call is called: its denoising step from the scheduler, its branch from what it was
 # given.
 #
-# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch
-# comes,
+# Nothing here counts calls of submodules. Steps come from the scheduler. A denoiser's branch comes,
 # in this order, from
 #
 # 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
 # 2. its argument `skip_layers`: the extra call of skip-layer guidance;
 # 3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
-# 4. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
+# 4. the embeddings that it was given, if `encode_prompt` made them for one of the prompts;
 # 5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
 #
 # An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
 
 
 def argument_names(function: Any) -> list[str]:
-    """The parameters of `function`, none where it does not tell."""
+    """The parameters of `function`, none if it does not tell."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
@@ -79,7 +78,7 @@ def argument_names(function: Any) -> list[str]:
 
 class Outside:
     """Told of the calls of something that is captured nowhere, or of a piece of what is. They count
-    where a pipeline call is open, or, of a piece that is `alone`, where none is."""
+    if a pipeline call is open, or, of a piece that is `alone`, if none is."""
 
     def __init__(
         self, name: str, recorder: Recorder, open_now: threading.local, *, alone: bool = False
@@ -132,8 +131,8 @@ class PipelineCoverage:
         self._hooked: list[Wraps] = []  # for the pipeline calls that run now
 
     def begin(self, *, traced: bool) -> Wraps | None:
-        """A pipeline call is about to begin, whose operators are `traced`: hook what is captured
-        nowhere. None where this one is not measured."""
+        """A pipeline call is about to start, whose operators are `traced`: hook what is captured
+        nowhere. None if this one is not measured."""
         measured = self._recorder.recording and scope().pipeline is None
         if not measured or (self._found is not None and not traced) or not self._can_be_told():
             return None
@@ -166,7 +165,7 @@ class PipelineCoverage:
         ]
 
     def end(self, wraps: Wraps, pipeline: PipelineCall | None) -> None:
-        """The pipeline call has ended; None where it could not be recorded."""
+        """The pipeline call has ended; None if it could not be recorded."""
         wraps.undo()
         self._hooked = [each for each in self._hooked if each is not wraps]
         if pipeline is None:
@@ -187,10 +186,8 @@ class PipelineCoverage:
 
 
 # --- What a script calls itself, past the modules that are captured and that no pipeline holds:
-# pieces
-# of these, `model.proj_out(x)`, and what is too small for a submodule. All of it is hooked for
-# the
-# first calls of these modules, and stated in coverage.
+# pieces of these, `model.proj_out(x)`, and what is too small for a submodule. All of it is hooked
+# for the first calls of these modules, and stated in coverage.
 
 
 _MOST_CALLS = 50  # captured ones, or loops of these, that are measured
@@ -224,7 +221,7 @@ class PieceCoverage:
                 backend_of(part).hook_calls(self._wraps, part, method, outside)
 
     def called(self) -> None:
-        """A captured call begins, or a loop of them."""
+        """A captured call starts, or a loop of them."""
         self._calls += 1
         if self._calls > _MOST_CALLS:
             self.end()
@@ -252,8 +249,7 @@ def _new(found: Mapping[str, Any], known: dict[str, Callable[[], Any]]) -> dict[
 
 # --- The ways into a pipeline's submodules, and what of it is host work.
 #
-# A submodule is what a backend executes, whatever the pipeline calls it (`components`). Names
-# that
+# A submodule is what a backend executes, whatever the pipeline calls it (`components`). Names that
 # are known say what it is for, and make anything a submodule; of others the stage is what their
 # method or its arguments say, else what happens (`stages`).
 
@@ -263,10 +259,10 @@ _Labelled = Literal["prompt", "denoiser", ""]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One way into a submodule: its `method`, in `stage`; "" where what happens decides that.
+    """One way into a submodule: its `method`, in `stage`; "" if what happens decides that.
 
     `labelled` says where its branch comes from. `part` is the attribute of the submodule that
-    executes it, where its backend does not execute it whole; "" for the submodule itself. It is
+    executes it, if its backend does not execute it whole; "" for the submodule itself. It is
     the pipeline's attribute of its name, unless `held` says which, with a key of a list or dict.
     """
 
@@ -308,7 +304,7 @@ _HOST_WORK = (
 _TEXT_ENCODER = re.compile(r"(.+_)?text_encoder(_\d+)?")  # also of a part: `prior_text_encoder`
 _IMAGE_ENCODER = re.compile(r"(.+_)?image_encoder(_\d+)?")
 _OF_METHOD = (("encode", "encode"), ("get_", "encode"), ("decode", "decode"))
-_TIMESTEP = "timestep"  # how the parameter of a denoiser begins that says which step it is
+_TIMESTEP = "timestep"  # how the parameter of a denoiser starts that says which step it is
 
 _Seen = tuple[tuple[str, str | int | None, int], ...]
 _FOUND: weakref.WeakKeyDictionary[Any, tuple[_Seen, list[Entry]]] = weakref.WeakKeyDictionary()
@@ -316,7 +312,7 @@ _FOUND: weakref.WeakKeyDictionary[Any, tuple[_Seen, list[Entry]]] = weakref.Weak
 
 
 def entries(pipeline: Any) -> list[Entry]:
-    """The ways into the submodules that `pipeline` has. Raises InputError where it has none."""
+    """The ways into the submodules that `pipeline` has. Raises InputError if it has none."""
     found = present_entries(pipeline)
     if not found:
         names = ", ".join(dict.fromkeys(entry.submodule for entry in _ENTRIES))
@@ -328,7 +324,7 @@ def entries(pipeline: Any) -> list[Entry]:
 
 
 def present_entries(pipeline: Any) -> list[Entry]:
-    """As `entries`, none where there is none."""
+    """As `entries`, none if there is none."""
     known = [entry for entry in _ENTRIES if _has(pipeline, entry)]
     found = [*known, *_others(pipeline, known)]
     return [_under_its_name(entry, name_of(owner_of(pipeline, entry))) for entry in found]
@@ -342,7 +338,7 @@ def _under_its_name(entry: Entry, name: str) -> Entry:
 
 
 def _others(pipeline: Any, known: list[Entry]) -> list[Entry]:
-    """The entries beside the `known` ones, looked for where the pipeline holds something new."""
+    """The entries beside the `known` ones, looked for if the pipeline holds something new."""
     seen = tuple((one.name, one.key, id(one.value)) for one in held(pipeline))
     try:
         before, found = _FOUND.get(pipeline, ((), []))
@@ -445,7 +441,7 @@ def part_of(pipeline: Any, entry: Entry) -> Any:
 
 
 def device_of(pipeline: Any, entry: Entry) -> str:
-    """The device on which a submodule runs, "cpu:0" where nothing says otherwise."""
+    """The device on which a submodule runs, "cpu:0" if nothing says otherwise."""
     owner = owner_of(pipeline, entry)
     return device_reader(owner, entry)(owner)
 
@@ -466,8 +462,7 @@ def device_reader(owner: Any, entry: Entry) -> Callable[[Any], str]:
 
 # --- Options of a pipeline's submodule: ours, and beside them what the pipeline itself configures.
 #
-# What a backend finds configured (`Backend.configured`) is honoured as if it had been given to
-# us.
+# What a backend finds configured (`Backend.configured`) is honoured as if it had been given to us.
 # What was given to us wins.
 
 
@@ -479,9 +474,8 @@ def options_for(pipeline: Any, entry: Entry, options: Options) -> Options:
 
 # --- What `profiler.profile` is given, as what can be attached: pipelines, and modules together.
 #
-# subjects(pipe)                      # the pipeline
-# subjects([base, refiner])           # two pipelines
-# subjects({"unet": unet, "scheduler": scheduler})    # two objects under these names
+# subjects(pipe)                      # the pipeline subjects([base, refiner])           # two
+# pipelines subjects({"unet": unet, "scheduler": scheduler})    # two objects under these names
 # subjects(generate)                  # what a function refers to
 
 
@@ -490,7 +484,7 @@ _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, functools.partial)
 
 def subjects(given: Any) -> list[Any]:
     """The pipelines that `given` stands for, with all modules that belong to none as one. Raises
-    InputError where it has nothing that executes anything."""
+    InputError if it has nothing that executes anything."""
     pipelines: list[Any] = []
     together = Together()
     for name, value in _named(given):

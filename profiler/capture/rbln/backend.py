@@ -75,7 +75,7 @@ class ScriptRuntimes:
                 self._patches.replace(owner, name, self._first_use(name, original))
 
     def forget(self) -> None:
-        """Hand over anew what is called from now on."""
+        """Hand over again what is called from now on."""
         self._lock = threading.RLock()
         self._seen = weakref.WeakSet()
 
@@ -114,8 +114,7 @@ class ScriptRuntimes:
 
 
 # --- RBLN: submodules of optimum-rbln, whose runtimes are called through proxies, and runtimes that
-# a
-# script calls by itself.
+# a script calls by itself.
 
 
 class Rbln(Backend):
@@ -135,7 +134,7 @@ class Rbln(Backend):
         return tuple(name for name in CALLS if callable(getattr(part, name, None)))
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
-        """None where the part's runtimes are elsewhere. Calls of runtimes that are not to be traced
+        """None if the part's runtimes are elsewhere. Calls of runtimes that are not to be traced
         are numbered all the same, for the files of the others to be named."""
         from profiler.capture.rbln.operators import RblnRuntimes
 

@@ -2,9 +2,9 @@
 
 While a run lasts, `pipe.<submodule>.model[i]` and `pipe.vae.decoder.runtime` are proxies. What a
 call of a submodule spends outside its runtime calls is the host's: preparing and checking inputs,
-building outputs. `rebel.capture_reports()` tells more, where there is one.
+building outputs. `rebel.capture_reports()` tells more, if there is one.
 
-Runtime calls are numbered in the order in which they began, as RBLN's profiler numbers its files:
+Runtime calls are numbered in the order in which they started, as RBLN's profiler numbers its files:
 the manifest keeps the numbers, and `profile-sd3 import --run` names the files by them.
 """
 
@@ -42,7 +42,7 @@ _REPORTED = (  # track, category and field of `reports[0]`, in the order in whic
 
 @dataclass(frozen=True, slots=True)
 class _RuntimeCall:
-    """One call of a runtime; `reported` holds the µs of each of `_REPORTED`, None where nothing
+    """One call of a runtime; `reported` holds the µs of each of `_REPORTED`, None if nothing
     usable was reported."""
 
     runtime: str
@@ -75,7 +75,7 @@ class RblnRuntimes:
 
     @classmethod
     def of(cls, request: SourceRequest) -> RblnRuntimes | None:
-        """The source of the part, its runtimes replaced; None where it has none."""
+        """The source of the part, its runtimes replaced; None if it has none."""
         slots = slots_of(request.part)
         return cls(request, slots) if slots else None
 
@@ -86,7 +86,7 @@ class RblnRuntimes:
         """Nothing."""
 
     def before(self, invocation: Invocation) -> None:
-        """What is invoked is known where a runtime is called; where nothing is to be traced, only
+        """What is invoked is known where a runtime is called; if nothing is to be traced, only
         that."""
         if self._traces_none:
             invocation.left_out = invocation.recorded
@@ -101,7 +101,7 @@ class RblnRuntimes:
             self._left_out.add(invocation)
 
     def run(self, runtime: Any, name: str, args: Any, kwargs: Any) -> Any:
-        """Call `runtime` and note the call, also where it fails."""
+        """Call `runtime` and note the call, also if it fails."""
         invocation: Invocation | None = getattr(scope().call, "invocation", None)
         number = next(_NUMBERS)
         reports = _Reports() if self._traces(invocation) else None
@@ -198,7 +198,7 @@ class _RuntimeProxy:
 
 
 def _detach(slot: Slot, proxy: _RuntimeProxy | None) -> None:
-    """Put the runtime back where its proxy still stands; elsewhere it only passes calls on."""
+    """Put the runtime back if its proxy still stands; elsewhere it only passes calls on."""
     if proxy is None:
         return
     object.__setattr__(proxy, "noted_by", None)
@@ -211,7 +211,7 @@ def _detach(slot: Slot, proxy: _RuntimeProxy | None) -> None:
 
 
 class _Reports:
-    """`rebel.capture_reports()` around one runtime call; nothing where there is none, or where it
+    """`rebel.capture_reports()` around one runtime call; nothing if there is none, or if it
     fails: a report is never worth the pipeline."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class _Reports:
                 let_pass(error)
 
     def close(self) -> tuple[float, ...] | None:
-        """End it; the µs of each of `_REPORTED`, None where nothing usable was reported."""
+        """End it; the µs of each of `_REPORTED`, None if nothing usable was reported."""
         if self._context is None:
             return None
         try:
@@ -241,8 +241,8 @@ class _Reports:
 
 
 def _parts(call: _RuntimeCall) -> list[tuple[str, str, int, int]]:
-    """Track, category, start behind the call's begin and length in ns of what was reported; none
-    where nothing was, or where it does not fit into the call.
+    """Track, category, start behind the call's start and length in ns of what was reported; none
+    if nothing was, or if it does not fit into the call.
 
     A report holds sums: how long each part is was measured, where it lies was not.
     """

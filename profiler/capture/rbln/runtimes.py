@@ -14,10 +14,9 @@ from profiler.errors import InputError
 
 # --- What `rbln_config` says: that of a submodule, and that of the pipeline around it.
 #
-# optimum-rbln's is an object of `activate_profiler`, `device` and `device_map`, each None where
+# optimum-rbln's is an object of `activate_profiler`, `device` and `device_map`, each None if
 # nothing was said; a pipeline's holds one for each submodule, which inherits what the pipeline's
-# says
-# for all. Written by hand it is a mapping of the same names.
+# says for all. Written by hand it is a mapping of the same names.
 
 
 _WHOLE_MODEL = "compiled_model"  # the only name in most submodules' `device_map`
@@ -39,7 +38,7 @@ def configuration_of(owner: Any) -> Any:
 
 def own_configuration(pipeline: Any, submodule: str, part: str) -> dict[str, Any]:
     """What a pipeline's own `rbln_config` says of the part `part` of a submodule, "" for all of it:
-    `activate_profiler` and `device`, each where it says it.
+    `activate_profiler` and `device`, each if it says it.
 
     The submodule's own counts first, with which its runtimes were made, then what the pipeline's
     says of the submodule, then what that says for all.
@@ -60,13 +59,13 @@ def own_configuration(pipeline: Any, submodule: str, part: str) -> dict[str, Any
 
 
 def said_to_profile(config: Any) -> bool | None:
-    """`activate_profiler` of a configuration, None where it says nothing."""
+    """`activate_profiler` of a configuration, None if it says nothing."""
     activated = _field(config, "activate_profiler")
     return activated if isinstance(activated, bool) else None
 
 
 def configured_device(config: Any, part: str) -> int | None:
-    """The device of a submodule's part, of several (RSD) the first; None where none is said."""
+    """The device of a submodule's part, of several (RSD) the first; None if none is said."""
     devices = _field(config, "device_map")
     if isinstance(devices, Mapping) and devices:
         first = next(iter(devices.values()))
@@ -77,7 +76,7 @@ def configured_device(config: Any, part: str) -> int | None:
 
 
 def device_number(device: Any) -> int | None:
-    """The index of a device or of the first of several; None where it is no real device."""
+    """The index of a device or of the first of several; None if it is no real device."""
     if isinstance(device, (list, tuple)):
         device = device[0] if device else None
     is_index = isinstance(device, int) and not isinstance(device, bool)
@@ -88,7 +87,7 @@ def _field(config: Any, name: str) -> Any:
     return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
 
 
-# --- The shape of optimum-rbln's submodules: where their runtimes are and on which device they run.
+# --- The shape of optimum-rbln's submodules: if their runtimes are and on which device they run.
 #
 # A submodule (`RBLNModel`) keeps its runtimes in the list `model` and calls `model[0]`; a VAE,
 # whatever its pipeline calls it, calls the attribute `runtime` of its `encoder` and `decoder`;
@@ -102,7 +101,7 @@ DEVICE_KIND = "rbln"
 @dataclass(frozen=True, slots=True)
 class Slot:
     """Where a part keeps a runtime: `name` as it is written behind the part; `get` and `put`
-    read and replace it. The part is held weakly; where it is gone, `get` gives None."""
+    read and replace it. The part is held weakly; if it is gone, `get` gives None."""
 
     name: str
     get: Callable[[], Any]
@@ -110,7 +109,7 @@ class Slot:
 
 
 def slots_of(part: Any) -> list[Slot]:
-    """Every place from which `part` calls a runtime; none where it is no part of optimum-rbln's."""
+    """Every place from which `part` calls a runtime; none if it is no part of optimum-rbln's."""
     nets = several(part)
     return [
         *_slots_of_one(part, ""),
@@ -119,7 +118,7 @@ def slots_of(part: Any) -> list[Slot]:
 
 
 def _slots_of_one(part: Any, before: str) -> Iterator[Slot]:
-    """Those of a part that is no list of others; their names begin with `before`."""
+    """Those of a part that is no list of others; their names start with `before`."""
     runtimes = getattr(part, "model", None)
     if isinstance(runtimes, list) and getattr(part, "rbln_config", None) is not None:
         for index, runtime in enumerate(runtimes):
@@ -160,7 +159,7 @@ def _is_wrapped_runtime(part: Any) -> bool:
 
 
 def rbln_device(owner: Any, name: str) -> str:
-    """The device of a submodule's part, `rbln:<n>`; "" where `owner` is none of optimum-rbln's.
+    """The device of a submodule's part, `rbln:<n>`; "" if `owner` is none of optimum-rbln's.
 
     `owner` is the submodule, `name` the part ("decoder"; anything else is the whole submodule).
     A model that is spread over several devices is placed on its first.
@@ -183,7 +182,7 @@ def _runtime(owner: Any, name: str) -> Any:
 
 def writes_shards(owner: Any) -> bool:
     """Whether RBLN's own profiler writes a file for each runtime call of the submodule `owner`:
-    its `activate_profiler`, where that is not said the variable RBLN_PROFILER, in which it takes
+    its `activate_profiler`, if that is not said the variable RBLN_PROFILER, in which it takes
     the same words for on as we do."""
     activated = said_to_profile(configuration_of(owner))
     if activated is not None:

@@ -38,12 +38,10 @@ if TYPE_CHECKING:
 
 # --- Calls of torch modules through their own hooks; which device they run on.
 #
-# A module's `forward` is never replaced: diffusers' and accelerate's hooks (offload, caching,
-# group
+# A module's `forward` is never replaced: diffusers' and accelerate's hooks (offload, caching, group
 # offload) do that, before or after us, and find the module as they expect it. A module that
 # `module.compile()` has compiled is wrapped outside its compiled code, and our hooks step aside
-# while
-# torch compiles through them.
+# while torch compiles through them.
 
 
 _Begin = Callable[[tuple[Any, ...], Mapping[str, Any], FrameType], None]
@@ -59,10 +57,10 @@ def is_module(value: Any) -> bool:
 
 def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Around) -> None:
     """Tell `begin(args, kwargs, caller)` and `end(output)` of each call of `module`; a call that
-    failed has ended with its exception being handled. torch tells nothing of the end where that is
+    failed has ended with its exception being handled. torch tells nothing of the end if that is
     no `Exception`, as KeyboardInterrupt: `caller` is the frame that has then ended, too.
 
-    `around(original, args, kwargs)` stands for both where the module is compiled, or TorchScript.
+    `around(original, args, kwargs)` stands for both if the module is compiled, or TorchScript.
     Undone with `wraps`.
     """
     from profiler.capture.torch.modules import is_compiled
@@ -241,7 +239,7 @@ class Torch(Backend):
 
     def _entered(self, owner: Any, name: str) -> Any:
         """The module whose calls are those of the method `name`: itself of `forward`, its encoder
-        of `get_encoder`; None where the method is to be wrapped."""
+        of `get_encoder`; None if the method is to be wrapped."""
         if name == "forward":
             return owner
         from profiler.capture.torch.modules import ENCODER, encoder_of
@@ -277,18 +275,16 @@ BACKEND = Torch()
 # call.
 #
 # Whatever module is made is noted. The first call of any module after that looks at all new ones:
-# the
-# outermost, and schedulers beside them, are handed over under the names of their variables,
-# before
-# the call goes on. Between that and the next new module nothing of ours is there.
+# the outermost, and schedulers beside them, are handed over under the names of their variables,
+# before the call goes on. Between that and the next new module nothing of ours is there.
 
 
-_MODULE = "torch.nn.modules.module"  # where Module is defined
+_MODULE = "torch.nn.modules.module"  # if Module is defined
 _OWN = "profiler."
 _FRAMEWORK = "torch.nn."
 _COMPILER_AND_EXPORT_MODULES = ("torch.fx.", "torch._", "torch.onnx.", "torch.export.")
 _EXPORTED = "ONNXTracedModule"  # what torch.onnx.export calls, of torch.jit._trace
-_COMPILED = "torch._dynamo.eval_frame"  # where what torch.compile returns is defined
+_COMPILED = "torch._dynamo.eval_frame"  # if what torch.compile returns is defined
 _GRAPHS = "torch.fx.graph_module"  # of a script that exports or traces, or of a compiler
 _FEWEST_CHILDREN = 2  # with parameters: a container of torch's that is a model
 _MOST_LOOKS = 200  # at new modules: a script that makes some in every step is left alone then
@@ -334,7 +330,7 @@ class ScriptModules:
             self._arm()
 
     def forget(self) -> None:
-        """Hand over anew what is called from now on."""
+        """Hand over again what is called from now on."""
         self._lock = threading.RLock()
         self._new += [weakref.ref(known) for known in list(self._known)]
         self._known = weakref.WeakSet()
@@ -427,7 +423,7 @@ def _may_be_scripts(module: Any) -> bool:
 
 
 def _whole_modules(module: Any) -> Iterator[Any]:
-    """The module where it is one that is captured, else those below it that are."""
+    """The module if it is one that is captured, else those below it that are."""
     if is_whole(module):
         yield module
     else:
@@ -437,7 +433,7 @@ def _whole_modules(module: Any) -> Iterator[Any]:
 
 
 def _small_modules(module: Any) -> Iterator[Any]:
-    """What of the module is executed beside the modules in it that are captured: itself where
+    """What of the module is executed beside the modules in it that are captured: itself if
     there is none of these."""
     if not any(True for _ in _whole_modules(module)):
         yield module

@@ -34,7 +34,7 @@ from profiler.trace.manifest_fields import (
 # --- What dynamo compiled, from its own metrics and counters: nothing is hooked into it.
 #
 # `torch._dynamo.utils.get_compilation_metrics()` has the last 64 compilations,
-# `counters["graph_break"]` how often each reason broke a graph, `graph_break_reasons` where, and
+# `counters["graph_break"]` how often each reason broke a graph, `graph_break_reasons` if, and
 # `compilation_time_metrics` how long every compilation of a frame took. A torch that lacks one of
 # them tells so much less.
 
@@ -45,7 +45,7 @@ _DETAILS = ("Developer debug context:", "For more details")
 
 
 class DynamoLog:
-    """What dynamo has compiled since this was made. Where it is not imported nothing is read."""
+    """What dynamo has compiled since this was made. If it is not imported nothing is read."""
 
     def __init__(self) -> None:
         dynamo = _dynamo()
@@ -123,7 +123,7 @@ def _places(dynamo: Any) -> dict[str, str]:
 
 
 def _own(metrics: Any, left: Counter[str], places: Mapping[str, str]) -> tuple[GraphBreak, ...]:
-    """The graph breaks that a compilation names among its reasons to begin anew; taken off what is
+    """The graph breaks that a compilation names among its reasons to start again; taken off what is
     `left` of all."""
     reasons = getattr(metrics, "restart_reasons", None) or ()
     own = Counter({reason: 1 for reason in sorted(reasons) if left[reason] > 0})
@@ -177,7 +177,7 @@ _BELOW = ("_torchdynamo_orig_backend", "_torchdynamo_orig_callable")
 
 
 def compiled(root: Any, modules: Sequence[Any]) -> Compiled | None:
-    """Of `root`, else of those of its `modules` that are compiled; None where nothing is."""
+    """Of `root`, else of those of its `modules` that are compiled; None if nothing is."""
     whole = _context(root)
     parts = [] if whole else [module for module in modules if _is_compiled(module)]
     if whole is None and not parts and not _is_compiled(root):
@@ -205,7 +205,7 @@ def _switch(of: Any, name: str) -> bool | None:
 
 
 def _context(module: Any) -> Any:
-    """torch's context of a compiled module; None where there is none, or it is not found."""
+    """torch's context of a compiled module; None if there is none, or it is not found."""
     own = vars(module)
     if "dynamo_ctx" in own:
         return own["dynamo_ctx"]
@@ -242,7 +242,7 @@ def _compiler(context: Any) -> Any:
 
 
 def _mode(compiler: Any) -> str:
-    """The mode whose options Inductor was given; "" where no mode is, or of another backend."""
+    """The mode whose options Inductor was given; "" if no mode is, or of another backend."""
     options = getattr(compiler, "config", None)
     if not isinstance(options, dict):
         return ""
@@ -263,7 +263,7 @@ def _mode(compiler: Any) -> str:
 #     extern_kernels.addmm(arg4_1, buf3, …, out=buf4)
 #     cpp_fused_add_gelu_mul_1(buf6, arg2_1, buf4, …)
 #
-# Names of layers are `fx::linear` where the code tells the nodes of the traced graph, else
+# Names of layers are `fx::linear` if the code tells the nodes of the traced graph, else
 # `inductor::cpp_fused_add_gelu_mul_1`.
 
 
@@ -299,7 +299,7 @@ class Statement:
 @dataclass(frozen=True, slots=True)
 class GraphLayers:
     """Layers of what ran in one call of a graph, below its module: of each operator that was
-    seen, "" where nothing is known, and of the gap before each and behind the last, with its op
+    seen, "" if nothing is known, and of the gap before each and behind the last, with its op
     type."""
 
     operators: tuple[str, ...]
@@ -331,7 +331,7 @@ def _read(body: str) -> Iterator[Statement]:
 def layers_of(found: Sequence[Statement], seen: Sequence[str]) -> GraphLayers:
     """The layers of one call of a graph, of which the operators `seen` were recorded.
 
-    They are those of the code where it calls these operators in this order; else a gap has a
+    They are those of the code if it calls these operators in this order; else a gap has a
     layer of its own by its number, and an operator none.
     """
     kernels = {s.name: s.layer for s in found if not s.extern}
@@ -368,7 +368,7 @@ def _gaps(found: Sequence[Statement]) -> Iterator[tuple[str, str]]:
 
 def source_of(key: str) -> str:
     """The code that torch.compile generated for the graph of that key, as the profiler names it;
-    "" where this process has no such graph any more."""
+    "" if this process has no such graph any more."""
     module = sys.modules.get("torch._inductor.output_code")
     kind = getattr(module, _GRAPH, None)
     if kind is None:

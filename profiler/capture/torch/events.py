@@ -43,7 +43,7 @@ from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Track
 
 # --- The events of one torch.profiler session, as columns: from the trace that Kineto writes.
 #
-# The importer reads such files with the same reader, so files that were written where devices are
+# The importer reads such files with the same reader, so files that were written if devices are
 # test what places their work here (`docs/decisions/0010-kineto-sessions-as-json.md`).
 
 
@@ -105,7 +105,7 @@ class TorchEvent:
     operator's own id, or the one that a runtime call and the work it launched share; `linked` the
     id of the operator that was running when it was launched, 0 for none. `nbytes` is what was
     copied, set, allocated or released (negative). `shapes` is the text of the inputs. `finished`
-    is False where the session was stopped in it."""
+    is False if the session was stopped in it."""
 
     name: str
     activity: Activity
@@ -215,7 +215,7 @@ def session_events(
 
 
 def _numbers(values: list[Scalar]) -> Int64s:
-    """A column of numbers, which files write in several ways, 0 where there is none."""
+    """A column of numbers, which files write in several ways, 0 if there is none."""
     try:
         return np.array([value or 0 for value in values], dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -268,7 +268,7 @@ def _holders(memory: Iterable[Args], kind: str) -> list[str]:
 
 
 def _shapes(name: str, args: Args) -> str:
-    """The inputs, and what the arguments add: the result where it follows (`kineto.results`), of
+    """The inputs, and what the arguments add: the result if it follows (`kineto.results`), of
     attention whether its mask is causal."""
     if not bytes(args.dims) or not bytes(args.types):
         return ""
@@ -283,7 +283,7 @@ def _shapes(name: str, args: Args) -> str:
 
 
 def _result(name: str, args: Args, dims: Sequence[Any], dtypes: Sequence[str]) -> str:
-    """The result of an operator, " -> float[2,64,32,32]"; "" where it does not follow."""
+    """The result of an operator, " -> float[2,64,32,32]"; "" if it does not follow."""
     result = result_of(name, dims, dtypes, args.values)
     if result is None or dtypes[0] not in _DTYPES:
         return ""
@@ -318,10 +318,9 @@ def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
 # --- Host events of a torch.profiler session as nested ranges: whose invocation, module and
 # operator.
 #
-# Our own ranges stand among the operators: one around each invocation, one around each module
-# call,
-# one around each move of weights.
-# Annotations of the script are never ours, whatever they are called.
+# Our own ranges stand among the operators: one around each invocation, one around each module call,
+# one around each move of weights. Annotations of the script are never ours, whatever they are
+# called.
 
 
 CALL = "profile-sd3 call "  # a range of an invocation: its number follows
@@ -357,7 +356,7 @@ class HostRanges:
     def __init__(self, events: TorchEvents) -> None:
         self._events = events
         rows = events.rows_of(Activity.OPERATOR, Activity.ANNOTATION)
-        # Of ranges that begin and end together the one with the lower id is the outer one.
+        # Of ranges that start and end together the one with the lower id is the outer one.
         rows = rows[np.argsort(events.correlation[rows], kind="stable")]
         start = events.start_ns[rows]
         ends = start + events.duration_ns[rows]
@@ -466,7 +465,7 @@ def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
 # track
 #   of the thread that ran them. Operators that run inside an operator are part of it, so no time
 #   counts twice. An operator in which modules are called is not one, its parts are.
-# - What moves weights is one command there, of category `dma`, with their bytes. Where it
+# - What moves weights is one command there, of category `dma`, with their bytes. If it
 # launches
 #   copies on a device, those are commands of the module whose weights they are.
 # - An invocation that launched device work has that as commands, whenever it ran, linked with the
@@ -480,8 +479,7 @@ def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
 #
 # The layer is the path of the innermost module, which is the command's `module` as well; outside
 # every module, the submodule's own name. Of host work, which is an invocation of no submodule, it
-# is
-# the operator's name. `kernel` is the full name of what a device ran.
+# is the operator's name. `kernel` is the full name of what a device ran.
 
 
 _GRAPH_KEY = re.compile(r"## Call CompiledFxGraph (\w+) ##")
@@ -601,7 +599,7 @@ class _Finder:
         return frozenset(owners)
 
     def _parts_of_operators(self, work: list[int], places: list[int]) -> dict[int, str]:
-        """Which of its operator's kernels each kernel is, where there are several: " part 2/5"."""
+        """Which of its operator's kernels each kernel is, if there are several: " part 2/5"."""
         kernels: dict[int, list[int]] = {}
         for row, place in zip(work, places, strict=True):
             operator = self._ranges.operator[place] if place >= 0 else -1
@@ -615,7 +613,7 @@ class _Finder:
         }
 
     def _captured(self, runtime: Int64s) -> frozenset[int]:
-        """Runtime calls between begin and end of the capture of a CUDA graph on their thread."""
+        """Runtime calls between start and end of the capture of a CUDA graph on their thread."""
         order = runtime[np.argsort(self._events.start_ns[runtime], kind="stable")]
         capturing: dict[int, bool] = {}
         found = set()
@@ -713,7 +711,7 @@ class _Finder:
         self._add(index, row, track, op_type, bytes_read=nbytes, bytes_written=nbytes)
 
     def _add_operator(self, index: int, below: str = "") -> None:
-        """Add an operator; `below` is its layer below the module, "" where it is the module's."""
+        """Add an operator; `below` is its layer below the module, "" if it is the module's."""
         row = self._ranges.row[index]
         name = f"CPU thread {self._events.thread[row]}"
         track = self._track((ROOT_DEVICE, name, "compute"))
@@ -750,7 +748,7 @@ class _Finder:
         return self._generated[name]
 
     def _gaps(self, index: int, seen: list[int]) -> Iterator[tuple[int, int, int]]:
-        """Before which of `seen` each gap lies, its begin and end."""
+        """Before which of `seen` each gap lies, its start and end."""
         ranges = self._ranges
         begin, end = ranges.start_ns[index], ranges.end_ns[index]
         for number, inner in enumerate(seen):

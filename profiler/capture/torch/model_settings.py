@@ -38,7 +38,7 @@ _KIND = "cuda"  # of NVIDIA's and, by that name too, of AMD's
 
 
 def gpu(device: str) -> Device | None:
-    """Name, memory in bytes and multiprocessors of `cuda:1`; None of other devices, and where the
+    """Name, memory in bytes and multiprocessors of `cuda:1`; None of other devices, and if the
     process has not started CUDA: it is not started for that."""
     kind, _, index = device.partition(":")
     torch = sys.modules.get("torch")
@@ -109,9 +109,8 @@ def _plain(value: Any) -> Setting:
 
 # --- How a torch module is set up, read from it and its parts: nothing is imported or changed.
 #
-# Attributes are looked up in `vars` where modules would raise for those that they lack. What
-# cannot
-# be told stays absent.
+# Attributes are looked up in `vars` if modules would raise for those that they lack. What cannot be
+# told stays absent.
 
 
 _DISPATCH = "diffusers.models.attention_dispatch"
@@ -140,7 +139,7 @@ _KNOWN: weakref.WeakKeyDictionary[Any, tuple[list[Any], dict[str, WeightType]]] 
 
 def module_settings(root: Any) -> SubmoduleSettings:
     """The settings of the submodule `root`: read in each pipeline call, so what has thousands of
-    modules is gone through once, and its weights are looked at anew where one is another."""
+    modules is gone through once, and its weights are looked at again if one is another."""
     everything = every(root)
     modules = [one for one in everything if _marked(one)]
     own = child(root, "_orig_mod") or root  # what torch.compile has wrapped
@@ -203,7 +202,7 @@ def _attention(modules: Sequence[Any]) -> Attention | None:
 
 
 def _backend(processor: Any) -> str:
-    """The processor's own, else the one that the dispatcher takes for it; "" where that does not
+    """The processor's own, else the one that the dispatcher takes for it; "" if that does not
     tell."""
     chosen = processor._attention_backend  # noqa: SLF001 - where diffusers keeps it
     if chosen is None:
@@ -316,13 +315,11 @@ def _scalings(name: str, layers: Iterable[Any]) -> Iterator[float]:
 
 # --- Which blocks a step cache of diffusers' skips in a call, from the cache's own state.
 #
-# The hooks that the cache has put on blocks are found once a pipeline call. What they hold is
-# read
-# before and after a call of the submodule, inside its `cache_context`; nothing of them is
-# wrapped, so
-# that code that was compiled through them is not compiled anew. FirstBlockCache does not keep the
-# ratio that it compares with its threshold: a number stands there that notes what it is compared
-# with.
+# The hooks that the cache has put on blocks are found once a pipeline call. What they hold is read
+# before and after a call of the submodule, inside its `cache_context`; nothing of them is wrapped,
+# so that code that was compiled through them is not compiled again. FirstBlockCache does not keep
+# the ratio that it compares with its threshold: a number stands there that notes what it is
+# compared with.
 
 
 _Read = Callable[[], list[str]]  # paths of the blocks that were skipped since
@@ -348,8 +345,8 @@ class StepCaches:
         self._ratio: _Threshold | None = None
 
     def begin(self, module: Any, pipeline: int) -> Callable[[], Skipped | None] | None:
-        """A call of `module` begins, in the pipeline call of that number. Returns what tells of it
-        at its end; None where no cache is on."""
+        """A call of `module` starts, in the pipeline call of that number. Returns what tells of it
+        at its end; None if no cache is on."""
         own = child(module, "_orig_mod") or module
         known = (pipeline, id(own.__dict__.get("_cache_config")))
         if known != self._known:
@@ -458,7 +455,7 @@ class _Threshold(float):
 
 
 def _state(manager: Any) -> Any:
-    """The state of the context in which the submodule is called now; None where it has none."""
+    """The state of the context in which the submodule is called now; None if it has none."""
     context = manager._context  # noqa: SLF001 - its property raises
     return None if context is None else manager._state_cache.get(context.name)  # noqa: SLF001
 

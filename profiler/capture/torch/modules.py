@@ -31,7 +31,7 @@ from profiler.capture.torch.events import MODULE, WEIGHTS, Activity, TorchEvents
 from profiler.plugins import let_pass
 from profiler.trace.columns import Counter, Int64s
 
-# --- What a module holds itself, also where its children and tensors are in no dict (TorchScript).
+# --- What a module holds itself, also if its children and tensors are in no dict (TorchScript).
 
 
 def is_compiled(module: Any) -> bool:
@@ -53,7 +53,7 @@ def outermost(modules: Iterable[Any]) -> list[Any]:
 
 
 def child(module: Any, name: str) -> Any:
-    """The child of that name; None where there is none."""
+    """The child of that name; None if there is none."""
     children: Any = getattr(module, "_modules", {})
     return children[name] if name in children else None  # noqa: SIM401 - it may have no `get`
 
@@ -130,8 +130,7 @@ def device_memory(events: TorchEvents, before: Mapping[str, int]) -> list[Device
 
 
 # --- Where offloading moves weights: the methods of accelerate's and diffusers' hooks that do it,
-# and
-# how many bytes are not yet where each of them puts them.
+# and how many bytes are not yet if each of them puts them.
 #
 # - accelerate's `AlignDevicesHook` (sequential offload, `device_map`) puts a module's weights in
 #   place before it runs; afterwards it drops them, which moves nothing.
@@ -142,7 +141,7 @@ def device_memory(events: TorchEvents, before: Mapping[str, int]) -> list[Device
 
 
 _ONLOAD, _OFFLOAD = "onload", "offload"
-_ACCELERATE, _DIFFUSERS = "_hf_hook", "_diffusers_hook"  # where they keep their hooks
+_ACCELERATE, _DIFFUSERS = "_hf_hook", "_diffusers_hook"  # if they keep their hooks
 _GROUPED = "group_offloading"  # the hook's name in diffusers' registries
 
 
@@ -271,15 +270,15 @@ def say_running(*, ours: bool) -> None:
 
 
 def running_session() -> int:
-    """The number of our session, where it is what torch is recording now; else 0."""
+    """The number of our session, if it is what torch is recording now; else 0."""
     return _RUNNING.session if is_ours() else 0
 
 
 def leave(opened: Any, session: int) -> None:
-    """Leave a range of torch that was entered in our `session`. Where it was entered while nothing
+    """Leave a range of torch that was entered in our `session`. If it was entered while nothing
     was recorded, and something is now, torch raises (2.13).
 
-    Where another profiler has been started since, torch has freed that session, and what it notes
+    If another profiler has been started since, torch has freed that session, and what it notes
     at the end of a range, with no question asked, would be written into memory of something else:
     such a range is never left, nor destroyed, which would leave it.
     """
@@ -325,7 +324,7 @@ def new_profiler(*, all_threads: bool = False, memory: bool = False) -> Any:
 
 
 def started(profiler: Any) -> bool:
-    """Start a profiler, quietly. False where this thread has one that torch's flag does not tell
+    """Start a profiler, quietly. False if this thread has one that torch's flag does not tell
     of, as torch says then."""
     try:
         with quiet():
@@ -424,7 +423,7 @@ def _parts(tensor: Any) -> Iterator[Any]:
 
 
 def _scales(state: Any) -> tuple[Any, ...]:
-    """Of blocks of four-bit weights, and of these scales themselves where they are quantized."""
+    """Of blocks of four-bit weights, and of these scales themselves if they are quantized."""
     return getattr(state, "absmax", None), getattr(getattr(state, "state2", None), "absmax", None)
 
 
@@ -454,15 +453,12 @@ def _packed_bytes(module: Any) -> Iterator[tuple[str, int]]:
 
 # --- Ranges around module calls inside a submodule, so that operators find their module's path.
 #
-# Hooks are there only while a pipeline call is traced. A range is opened only inside an
-# invocation
+# Hooks are there only while a pipeline call is traced. A range is opened only inside an invocation
 # that is being traced on the same thread (`open_range` has been called there).
 #
-# torch.compile guards the hooks of the modules that it compiles, by their ids. So nothing is
-# hooked
-# inside what a module has compiled, and a module's hooks have the same ids each time, for the
-# sake of
-# functions that call modules and that the script has compiled itself.
+# torch.compile guards the hooks of the modules that it compiles, by their ids. So nothing is hooked
+# inside what a module has compiled, and a module's hooks have the same ids each time, for the sake
+# of functions that call modules and that the script has compiled itself.
 
 
 _ATTACHED: weakref.WeakSet[ModuleRanges] = weakref.WeakSet()
@@ -471,7 +467,7 @@ _OPEN = threading.local()  # .ranges: those open on this thread, the invocation'
 
 
 def open_range(name: str) -> None:
-    """Open the range of an invocation on this thread: 0.7 µs while a session records it, where
+    """Open the range of an invocation on this thread: 0.7 µs while a session records it, if
     torch's `record_function` takes 6."""
     from torch._C._profiler import _RecordFunctionFast
 
@@ -484,7 +480,7 @@ def open_range(name: str) -> None:
 
 
 def close_range(name: str) -> None:
-    """Close the range, with every range that an exception left open in it; nothing where no range
+    """Close the range, with every range that an exception left open in it; nothing if no range
     of that name is open on this thread."""
     stack = getattr(_OPEN, "ranges", ())
     if not any(entry[0] == name for entry in stack):
@@ -552,7 +548,7 @@ class ModuleRanges:
         return len(self._there)
 
     def attach(self) -> None:
-        """Hook all modules below the root, as it is now; nothing where that has been done."""
+        """Hook all modules below the root, as it is now; nothing if that has been done."""
         root = self._root()
         if self._attached or root is None:
             return
@@ -649,7 +645,7 @@ def _around_move(move: Move) -> Callable[..., Any]:
 
 
 def _bytes_of(move: Move) -> int:
-    """How much a move will move; 0 where a library's hook is not as we know it."""
+    """How much a move will move; 0 if a library's hook is not as we know it."""
     try:
         return move.nbytes()
     except Exception as error:  # noqa: BLE001 - a crash is an answer as well, until it is mended
@@ -706,8 +702,7 @@ def _compiles(method: Any) -> bool:
 #
 # `encode` and `decode` of a VAE, `get_image_features` of a language model, a sampler's `sample`:
 # what a method calls stands in its source. A method that calls the module itself (`generate`) is
-# none: what it calls is `forward`. Nothing is executed for that. But a model of transformers'
-# that
+# none: what it calls is `forward`. Nothing is executed for that. But a model of transformers' that
 # generates may call its encoder past `forward`: that is entered by `get_encoder`, which gives it.
 
 
@@ -737,7 +732,7 @@ def entry_points(module: Any) -> tuple[str, ...]:
 
 
 def encoder_of(module: Any) -> Any:
-    """The encoder that the module's `generate` calls by itself; None where it has none, or where
+    """The encoder that the module's `generate` calls by itself; None if it has none, or if
     what torch.compile has made of the module encloses it."""
     if not callable(getattr(module, "generate", None)) or is_one_piece(module):
         return None
@@ -773,7 +768,7 @@ def _public_methods(kind: Any) -> tuple[str, ...]:
 
 def _calls_child(module: Any, name: str, depth: int, kind: type | None = None) -> bool:
     """Whether the method `name` of `module` calls a module below it, itself or through another of
-    its methods. `kind`: the class whose method it is, where that is not the module's own."""
+    its methods. `kind`: the class whose method it is, if that is not the module's own."""
     function = _function(kind or type(module), name)
     if function is None or depth > _DEEPEST or not _may_reach(module, function, {name}):
         return False
@@ -781,7 +776,7 @@ def _calls_child(module: Any, name: str, depth: int, kind: type | None = None) -
 
 
 def _function(kind: type, name: str) -> Any:
-    """A method as it was written, without its decorators; None where it is none of Python."""
+    """A method as it was written, without its decorators; None if it is none of Python."""
     method = getattr(kind, name, None)
     function = inspect.unwrap(method) if inspect.isfunction(method) else None
     return function if hasattr(function, "__code__") else None
@@ -837,7 +832,7 @@ def _reaches(module: Any, path: tuple[str, ...], depth: int, caller: str) -> boo
 @lru_cache(maxsize=4_096)
 def _called(function: Any) -> tuple[tuple[str, ...], ...]:
     """What a method calls on `self`, as paths of attributes; children that it goes through in a
-    loop, and calls, are paths as well. None where its source is not there."""
+    loop, and calls, are paths as well. None if its source is not there."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, ValueError):
@@ -881,11 +876,9 @@ def _path(value: ast.AST, own: str) -> Iterator[tuple[str, ...]]:
 
 
 # --- Modules that a pipeline call may execute outside captured calls: whatever lives in the
-# process,
-# and the pieces of captured modules.
+# process, and the pieces of captured modules.
 #
-# Nothing inside what has been compiled is hooked, and where something has been compiled already,
-# only
+# Nothing inside what has been compiled is hooked, and if something has been compiled already, only
 # what is compiled as a whole: torch.compile guards hooks.
 
 
@@ -895,7 +888,7 @@ _GRAPHS = "torch.fx.graph_module"
 
 
 def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Name ("" where its variable names it), method and module of each; of others than captured
+    """Name ("" if its variable names it), method and module of each; of others than captured
     ones among those that are `alive`."""
     import torch
 

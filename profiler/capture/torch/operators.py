@@ -51,22 +51,21 @@ from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Submodule
 
 # --- What recording one event of torch costs: measured on small transformer blocks, recorded as
-# runs
-# are.
+# runs are.
 
 
 _BLOCKS, _PAIRS, _RUNS = 8, 5, 5  # of each few runs the fastest counts
 _TOKENS, _WIDTH, _HEADS = 16, 32, 4
 _RANGE = f"{CALL}0"
-_LONGEST_S = 1.0  # after which no further pair is begun
-_BUSY_S = 0.3  # that two runs of the chain take where other threads hold the interpreter
+_LONGEST_S = 1.0  # after which no further pair is started
+_BUSY_S = 0.3  # that two runs of the chain take if other threads hold the interpreter
 
 
 def torch_event_cost() -> EventCost | None:
     """What one recorded event costs of this thread's CPU time: median and quartiles of pairs.
 
     A chain of transformer blocks runs with and without a session and our hooks in turn, on the
-    accelerator where there is one. None where it cannot be measured, as while a profiler of the
+    accelerator if there is one. None if it cannot be measured, as while a profiler of the
     script runs or other threads leave no time, or noise exceeds it. What a session takes to be
     stopped and read comes between calls and is none of it.
     """
@@ -173,11 +172,10 @@ def _count(results: Any) -> int:
 #     source.close(); list(source.traces())
 #
 # All submodules share one profiler session per pipeline call (`session`). Each invocation is
-# enclosed by a range of ours, each module call below the submodule too (`modules`); what lies
-# in the ranges becomes commands (`commands`). What the pipeline runs between invocations
-# becomes commands of no call (`host_commands`). Ahead of an invocation that is left out the
-# session
-# is stopped, so that it runs unprofiled.
+# enclosed by a range of ours, each module call below the submodule too (`modules`); what lies in
+# the ranges becomes commands (`commands`). What the pipeline runs between invocations becomes
+# commands of no call (`host_commands`). Ahead of an invocation that is left out the session is
+# stopped, so that it runs unprofiled.
 
 
 TRACING = Tracing()  # torch has one profiler a process
@@ -247,7 +245,7 @@ class TorchOperators:
             self.recorder.add_own_work(OwnWork.STOP_SESSION, begin, self._clock.now_ns())
 
     def before(self, invocation: Invocation) -> None:
-        """Open the invocation's range; starts or renews the session where that is due."""
+        """Open the invocation's range; starts or renews the session if that is due."""
         if not invocation.recorded or self._closed:
             return
         begin, sessions = self._clock.now_ns(), self._tracing.sessions
@@ -282,7 +280,7 @@ class TorchOperators:
         _pause(self._tracing, self.recorder)
 
     def close(self) -> None:
-        """Remove the hooks and end the session, where this thread can; again without effect."""
+        """Remove the hooks and end the session, if this thread can; again without effect."""
         self._closed = True
         self._modules.detach()
         self._open.clear()
@@ -312,7 +310,7 @@ class TorchOperators:
         return TracedCall("", lambda cut: self._keep_host(pipeline, cut), owner=self)
 
     def _keep_host(self, pipeline: PipelineCall, cut: CutCall | Note) -> None:
-        """Take what a session has of host work; where it has nothing, its calls say so."""
+        """Take what a session has of host work; if it has nothing, its calls say so."""
         if isinstance(cut, CutCall):
             self.recorder.host_commands.append(HostCommands(cut.commands, pipeline))
             known = self._summary
@@ -362,7 +360,7 @@ class TorchPause:
         """Nothing: those who trace end their sessions."""
 
     def before(self, invocation: Invocation) -> None:
-        """Stop this thread's session, where one runs."""
+        """Stop this thread's session, if one runs."""
         invocation.left_out = True
         _pause(self._tracing, self._recorder)
 
@@ -386,7 +384,7 @@ class TorchPause:
 
 
 def _pause(tracing: Tracing, recorder: Recorder) -> None:
-    """Stop this thread's session, where one runs: host work of ours."""
+    """Stop this thread's session, if one runs: host work of ours."""
     begin = recorder.clock.now_ns()
     if tracing.pause():
         recorder.add_own_work(OwnWork.STOP_SESSION, begin, recorder.clock.now_ns())

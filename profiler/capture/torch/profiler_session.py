@@ -71,7 +71,7 @@ _NOTHING = DropReason.NO_SESSION_EVENTS
 @dataclass(frozen=True, slots=True, eq=False)
 class CutCall:
     """What a session tells of one invocation. `moved_ns` is by how much its events were moved to
-    lie within it, 0 where they did."""
+    lie within it, 0 if they did."""
 
     found: CallCommands
     commands: CommandColumns
@@ -127,7 +127,7 @@ class StoppedSession:
         return list({id(one): one for one in found if one is not None}.values())
 
     def cut(self, levels: Mapping[str, int]) -> dict[str, int]:
-        """Deliver what it has of each call: why not where it cannot be read, never an error.
+        """Deliver what it has of each call: why not if it cannot be read, never an error.
         `levels` are the bytes that the session before it left allocated, by device; returns those
         that it leaves."""
         after = {**levels, **self.allocated}
@@ -170,7 +170,7 @@ class StoppedSession:
 
 def written(results: Any) -> BinaryIO | Note:
     """What Kineto writes of its `results`, in a file that has no name any more: it goes with the
-    process, however that ends. Why not, where there is none."""
+    process, however that ends. Why not, if there is none."""
     try:
         if results is None or not results.trace_start_ns():
             return Note.of(_NOTHING)
@@ -217,7 +217,7 @@ def on_clock(events: TorchEvents, start: tuple[int, int], end: tuple[int, int]) 
 
 def misplaced_ns(call: TracedCall, found: CallCommands) -> int:
     """0 where the range lies within its invocation, give or take 50 µs; else what moves it to the
-    invocation's begin: the wall clock was set while the session ran."""
+    invocation's start: the wall clock was set while the session ran."""
     early, late = call.begin_ns - found.start_ns, found.end_ns - call.end_ns
     return early if max(early, late) > _SLACK_NS else 0
 
@@ -225,8 +225,7 @@ def misplaced_ns(call: TracedCall, found: CallCommands) -> int:
 # --- Marks in the streams of GPUs: CUDA events, of AMD's by that name too.
 #
 # `torch.cuda.Event`: https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html; times
-# lie
-# 0.5 µs apart (`cudaEventElapsedTime`), and are told in ms as a float of seven digits.
+# lie 0.5 µs apart (`cudaEventElapsedTime`), and are told in ms as a float of seven digits.
 
 
 _KIND = "cuda"
@@ -291,17 +290,13 @@ def _index(device: str) -> int:
 # The first invocation that is traced in a pipeline call starts a session, which records all that
 # follow, and what the pipeline does between them: a range of ours around all of them is its host
 # work. It is stopped when the pipeline call ends, ahead of a call that is left out, and between
-# calls
-# once it has recorded for `LONGEST_S` or would have more than `EVENT_CAP` events. Kineto writes
-# what
-# it has at once, so that its memory is free; it is cut (`cut`) later (`conversions`).
+# calls once it has recorded for `LONGEST_S` or would have more than `EVENT_CAP` events. Kineto
+# writes what it has at once, so that its memory is free; it is cut (`cut`) later (`conversions`).
 #
 # A session records the thread that started it, and torch stops it on that thread alone. When a
-# second thread has asked for one in a pipeline call, further sessions record all threads, and
-# torch
+# second thread has asked for one in a pipeline call, further sessions record all threads, and torch
 # then tells of no allocations. Such a session is stopped while no other thread runs a pipeline
-# call:
-# torch frees what an operator that another thread executes meanwhile would write to.
+# call: torch frees what an operator that another thread executes meanwhile would write to.
 
 
 _NOTICE = (
@@ -376,7 +371,7 @@ class Tracing:
         self._threads: dict[Scalar, int] = {}
 
     def begin_pipeline(self, pipeline: object) -> None:
-        """A pipeline call begins: nothing is converted beside it, if that can wait. It waits for a
+        """A pipeline call starts: nothing is converted beside it, if that can wait. It waits for a
         session that is being stopped."""
         with self._lock:
             self._running[pipeline] = threading.get_ident()
@@ -401,8 +396,8 @@ class Tracing:
 
         `expected_events` is how many events it may have; a session that would have more than `cap`
         is stopped first. `host` makes the range of the host work around this thread's invocations,
-        where that is open in no session; with `memory` a new session tells of allocations.
-        False where the invocation cannot be traced: another thread's session runs that records that
+        if that is open in no session; with `memory` a new session tells of allocations.
+        False if the invocation cannot be traced: another thread's session runs that records that
         thread alone, or a profiler that is not ours.
         """
         thread = threading.get_ident()
@@ -429,12 +424,12 @@ class Tracing:
         return True
 
     def end_call(self, call: TracedCall, clock: Clock) -> None:
-        """Close the range of an invocation, on the thread that began it."""
+        """Close the range of an invocation, on the thread that started it."""
         close_range(f"{CALL}{call.number}")
         call.end_ns = clock.now_ns()
 
     def pause(self) -> bool:
-        """Record no more of this thread until its next `begin_call`: the session is stopped where
+        """Record no more of this thread until its next `begin_call`: the session is stopped if
         no other thread uses it. Returns whether it was."""
         with self._lock:
             before = self._session
@@ -466,7 +461,7 @@ class Tracing:
     def forget(self) -> None:
         """In a forked child: all that runs and waits is the parent's.
 
-        torch records the thread that has forked on in the child, where it did so before; it is told
+        torch records the thread that has forked on in the child, if it did so before; it is told
         to stop, but where an accelerator is recorded, too, whose runtime survives no fork.
         """
         session, starting = self._session, self._starting
@@ -534,7 +529,7 @@ class Tracing:
         return _HostRange(call, opened, running_session())
 
     def _end(self, thread: int) -> None:
-        """Close the host work of a thread; stop the session where nobody uses it any more, and no
+        """Close the host work of a thread; stop the session if nobody uses it any more, and no
         other thread may."""
         session = self._session
         if session is None or not session.records(thread):
@@ -548,7 +543,7 @@ class Tracing:
             self._stop(session)
 
     def _start(self, clock: Clock, *, memory: bool) -> _Session | None:
-        """Start a session; None where a profiler that is not ours runs."""
+        """Start a session; None if a profiler that is not ours runs."""
         if is_profiling():
             if not self._noticed:
                 self._noticed = True
@@ -578,7 +573,7 @@ class Tracing:
     @interrupts_wait()
     def _stop(self, session: _Session) -> None:
         """Stop the running session, and have written what it has recorded, which is read later.
-        Where the script has started a profiler meanwhile, torch has that one, which is left
+        If the script has started a profiler meanwhile, torch has that one, which is left
         alone."""
         self._session, self._rest = None, time.monotonic()
         end = pair_clocks(session.clock)

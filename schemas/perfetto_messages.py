@@ -2,9 +2,10 @@
 
     python schemas/perfetto_messages.py PERFETTO    (a checkout of google/perfetto; the dev extra)
 
-Writes `profiler/trace/core/perfetto_messages.inc`: TrackEvent, Chrome's extension of it, and what
-both refer to. A string is a message, `Name|field|…` with fields `<number><kind><name>`, or an enum,
-`=Name|value|…` with values `<number>,<name>`. A field's kind is the letter of its descriptor type
+Writes `perfetto_messages.inc` of `profiler/trace/core/foreign`: TrackEvent, Chrome's extension of
+it, and what both refer to.
+
+A string is a message, `Name|field|…` with fields `<number><kind><name>`, or an enum, `=Name|value|…` with values `<number>,<name>`. A field's kind is the letter of its descriptor type
 (b is 1), a capital where it is repeated; `!` before its name says packed, and `:Type` after it
 which message or enum it is. Names are those of package perfetto.protos.
 """
@@ -21,7 +22,8 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_tools import protoc
 
-TARGET = Path(__file__).resolve().parent.parent / "profiler/trace/core/perfetto_messages.inc"
+_CORE = Path(__file__).resolve().parent.parent / "profiler/trace/core"
+TARGET = _CORE / "foreign/perfetto_messages.inc"
 _FILES = (
     "protos/perfetto/trace/trace.proto",
     "protos/third_party/chromium/chrome_track_event.proto",

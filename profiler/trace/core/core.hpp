@@ -1,4 +1,13 @@
-// What module.cpp registers: one function per half of the codec, one for ONNX Runtime's profiles.
+// The compiled half of the trace codec, and of the reader of ONNX Runtime's profiles.
+//
+//   write/        columns -> packets
+//   read/         packets -> columns: all that traces of our own need; begin with read_trace.cpp
+//   foreign/      what only traces of other producers need: debug annotations and typed arguments,
+//                 the messages that describe them, JSON values and names that Chrome writes,
+//                 translated names, ids of processes that the system used twice
+//   onnxruntime/  nodes of a profile's JSON -> columns
+//
+// module.cpp registers one function for each of the three.
 #pragma once
 
 #include <nanobind/nanobind.h>

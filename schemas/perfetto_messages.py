@@ -5,7 +5,8 @@
 Writes `perfetto_messages.inc` of `profiler/trace/core/foreign`: TrackEvent, Chrome's extension of
 it, and what both refer to.
 
-A string is a message, `Name|field|…` with fields `<number><kind><name>`, or an enum, `=Name|value|…` with values `<number>,<name>`. A field's kind is the letter of its descriptor type
+A string is a message, `Name|field|…` with fields `<number><kind><name>`, or an enum,
+`=Name|value|…` with values `<number>,<name>`. A field's kind is the letter of its descriptor type
 (b is 1), a capital where it is repeated; `!` before its name says packed, and `:Type` after it
 which message or enum it is. Names are those of package perfetto.protos.
 """

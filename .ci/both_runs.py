@@ -1,4 +1,4 @@
-"""The last lines of two or more runs of pytest → one as of a single run, with their sum."""
+"""The last lines of several runs of pytest → one as of a single run, with their sum."""
 
 import re
 import sys

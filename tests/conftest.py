@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,8 +15,6 @@ from tests.torch_modules import uses_torch
 
 # Reproducible everywhere, and blind to how fast the machine is.
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
-# What .ci/run tries after the same examples have passed once: a quarter of them.
-settings.register_profile("again", deadline=None, derandomize=True, max_examples=10)
 # Looks further, and elsewhere each time: pytest --hypothesis-profile=thorough (docs/nightly.md)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("project")
@@ -36,6 +35,8 @@ def pytest_addoption(parser):
         default="with",
         help="leave out the modules that import torch, or all others: tests/torch_modules.py",
     )
+    parser.addoption("--note-passed", type=Path, help="write the tests that pass into this file")
+    parser.addoption("--without-passed", type=Path, help="leave out the tests named in this file")
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -50,6 +51,20 @@ def pytest_configure(config):
     gc.disable()  # until all tests are collected: what that makes stays
     if hasattr(config, "workerinput"):
         os.register_at_fork(after_in_child=_Pipes(config).leave)
+
+
+_passed: list[str] = []
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" and report.passed:
+        _passed.append(report.nodeid)
+
+
+def pytest_sessionfinish(session):
+    file = session.config.getoption("--note-passed")
+    if file is not None and not hasattr(session.config, "workerinput"):
+        file.write_text("\n".join(_passed), encoding="utf-8")
 
 
 class _Pipes:
@@ -104,7 +119,13 @@ _LONGEST = (
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """The order in which processes take files: the longest, then those of most tests."""
+    """What `--without-passed` leaves; the order in which processes take files: the longest, then
+    those of most tests."""
+    file = config.getoption("--without-passed")
+    if file is not None:
+        passed = set(file.read_text(encoding="utf-8").split("\n"))
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
     if not hasattr(config, "workerinput"):
         return
     sizes = Counter(item.path for item in items)

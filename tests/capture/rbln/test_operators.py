@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 import profiler
-from profiler.capture.rbln.backend import rbln_device
+from profiler.capture.rbln.runtimes import rbln_device
 from profiler.errors import InputError
 from profiler.testing import FakeClock
 

@@ -19,7 +19,7 @@ from profiler.analysis.end_to_end import accounting
 from profiler.analysis.findings import find, findings_table
 from profiler.analysis.flops import kind_work
 from profiler.analysis.idle import device_works, timeline_of
-from profiler.analysis.question import Partials, Table, table_named, tables
+from profiler.analysis.question import Table, tables
 from profiler.analysis.replay import replay_gains
 from profiler.analysis.result import FINDINGS, Analysis, Finding, RunSummary
 from profiler.analysis.role_rules import roles_of
@@ -105,14 +105,6 @@ def assembled(of: Inputs, names: Iterable[str], findings: tuple[Finding, ...] = 
         inputs=of,
         frames=frames,
     )
-
-
-def partials_of(analysis: Analysis) -> dict[str, tuple[Partials, ...]]:
-    """What the tables of `analysis` are combined from, by table; tables that a selection does not
-    combine are left out."""
-    known = [table_named(name) for name in analysis.frames]
-    of = analysis.inputs
-    return {table.name: table.partials(of) for table in known if table.partials is not None}
 
 
 def _summary(inputs: Inputs) -> RunSummary:

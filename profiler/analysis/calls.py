@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from profiler.analysis.compilation import COMPILATIONS
-from profiler.analysis.document import Opens, Part, SectionKind, Selected
+from profiler.analysis.document import Opens, Part, SectionKind
 from profiler.analysis.operators import OPERATORS
 from profiler.analysis.result import ReportInput
 from profiler.analysis.submodules import CALLS
@@ -90,7 +90,6 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             with_known_work(calls, calls, "call"),
             shown=15,
             search=True,
-            selected=Selected("calls"),
             opens=Opens.CALL,
         )
     )
@@ -118,7 +117,6 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             shown=of.rows(10),
             search=True,
             sort="self_ns",
-            selected=Selected("operators", where={"host": True}),
             opens=Opens.HOST_LAYERS,
             folded=True,
         ),

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.run.columns import CATEGORY, STRING, Key, Names, col
+from profiler.run.columns import CATEGORY, STRING, col
 from profiler.run.intervals import (
     Codes,
     CommandTimes,
@@ -94,17 +94,16 @@ def queue_codes(track: pl.Series) -> tuple[Codes, int]:
 
 
 SUBMODULE = col(
-    "submodule", STRING, "submodule of its calls; null for work in no call", True, combine=Key()
+    "submodule", STRING, "submodule of its calls; null for work in no call", True, key=True
 )
 LAYER = col(
-    "layer", STRING, "tensor-level operation: module path or node name", kind="layer", combine=Key()
+    "layer", STRING, "tensor-level operation: module path or node name", kind="layer", key=True
 )
 OP_TYPES = col(
     "op_types",
     STRING,
     "op types, longest time first, joined with commas",
     kind="list",
-    combine=Names("op_type", by="total_ns"),
 )
 
 

@@ -19,7 +19,7 @@ from profiler.analysis.commands import (
     times_recorded,
 )
 from profiler.analysis.context import Inputs
-from profiler.analysis.document import Fact, Figure, Part, SectionKind, Selected
+from profiler.analysis.document import Fact, Figure, Part, SectionKind
 from profiler.analysis.finding_text import (
     MATERIAL,
     Rule,
@@ -35,8 +35,6 @@ from profiler.analysis.idle import busy_of
 from profiler.analysis.memory import device_weights
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput
-from profiler.analysis.roles import cell_partials
-from profiler.analysis.submodules import call_parts
 from profiler.analysis.table_text import renamed, table
 from profiler.analysis.timeline import Axis, extent
 from profiler.run.columns import (
@@ -47,10 +45,8 @@ from profiler.run.columns import (
     SHARE,
     STEP,
     STRING,
+    Adds,
     Column,
-    Kept,
-    Key,
-    Sum,
     col,
     schema,
 )
@@ -73,13 +69,12 @@ from profiler.trace.manifest_fields import Device
 
 
 DEVICES: tuple[Column, ...] = (
-    col("device", STRING, "a place that executes commands", combine=Key()),
+    col("device", STRING, "a place that executes commands", key=True),
     col(
         "rank",
         STEP,
         "process of the job to which it belongs, from 0; -1 in a run of a single process",
         importance=DATA_ONLY,
-        combine=Kept(),
     ),
     col(
         "hardware",
@@ -87,10 +82,9 @@ DEVICES: tuple[Column, ...] = (
         "name of the hardware, where the run knows it",
         True,
         importance=8,
-        combine=Kept(),
     ),
-    col("calls", INT64, "calls placed there", importance=9, combine=Sum(("calls",))),
-    col("commands", INT64, "commands executed there", combine=Sum(("commands",))),
+    col("calls", INT64, "calls placed there", importance=9),
+    col("commands", INT64, "commands executed there", adds=Adds("commands")),
     col("calls_ns", NS, "union of the tiles of calls on it", importance=8),
     col("busy_ns", NS, "union of its commands of every category except host and sync"),
     col("compute_ns", NS, "union of its compute commands", importance=1),
@@ -136,7 +130,6 @@ DEVICES: tuple[Column, ...] = (
         "part of busy_ns that was launched before the recording began",
         label="carried over",
         importance=7,
-        combine=Kept(),
         hide_if_zero=True,
     ),
     col(
@@ -169,7 +162,6 @@ DEVICES: tuple[Column, ...] = (
         "them is unknown",
         True,
         importance=5,
-        combine=Kept(),
         hide_if_zero=True,
     ),
 )
@@ -434,7 +426,6 @@ TABLES = (
         make=_devices,
         title="Devices",
         about="There is a row for each device that has calls or commands, in order of names.",
-        partials=lambda of: (cell_partials(of), call_parts(of)),
     ),
 )
 
@@ -672,7 +663,6 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
                 DEVICES,
                 analysis.devices,
                 shown=20,
-                selected=Selected("devices"),
             ),
         ),
     )

@@ -53,19 +53,6 @@ class Group(Struct, frozen=True):
     rows: tuple[tuple[str, str], ...]
 
 
-class Selected(Struct, frozen=True):
-    """How a page shows a table of what a reader selects: combined from the partials of `table` by
-    the rules of its columns, as far as the attributes `where` have these values. Rows without a
-    value in one of the columns `known`, or whose column `positive` is 0, are left out, and with
-    `shown_rows` those that the table of the run does not show."""
-
-    table: str
-    where: Mapping[str, str | bool] = field(default_factory=dict)
-    known: tuple[str, ...] = ()
-    positive: str = ""
-    shown_rows: bool = False
-
-
 class Opens(StrEnum):
     """What a row of a table leads to: the call in the timeline, or the layers that it stands for
     and their commands, of devices or of the host."""
@@ -84,13 +71,12 @@ class TableView(Struct, frozen=True, eq=False):
     others, of the same columns. `sort` is the column by which rows are ranked, largest first, ""
     for another order. `variants` are other rows for the same columns by their label, `label` is
     that of `frame`. Rows of `frame` fold blocks (`report.patterns`) where it is `folded`.
-    `selected` says how it follows what a reader selects; None keeps the rows that match. `opens`
-    is what a row of it leads to in a page. `strong` is a column of flags, shown or not: its rows
-    stand out. Where not all columns have room, those behind the first `repeated` ones are never
-    left out: they stand in further tables, each behind the `repeated` ones. Rows of a `nested` one
-    are a tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are other rows,
-    for where nothing unfolds. `below` is a column of texts that a terminal prints below each row,
-    as much as a line holds, and a document behind it.
+    `opens` is what a row of it leads to in a page. `strong` is a column of flags, shown or not: its
+    rows stand out. Where not all columns have room, those behind the first `repeated` ones are
+    never left out: they stand in further tables, each behind the `repeated` ones. Rows of a
+    `nested` one are a tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are
+    other rows, for where nothing unfolds. `below` is a column of texts that a terminal prints below
+    each row, as much as a line holds, and a document behind it.
     """
 
     key: str
@@ -104,7 +90,6 @@ class TableView(Struct, frozen=True, eq=False):
     label: str = ""
     variants: tuple[tuple[str, pl.DataFrame], ...] = ()
     totals: pl.DataFrame | None = None
-    selected: Selected | None = None
     folded: bool = False
     opens: Opens | None = None
     strong: str = ""

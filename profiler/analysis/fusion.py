@@ -40,7 +40,7 @@ from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import as_declared, profiles, works
 from profiler.analysis.step_outliers import cold_calls
 from profiler.analysis.table_text import Sentences
-from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, Key, col, schema
+from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, col, schema
 from profiler.text import Said, Value, joined, said
 from profiler.trace.events import CATEGORIES
 
@@ -328,9 +328,9 @@ FUSIONS: tuple[Column, ...] = (
         STRING,
         "submodule in whose calls the chain stands",
         importance=2,
-        combine=Key(),
+        key=True,
     ),
-    col("device", STRING, "device that ran it", importance=15, combine=Key()),
+    col("device", STRING, "device that ran it", importance=15, key=True),
     col("what", STRING, ", ".join(FusionKind), codes=FusionKind),
     col(
         "layer",

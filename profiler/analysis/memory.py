@@ -41,7 +41,6 @@ from profiler.run.columns import (
     STEP,
     STRING,
     Column,
-    Key,
     col,
     schema,
 )
@@ -153,7 +152,7 @@ def why_no_allocations(
 # --- The columns of what is found about memory.
 
 
-_OF_DEVICE = col("device", STRING, "device whose memory it is", combine=Key())
+_OF_DEVICE = col("device", STRING, "device whose memory it is", key=True)
 
 MEMORY_DEVICES: tuple[Column, ...] = (
     _OF_DEVICE,
@@ -207,7 +206,7 @@ MEMORY: tuple[Column, ...] = (
         STRING,
         "submodule that held it; null for memory that is not known to belong to one",
         True,
-        combine=Key(),
+        key=True,
     ),
     col("calls", INT64, "its calls with samples", importance=2),
     col(

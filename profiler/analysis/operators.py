@@ -33,8 +33,8 @@ from profiler.analysis.commands import (
     timelines_of,
 )
 from profiler.analysis.context import Inputs, shared
-from profiler.analysis.question import SEVERAL, Partials, Table, partials
-from profiler.analysis.roles import Cells, cell_partials, kind_cells, work_cells
+from profiler.analysis.question import Table
+from profiler.analysis.roles import kind_cells
 from profiler.analysis.timeline import call_groups
 from profiler.run.columns import (
     BOOL,
@@ -46,15 +46,8 @@ from profiler.run.columns import (
     RATIO,
     SHARE,
     STRING,
-    TEXT,
+    Adds,
     Column,
-    Distinct,
-    Key,
-    Names,
-    Ratio,
-    Scaled,
-    Share,
-    Sum,
     col,
     schema,
 )
@@ -88,8 +81,6 @@ class SplitPart(StrEnum):
 # --- The columns of folded operators, and of the parts of those that were split.
 
 
-_TOTAL = Sum(("total_ns",))
-_WALL = Sum(("total_ns", "wall_offset_ns"))
 _PARALLELISM = "how many of its commands ran at a time on average: total_ns / wall_ns"
 _UTILIZATION = (
     "working time / (wall time * tracks), over the tracks that compute, else over all tracks"
@@ -104,7 +95,7 @@ OPERATORS: tuple[Column, ...] = (
         STRING,
         "submodule of its calls; null for host work in no call",
         True,
-        combine=Key(),
+        key=True,
     ),
     LAYER,
     col(
@@ -112,7 +103,7 @@ OPERATORS: tuple[Column, ...] = (
         BOOL,
         "true for commands of the host: work, runtime calls, waits for accelerators",
         importance=DATA_ONLY,
-        combine=Key(),
+        key=True,
     ),
     replace(OP_TYPES, importance=5),
     col(
@@ -121,7 +112,6 @@ OPERATORS: tuple[Column, ...] = (
         "devices it ran on, joined with commas",
         kind="list",
         importance=8,
-        combine=Names("device"),
     ),
     col("tracks", INT64, "different tracks it ran on", importance=17),
     col("track_names", STRING, "names of these tracks, joined with commas", importance=DATA_ONLY),
@@ -130,19 +120,17 @@ OPERATORS: tuple[Column, ...] = (
         INT64,
         "calls it ran in; for host work in no call, steps of pipeline calls",
         importance=6,
-        combine=Distinct(("group",)),
     ),
-    col("commands", INT64, "its commands over all calls", combine=Sum(("commands",))),
+    col("commands", INT64, "its commands over all calls", adds=Adds("commands")),
     col("commands_per_call", FLOAT64, "commands / calls", importance=DATA_ONLY),
-    col("wall_ns", NS, "time in which any of its commands ran, over calls", combine=_WALL),
-    col("total_ns", NS, "sum of its commands' durations", combine=_TOTAL),
+    col("wall_ns", NS, "time in which any of its commands ran, over calls"),
+    col("total_ns", NS, "sum of its commands' durations", adds=Adds("total_ns")),
     col(
         "self_ns",
         NS,
         "total_ns; for host commands, without other host commands that ran within them",
         label="self",
         importance=DATA_ONLY,
-        combine=Sum(("total_ns", "within_offset_ns")),
     ),
     col(
         "waited_ns",
@@ -150,7 +138,6 @@ OPERATORS: tuple[Column, ...] = (
         "part of self_ns in which the host waited for a device, in synchronizations and copies",
         label="waited",
         importance=DATA_ONLY,
-        combine=Sum(("waited_ns",)),
         hide_if_zero=True,
     ),
     col(
@@ -165,7 +152,6 @@ OPERATORS: tuple[Column, ...] = (
         _PARALLELISM,
         True,
         importance=DATA_ONLY,
-        combine=Ratio(_TOTAL, _WALL),
     ),
     col(
         "parallel_utilization",
@@ -173,9 +159,6 @@ OPERATORS: tuple[Column, ...] = (
         _UTILIZATION,
         True,
         label="par. util.",
-        combine=Ratio(
-            Sum(("total_ns", "working_offset_ns")), Sum(("total_ns", "possible_offset_ns"))
-        ),
     ),
     col(
         "imbalance",
@@ -183,7 +166,6 @@ OPERATORS: tuple[Column, ...] = (
         _IMBALANCE,
         True,
         importance=13,
-        combine=Ratio(Sum(("total_ns", "busiest_offset_ns")), Sum(("total_ns", "even_offset_ns"))),
     ),
     col(
         "share",
@@ -191,7 +173,6 @@ OPERATORS: tuple[Column, ...] = (
         "self_ns / self_ns of all rows with the same `host`; where parts were recorded one by "
         "one, of its own part",
         True,
-        combine=Share("self_ns", within=("host",)),
     ),
     col("first_ns", NS, "wall time of the first call in which it ran", importance=DATA_ONLY),
     col(
@@ -207,7 +188,6 @@ OPERATORS: tuple[Column, ...] = (
         "total_ns * overhead_ratio of its submodule",
         True,
         importance=2,
-        combine=Scaled("total_ns", by="overhead_ratio"),
     ),
 )
 
@@ -374,119 +354,6 @@ def _per_track(
     working_busy[split] = np.add.reduceat(of_cell, folds)
     busiest[split] = np.maximum.reduceat(of_cell, folds)
     return tracks, working, working_busy, busiest
-
-
-# --- Partial results of operators in single calls, beside those of their commands
-# (`roles.partials`).
-#
-# The wall time of an operator in a call does not follow from its commands' durations. A fold
-# tells
-# how far it, and what the ratios are made of, lie from `total_ns`. Where all of these are 0 (one
-# track, one command at a time) that holds for any part of its commands too, and the fold is left
-# out.
-
-
-OFFSETS = (
-    *("wall_offset_ns", "working_offset_ns", "possible_offset_ns"),
-    *("busiest_offset_ns", "even_offset_ns"),
-)
-"""What a fold adds to `total_ns` for its wall time, the time on its working tracks, its wall time
-times these tracks, the time on the busiest of them and their mean."""
-_IN_CALL = ("group", "call", "branch", "step")  # one value in a fold
-_MIXED = {"role": "works", "stage": "keys", "device": "keys"}
-_BITS = 62
-
-
-def fold_parts(folds: Folds, cells: Cells) -> Partials:
-    """The folds whose offsets are not all 0 as partials `folds`; `cells` are of the same commands.
-
-    The dictionary `operator` has submodule, layer, host and the roles of the fold's commands; `key`
-    has group, call, branch, step and their stages and devices. A text of several values holds all
-    of them (`SEVERAL`). Partial columns are `OFFSETS`: Int64, `even_offset_ns` Float64.
-    """
-    offsets, some = _offsets(folds)
-    groups = int(folds.group.max(initial=0)) + 1
-    wanted = folds.key[some].astype(np.int64) * groups + folds.group[some]
-    first, bits, names = _attributes(folds, cells, groups, wanted)
-    coded = pl.DataFrame({"fold": folds.key[some], "group": folds.group[some], **bits})
-    rows, books = {}, {}
-    for column, keys in {"operator": ["fold", "role"], "key": ["group", "stage", "device"]}.items():
-        book = coded.select(keys).with_columns(first=first).unique(keys, maintain_order=True)
-        numbered = book.select(keys).with_row_index(column)
-        rows[column] = coded.select(keys).join(numbered, on=keys, maintain_order="left")[column]
-        books[column] = book
-    named = [
-        _texts(books["operator" if name == "role" else "key"][name], names[name]) for name in _MIXED
-    ]
-    operator = _operator_keys(folds)[books["operator"]["fold"]].select(_OPERATOR)
-    key = cells.keys[books["key"]["first"]].select(_IN_CALL)
-    dictionaries = {
-        "operator": operator.with_columns(named[0]),
-        "key": key.with_columns(named[1:]),
-    }
-    return partials("folds", pl.DataFrame(rows).hstack(offsets), dictionaries)
-
-
-def _operator_keys(folds: Folds) -> pl.DataFrame:
-    """What each key of the folds stands for."""
-    return pl.DataFrame(
-        {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
-        schema={"submodule": pl.String, "layer": pl.String, "host": pl.Boolean},
-    )
-
-
-def _offsets(folds: Folds) -> tuple[pl.DataFrame, npt.NDArray[np.bool_]]:
-    """The `OFFSETS` of the folds that have any, and which these are."""
-    total = folds.busy
-    offsets = {
-        "wall_offset_ns": folds.wall - total,
-        "working_offset_ns": folds.working_busy - total,
-        "possible_offset_ns": folds.wall * folds.working_tracks - total,
-        "busiest_offset_ns": folds.busiest - total,
-        "even_offset_ns": folds.working_busy / folds.working_tracks - total,
-    }
-    some = np.any([values != 0 for values in offsets.values()], axis=0)
-    return pl.DataFrame({name: values[some] for name, values in offsets.items()}), some
-
-
-def _attributes(
-    folds: Folds, cells: Cells, groups: int, wanted: Times
-) -> tuple[Times, dict[str, Times], dict[str, list[str]]]:
-    """Of the folds `wanted` (key * `groups` + group) the entry in `cells.keys` of a cell, the bits
-    of their roles, stages and devices, and the texts that bits stand for."""
-    operators = _operator_keys(folds).with_row_index("fold")
-    fold_of_work = cells.works.join(
-        operators, on=_OPERATOR, how="left", nulls_equal=True, maintain_order="left"
-    )["fold"].to_numpy()
-    entry = {"works": cells.rows["work"].to_numpy(), "keys": cells.rows["key"].to_numpy()}
-    group = cells.keys["group"].to_numpy()[entry["keys"]]
-    code = fold_of_work[entry["works"]].astype(np.int64) * groups + group
-    order = np.argsort(code, kind="stable")
-    heads = group_heads(code[order]) if len(code) else np.zeros(0, dtype=np.int64)
-    places = np.searchsorted(code[order][heads], wanted)
-    bits, names = {}, {}
-    for name, book in _MIXED.items():
-        of_entry, names[name] = _bits(getattr(cells, book)[name])
-        of_cell = of_entry[entry[book]][order]
-        bits[name] = np.bitwise_or.reduceat(of_cell, heads)[places] if len(heads) else of_cell
-    return entry["keys"][order][heads][places], bits, names
-
-
-def _bits(column: pl.Series) -> tuple[Times, list[str]]:
-    """A bit for each text of a column, and the texts, "" for null; those behind the last bit share
-    it, as if each were all of them."""
-    codes, names = text_codes(column.fill_null("").cast(TEXT))
-    return np.int64(1) << np.minimum(codes, _BITS).astype(np.int64), names
-
-
-def _texts(sets: pl.Series, names: list[str]) -> pl.Series:
-    """The texts that each number's bits stand for."""
-    known = sets.unique().sort()
-    texts = [
-        SEVERAL.join(name for i, name in enumerate(names) if bits & 1 << min(i, _BITS))
-        for bits in known
-    ]
-    return pl.Series(sets.name, texts, dtype=pl.String).gather(known.search_sorted(sets))
 
 
 # --- Commands by their position in a call: the same work of every call of a submodule, added up.
@@ -708,10 +575,6 @@ def _operators(of: Inputs) -> pl.DataFrame:
     )
 
 
-def _partials(of: Inputs) -> tuple[Partials, ...]:
-    return cell_partials(of), fold_parts(folds(of), work_cells(of))
-
-
 TABLES = (
     Table(
         name="operators",
@@ -728,6 +591,5 @@ TABLES = (
         reads=("submodules",),
         rank=("-total_ns",),
         shown=15,
-        partials=_partials,
     ),
 )

@@ -21,7 +21,7 @@ from profiler.analysis.commands import (
     ratio,
 )
 from profiler.analysis.context import Inputs
-from profiler.analysis.document import TOP, Figure, Opens, Part, Selected, TableView
+from profiler.analysis.document import TOP, Figure, Opens, Part, TableView
 from profiler.analysis.finding_text import on_gpus
 from profiler.analysis.operators import (
     _IMBALANCE,
@@ -50,9 +50,8 @@ from profiler.run.columns import (
     NS,
     RATIO,
     STRING,
+    Adds,
     Column,
-    Distinct,
-    Share,
     col,
     schema,
 )
@@ -64,8 +63,8 @@ from profiler.trace.events import CATEGORIES
 
 
 PARTITIONING: tuple[Column, ...] = (
-    replace(SUBMODULE, importance=3, combine=None),
-    replace(LAYER, label="operator", combine=None),
+    replace(SUBMODULE, importance=3, key=False),
+    replace(LAYER, label="operator", key=False),
     col(
         "part",
         STRING,
@@ -275,7 +274,6 @@ LAYERS = Column(
     "layers of repeated blocks that this row stands for",
     label="layers",
     kind="count",
-    combine=Distinct(("layer",)),
 )
 _OPERATORS = (
     "layer",
@@ -285,7 +283,7 @@ _OPERATORS = (
     renamed(OPERATORS, "commands", importance=3),
     "calls",
     "total_ns",
-    renamed(OPERATORS, "share", combine=Share("total_ns", within=("host",))),
+    renamed(OPERATORS, "share", adds=Adds("total_ns", within=())),
     renamed(OPERATORS, "wall_ns", importance=2),
     renamed(OPERATORS, "parallel_utilization", importance=4),
     renamed(OPERATORS, "imbalance", label="imbal."),
@@ -359,7 +357,6 @@ def _operators(operators: pl.DataFrame, top: int) -> TableView | None:
         sort="total_ns",
         label=said("operation, blocks aggregated"),
         variants=(every,) if together else (),
-        selected=Selected("operators", where={"host": False}),
         opens=Opens.LAYERS,
         folded=together,
     )

@@ -1,12 +1,11 @@
-"""Declare the tables of an analysis, list them, and combine their partial results.
+"""Declare the tables of an analysis, and list them.
 
     TABLES = (
         Table("roles", "one role in a submodule", "time", ROLES, _roles, rank=("-total_ns",)),
     )
 
 Modules of `profiler.analysis` declare their tables as `TABLES`, and they are imported when a
-table is first asked for. A program adds its own with `register`. Partial results are sums over
-commands that no selection separates, so any selection of them can be combined.
+table is first asked for. A program adds its own with `register`.
 """
 
 from __future__ import annotations
@@ -25,70 +24,10 @@ import polars as pl
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.run.columns import Column, Scaled, Share, checked, column_rows
+from profiler.run.columns import Column, checked, column_rows
 
 if TYPE_CHECKING:
     from profiler.analysis.context import Inputs
-
-
-# --- Partial results: what the rows of tables are made of, so that any selection of them can be
-# combined again.
-#
-# A part is what commands have in common that no selection tells apart, with sums over them. Its
-# keys
-# stand in dictionaries: one for what it is of (layer, role, …), one for where and when it ran
-# (call,
-# step, device, …). A further key is one more column of a dictionary.
-
-
-MOST_PARTS = 1_000_000
-"""Rows that partials may have: of more, keys are left out until they fit."""
-
-SEVERAL = "\n"
-"""Between the values of an attribute of which a part has several: no name has it."""
-
-_LEFT_OUT = (("call", "group"), ("step",), ("branch",), ("stage",))  # in this order
-
-
-class Partials(Struct, frozen=True, eq=False):
-    """Parts under a `name`, which tables share.
-
-    `dictionaries` are tuples of attributes by the name of the column of `rows` that numbers them;
-    their columns are named like those of the run: `layer`, `step`. A text may hold several values
-    with `SEVERAL` between: a selection takes the part whole where it has all of them, of attributes
-    in `any_of` where it has one. `rows` has these numbers (UInt32) and the partial columns (Int64,
-    or Float64 where they are no whole numbers or null), one row a part, no two with the same keys.
-    """
-
-    name: str
-    dictionaries: Mapping[str, pl.DataFrame]
-    rows: pl.DataFrame
-    any_of: frozenset[str] = frozenset()
-
-
-def partials(name: str, rows: pl.DataFrame, dictionaries: Mapping[str, pl.DataFrame]) -> Partials:
-    """Partials of `rows`, which number entries of `dictionaries` and hold sums, at most one row for
-    the same numbers.
-
-    Of more than `MOST_PARTS` the call, the step, the branch, the stage are left out, in this order,
-    as far as it takes, and what they told apart is summed.
-    """
-    books, left = dict(dictionaries), [*_LEFT_OUT]
-    while len(rows) > MOST_PARTS and left:
-        gone = left.pop(0)
-        for column, book in books.items():
-            if not {*gone} & {*book.columns}:
-                continue
-            numbered = book.drop(gone, strict=False).with_row_index(column)
-            by = [*book.drop(gone, strict=False).columns]
-            books[column] = numbered.select(by).unique(maintain_order=True)
-            new = numbered.join(books[column].with_row_index("_new"), on=by, nulls_equal=True)
-            rows = rows.with_columns(
-                pl.col(column).replace_strict(new[column], new["_new"], return_dtype=pl.UInt32)
-            )
-        rows = rows.group_by(*books).agg(pl.exclude(*books).sum())
-    ordered = rows.select(pl.col(*books).cast(pl.UInt32), pl.exclude(*books)).sort(*books)
-    return Partials(name, books, ordered)
 
 
 # --- A table of an analysis: what it is, how it is made, and what reports show of it.
@@ -113,8 +52,6 @@ class Table:
     `section` is the key of the section of the report that it belongs to. `make` makes it, perhaps
     from other tables, whose names `reads` has. `rank` are the columns by which rows are ordered
     ("-total_ns": the highest first; nulls last); where it is empty, they stay as they were made.
-    `partials` makes what the table of a selection is combined from, by the rules of its columns:
-    the parts that hold its keys first. None where a selection keeps whole rows.
     `shown` rows are seen at first. `title` is its heading where its section says no other. `about`
     is what a reader of the data must know beside the meanings of the columns.
     """
@@ -130,7 +67,6 @@ class Table:
     rank: tuple[str, ...] = ()
     shown: int = 10
     figure: FigureSpec | None = None
-    partials: Callable[[Inputs], tuple[Partials, ...]] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError where it names what cannot be: a programming error."""
@@ -145,11 +81,6 @@ class Table:
         if self.figure is not None:
             for names in self.figure.columns.values():
                 yield from names
-        for column in self.columns:
-            if isinstance(column.combine, Share):
-                yield from (column.combine.of, *column.combine.within)
-            elif isinstance(column.combine, Scaled):
-                yield column.combine.of
 
     def frame(self, of: Inputs) -> pl.DataFrame:
         """The table of these inputs, in the order of `rank`; rows that are equal there stay as they

@@ -6,41 +6,32 @@ Shares are of the total of device commands. Host work has no role.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
 
 from profiler.analysis.commands import SUBMODULE, Kinds, kinds_of, ratio
 from profiler.analysis.context import Inputs, shared
-from profiler.analysis.document import Figure, Part, Selected
-from profiler.analysis.flops import UNRATED
-from profiler.analysis.question import Partials, Table, partials
+from profiler.analysis.document import Figure, Part
+from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.role_rules import STREAMS, roles_of
 from profiler.analysis.table_text import table
-from profiler.analysis.timeline import call_groups
 from profiler.run.columns import (
     INT64,
     LAYER,
     NS,
     SHARE,
     STRING,
+    Adds,
     Column,
-    Key,
-    Names,
-    Ratio,
-    Scaled,
-    Share,
-    Sum,
     col,
     schema,
 )
 from profiler.run.intervals import Codes, Times, batches, codes_of_text, positions
 from profiler.run.run import Run
 from profiler.text import said, sentence
-from profiler.trace.manifest_fields import Submodule
 
 # --- The commands of each kind by where they ran and in which kernel: few sums that stand for many.
 #
@@ -145,9 +136,7 @@ def _batches(rows: int) -> Iterator[slice]:
 # --- The columns of roles and blocks.
 
 
-_COMMANDS, _TOTAL = Sum(("commands",)), Sum(("total_ns",))
-_NORMS = Sum(("total_ns",), where=("role", "norm"))
-_MODULATION = Sum(("total_ns",), where=("role", "modulation"))
+_BLOCK = ("submodule", "block")
 
 _STREAMS: tuple[Column, ...] = (
     col(
@@ -162,15 +151,15 @@ _STREAMS: tuple[Column, ...] = (
 
 ROLES: tuple[Column, ...] = (
     SUBMODULE,
-    col("role", STRING, "what the commands are for in a diffusion model", combine=Key()),
-    col("commands", INT64, "device commands of that role", importance=3, combine=_COMMANDS),
-    col("total_ns", NS, "sum of their durations", combine=_TOTAL),
+    col("role", STRING, "what the commands are for in a diffusion model", key=True),
+    col("commands", INT64, "device commands of that role", importance=3, adds=Adds("commands")),
+    col("total_ns", NS, "sum of their durations", adds=Adds("total_ns")),
     col(
         "share",
         SHARE,
         "total_ns / that of all roles of the submodule",
         True,
-        combine=Share("total_ns", within=("submodule",)),
+        adds=Adds("total_ns", within=("submodule",)),
     ),
     col(
         "corrected_ns",
@@ -179,7 +168,6 @@ ROLES: tuple[Column, ...] = (
         True,
         label="untraced",
         importance=4,
-        combine=Scaled("total_ns", by="overhead_ratio"),
     ),
     *_STREAMS,
     col(
@@ -189,7 +177,6 @@ ROLES: tuple[Column, ...] = (
         label="norms",
         kind="list",
         importance=2,
-        combine=Names("norm_kind", by="total_ns"),
     ),
     col(
         "decided_by",
@@ -197,30 +184,36 @@ ROLES: tuple[Column, ...] = (
         "evidence for the role, longest time first, joined with commas",
         kind="list",
         importance=15,
-        combine=Names("role_by", by="total_ns"),
     ),
 )
 
 BLOCKS: tuple[Column, ...] = (
-    col("submodule", STRING, "submodule that the block is a part of", True, combine=Key()),
-    col("block", LAYER, "module path of the block", combine=Key()),
-    col("commands", INT64, "device commands in the block", importance=8, combine=_COMMANDS),
-    col("total_ns", NS, "sum of their durations", combine=_TOTAL),
-    col("norm_ns", NS, "total_ns of its norms", label="norms", importance=1, combine=_NORMS),
+    col("submodule", STRING, "submodule that the block is a part of", True, key=True),
+    col("block", LAYER, "module path of the block", key=True),
+    col("commands", INT64, "device commands in the block", importance=8, adds=Adds("commands")),
+    col("total_ns", NS, "sum of their durations", adds=Adds("total_ns")),
+    col(
+        "norm_ns",
+        NS,
+        "total_ns of its norms",
+        label="norms",
+        importance=1,
+        adds=Adds("total_ns", role="norm"),
+    ),
     col(
         "norm_share",
         SHARE,
         "norm_ns / total_ns",
         True,
         label="norms",
-        combine=Ratio(_NORMS, _TOTAL),
+        adds=Adds("total_ns", role="norm", within=_BLOCK),
     ),
     col(
         "modulation_ns",
         NS,
         "total_ns of its modulation: shift, scale and gate",
         importance=1,
-        combine=_MODULATION,
+        adds=Adds("total_ns", role="modulation"),
         hide_if_zero=True,
     ),
     col(
@@ -229,7 +222,7 @@ BLOCKS: tuple[Column, ...] = (
         "modulation_ns / total_ns",
         True,
         label="modulation",
-        combine=Ratio(_MODULATION, _TOTAL),
+        adds=Adds("total_ns", role="modulation", within=_BLOCK),
         hide_if_zero=True,
     ),
     *_STREAMS,
@@ -265,137 +258,6 @@ def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:
     ends = np.cumsum(column.chunk_lengths()).tolist()
     pieces = [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return pl.concat(pieces, rechunk=False) if len(pieces) > 1 else values
-
-
-# --- Partial results of the work of commands: what they are for, by what they are of, when and
-# where.
-#
-# A cell holds the commands of one operator and role in one call (work of no call: in one step of
-# a
-# pipeline call) on one device.
-
-
-_OF_HOST = ("within_offset_ns", "waited_ns")
-_SUMMED = pl.Schema({"key": pl.Int64(), "commands": pl.Int64(), "total_ns": pl.Int64()})
-_OFFSETS = pl.Schema({"key": pl.Int64(), **dict.fromkeys(_OF_HOST, pl.Int64())})
-_WORK = (
-    *("submodule", "layer", "host", "rated", "op_type", "role", "block", "norm_kind", "role_by"),
-)
-
-
-class Cells(Struct, frozen=True, eq=False):
-    """The selected commands, summed.
-
-    `rows` has `work` and `key` (UInt32), entries of the dictionaries `works` and `keys`, and Int64
-    the number of their `commands`, their `total_ns`, and of the host's what is to be added to it
-    for their own time (`within_offset_ns`) and what of that they waited (`waited_ns`). `works` has
-    the attributes submodule, layer, host, rated (held against a roofline), op_type, role, block,
-    norm_kind, role_by and `overhead_ratio` (Float64; null where calls tell it that a selection may
-    leave out); `keys` has
-    group (Int64, of `pipelines.call_groups`), call, stage, branch, step, device.
-    """
-
-    works: pl.DataFrame
-    keys: pl.DataFrame
-    rows: pl.DataFrame
-
-    def partials(self) -> Partials:
-        """The partials `cells`."""
-        return partials("cells", self.rows, {"work": self.works, "key": self.keys})
-
-
-def cells_of(of: Inputs, roles: pl.DataFrame, overhead_ratio: pl.DataFrame) -> Cells:
-    """The cells of the selected commands. `roles` has the role of each kind (`KIND_ROLE`),
-    `overhead_ratio` the columns `submodule` and `overhead_ratio`."""
-    works, work_of_kind = _works(of, roles, overhead_ratio)
-    found = _summed(of, work_of_kind)
-    keys = _keys(of, found)
-    numbered = keys.select("code").with_row_index("key")
-    rows = found.join(numbered, on="code").select("work", "key", "commands", "total_ns", *_OF_HOST)
-    return Cells(works, keys.drop("code"), rows)
-
-
-def _works(
-    of: Inputs, roles: pl.DataFrame, overhead_ratio: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.Series]:
-    """The dictionary of what commands are of, and the entry of each kind."""
-    fixed = overhead_ratio.filter(pl.col("submodule").is_in(_measured(of.run.info.submodules)))
-    text = ("role", "role_by")
-    kinds = (
-        of.kinds.table.with_columns(rated=~pl.col("category").is_in(UNRATED))
-        .join(roles, on="kind", maintain_order="left")
-        .with_columns(pl.col(text).cast(pl.String))
-        .with_columns(block=pl.when(pl.col("role").is_not_null()).then(pl.col("block")))
-        .select(_WORK)
-    )
-    works = kinds.unique(maintain_order=True)
-    numbers = kinds.join(
-        works.with_row_index("work"), on=_WORK, how="left", nulls_equal=True, maintain_order="left"
-    )
-    told = works.join(fixed, on="submodule", how="left", maintain_order="left")
-    return told, numbers["work"]
-
-
-def _measured(submodules: Mapping[str, Submodule]) -> list[str]:
-    """Submodules whose overhead ratio was measured and does not depend on the calls selected."""
-    return [name for name, known in submodules.items() if known.overhead_ratio is not None]
-
-
-def _summed(of: Inputs, work_of_kind: pl.Series) -> pl.DataFrame:
-    """The sums of the commands of each `work` and `code`, which numbers group, stage, step and
-    device."""
-    commands, frame = of.commands, of.frame
-    group = call_groups(of.calls, frame, commands)
-    stage_of, stages = codes_of_text(frame["stage"])
-    steps = int(commands.step.max(initial=0)) + 2
-    own = of.host_times
-    work, works = work_of_kind.to_numpy().astype(np.int64), int(work_of_kind.len()) + 1
-    parts, of_hosts = [pl.DataFrame(schema=_SUMMED)], [pl.DataFrame(schema=_OFFSETS)]
-    for rows in batches(len(frame)):
-        code = (group[rows].astype(np.int64) * (len(stages) + 1) + stage_of(rows)) * steps
-        code = (code + commands.step[rows] + 1) * (len(commands.devices) + 1)
-        code = (code + commands.device[rows]) * works + work[of.kinds.of_command[rows]]
-        took = commands.end[rows] - commands.start[rows]
-        grouped = pl.DataFrame({"key": code, "total_ns": took}).group_by("key")
-        parts.append(
-            grouped.agg(pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
-        )
-        hosts = slice(*np.searchsorted(own.row, (rows.start, rows.stop)).tolist())
-        offsets = -own.within_ns[hosts], own.waited_ns[hosts]
-        keys = {"key": code[own.row[hosts] - rows.start]}
-        of_hosts.append(pl.DataFrame(keys | dict(zip(_OF_HOST, offsets, strict=True))))
-    found = pl.concat(parts).group_by("key").agg(pl.col("commands", "total_ns").sum())
-    sums = pl.concat(of_hosts).group_by("key").agg(pl.col(*_OF_HOST).sum())
-    found = found.join(sums, on="key", how="left").with_columns(pl.col(*_OF_HOST).fill_null(0))
-    entry = {"work": (pl.col("key") % works).cast(pl.UInt32), "code": pl.col("key") // works}
-    return found.select("commands", "total_ns", *_OF_HOST, **entry)
-
-
-def _keys(of: Inputs, found: pl.DataFrame) -> pl.DataFrame:
-    """The dictionary of when and where, with the `code` of each entry, in their order."""
-    _, stages = codes_of_text(of.frame["stage"])
-    steps, devices = int(of.commands.step.max(initial=0)) + 2, of.commands.devices
-    code = found["code"].unique().sort()
-    rest, device = code // (len(devices) + 1), code % (len(devices) + 1)
-    rest, step = rest // steps, rest % steps - 1
-    group, stage = rest // (len(stages) + 1), rest % (len(stages) + 1)
-    row = group.set(group >= len(of.calls), None)
-    return pl.DataFrame(
-        {
-            "code": code,
-            "group": group,
-            "call": of.calls["call"].gather(row),
-            "stage": _names_of_codes(stages, stage),
-            "branch": of.calls["branch"].cast(pl.String).gather(row),
-            "step": step,
-            "device": _names_of_codes(devices, device),
-        }
-    )
-
-
-def _names_of_codes(names: list[str] | tuple[str, ...], codes: pl.Series) -> pl.Series:
-    """The name of each code, null for the one behind the last."""
-    return pl.Series([*names, None], dtype=pl.String).gather(codes)
 
 
 # --- What the time of each submodule and block is for.
@@ -519,24 +381,6 @@ def kind_roles(of: Inputs) -> pl.DataFrame:
     return roles_of(of.run.info.submodules, of.kinds, of.commands.call, given)
 
 
-@shared
-def work_cells(of: Inputs) -> Cells:
-    """The selected commands by operator and role, call and device."""
-    return cells_of(
-        of, kind_roles(of), of.table("submodules").select("submodule", "overhead_ratio")
-    )
-
-
-@shared
-def cell_partials(of: Inputs) -> Partials:
-    """The same as partial results, for every table that is made of them."""
-    return work_cells(of).partials()
-
-
-def _partials(of: Inputs) -> tuple[Partials, ...]:
-    return (cell_partials(of),)
-
-
 def _roles(of: Inputs) -> pl.DataFrame:
     overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
     return role_table(of.kinds, kind_roles(of), overhead_ratio)
@@ -558,7 +402,6 @@ TABLES = (
         "device commands is for. [roles.md](roles.md) has details.",
         reads=("submodules",),
         rank=("submodule", "-total_ns"),
-        partials=_partials,
     ),
     Table(
         name="blocks",
@@ -569,7 +412,6 @@ TABLES = (
         title="Norms and modulation in blocks",
         about="A block is a module with a number in its path. Its row shows how much of its time "
         "goes into norms and modulation. [roles.md](roles.md) has details.",
-        partials=_partials,
     ),
 )
 
@@ -653,7 +495,6 @@ def role_parts(of: ReportInput) -> Iterator[Part]:
             shown=15,
             search=True,
             sort="total_ns",
-            selected=Selected("roles", known=("submodule",), positive="total_ns"),
         ),
         notes=() if known else (sentence(_WITHOUT_CLASSES),),
         anchor="roles",
@@ -675,7 +516,6 @@ def role_parts(of: ReportInput) -> Iterator[Part]:
             shown=of.rows(10),
             held=_HELD,
             search=True,
-            selected=Selected("blocks", positive="total_ns"),
         ),
         folded=True,
     )

@@ -35,7 +35,7 @@ from profiler.analysis.device_profiles import DeviceProfile, profiles_of
 from profiler.analysis.flop_shapes import Family, Shapes, Tensor, Work, parse_shapes
 from profiler.analysis.flops import UNRATED, KindWork, kind_work, work_of
 from profiler.analysis.question import Table
-from profiler.analysis.roles import cell_partials, kind_roles
+from profiler.analysis.roles import kind_roles
 from profiler.run.columns import (
     BYTES,
     DATA_ONLY,
@@ -45,8 +45,6 @@ from profiler.run.columns import (
     SHARE,
     STRING,
     Column,
-    Key,
-    Sum,
     col,
     schema,
 )
@@ -374,15 +372,14 @@ class Bound(StrEnum):
 
 
 _WORK: tuple[Column, ...] = (
-    col("device", STRING, "device that ran it", True, importance=5, combine=Key()),
+    col("device", STRING, "device that ran it", True, importance=5, key=True),
     col(
         "commands",
         INT64,
         "its commands there, except host, sync, dma and collective",
         importance=15,
-        combine=Sum(("commands",)),
     ),
-    col("total_ns", NS, "sum of their durations", combine=Sum(("total_ns",))),
+    col("total_ns", NS, "sum of their durations"),
     col(
         "wait_ns",
         NS,
@@ -456,7 +453,7 @@ ROOFLINE: tuple[Column, ...] = (
 
 ROOFLINE_ROLES: tuple[Column, ...] = (
     replace(SUBMODULE, importance=1),
-    col("role", STRING, "what the commands are for in a diffusion model", combine=Key()),
+    col("role", STRING, "what the commands are for in a diffusion model", key=True),
     *_WORK,
 )
 
@@ -840,7 +837,6 @@ TABLES = (
         "computed and moved, and how fast the device could have done so. "
         "[roofline.md](roofline.md) has the formulas and the rule for the bound.",
         rank=("-total_ns",),
-        partials=lambda of: (cell_partials(of),),
     ),
     Table(
         name="roofline_roles",
@@ -852,6 +848,5 @@ TABLES = (
         about="The table has the columns of [roofline](#roofline), by role. It is empty where no "
         "roles are known.",
         rank=("-total_ns",),
-        partials=lambda of: (cell_partials(of),),
     ),
 )

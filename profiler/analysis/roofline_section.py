@@ -9,7 +9,7 @@ import polars as pl
 
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.document import Figure, Part, SectionKind, Selected
+from profiler.analysis.document import Figure, Part, SectionKind
 from profiler.analysis.finding_text import (
     Rule,
     Words,
@@ -331,7 +331,6 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
             shown=of.rows(10),
             search=True,
             sort="total_ns",
-            selected=Selected("roofline_roles", where={"rated": True}, shown_rows=True),
         ),
     )
     yield Part(
@@ -346,7 +345,6 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
             held=_HELD,
             search=True,
             sort="total_ns",
-            selected=Selected("roofline", where={"rated": True}, shown_rows=True),
         ),
         folded=True,
     )

@@ -61,7 +61,7 @@ SHAPES: tuple[Column, ...] = (
         "operation, its dims and type: M×K×N of products, B H S D of attention",
         label="shape",
     ),
-    replace(SUBMODULE, importance=3, combine=None),
+    replace(SUBMODULE, importance=3, key=False),
     col("device", STRING, "device that ran it", True, importance=7),
     col(
         "kernel",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from profiler.analysis.document import Figure, Part, SectionKind, Selected, TableView
+from profiler.analysis.document import Figure, Part, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES
 from profiler.analysis.finding_text import (
     Rule,
@@ -206,7 +206,6 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
                 BRANCHES,
                 with_known_work(branches, analysis.calls, "submodule", "branch"),
                 shown=20,
-                selected=Selected("branches", shown_rows=True),
             ),
             folded=True,
         ),
@@ -228,7 +227,6 @@ def submodules_part(analysis: Analysis) -> Part:
         SUBMODULES,
         with_known_work(analysis.submodules, analysis.calls, "submodule"),
         shown=20,
-        selected=Selected("submodules"),
     )
     note = said(
         "Calls ran at the same time on several devices: elapsed adds them up, share is of the time "

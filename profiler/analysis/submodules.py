@@ -5,8 +5,7 @@ Device time is the union of the calls' work on devices, so concurrent calls do n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -20,8 +19,7 @@ from profiler.analysis.end_to_end import accounting
 from profiler.analysis.host_activity import before_first_kernels
 from profiler.analysis.idle import gaps_of, kernels_of
 from profiler.analysis.operators import folds
-from profiler.analysis.question import SEVERAL, Partials, Table
-from profiler.analysis.roles import cell_partials
+from profiler.analysis.question import Table
 from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
@@ -31,17 +29,8 @@ from profiler.run.columns import (
     SHARE,
     STEP,
     STRING,
+    Adds,
     Column,
-    Distinct,
-    First,
-    Kept,
-    Key,
-    Max,
-    Median,
-    Min,
-    Names,
-    Sum,
-    Union,
     col,
     column_of,
     schema,
@@ -54,7 +43,6 @@ from profiler.run.intervals import (
     counts,
     group_heads,
     positions,
-    text_codes,
     union_by,
 )
 from profiler.trace import events
@@ -64,77 +52,61 @@ from profiler.trace.manifest_fields import OverheadRatio, Submodule
 
 
 _OF_BRANCH = ", ".join(events.BRANCHES)
-_STEADY = ("first", False)
-_FIRST = First("elapsed_ns", by="start_ns")
-_LEAST, _MOST = Min("elapsed_ns", _STEADY), Max("elapsed_ns", _STEADY)
-_MEDIAN = Median("elapsed_ns", _STEADY)
-_WORKED = Union("busy_ns", "work_begin_ns", "work_end_ns")
-_TAKEN = Union("taken_share", "begin_ns", "end_ns")
-_OPERATORS = Distinct(("layer",), among="commands", where=("host", False))
 
 
 def _sum(name: str, **changes: Any) -> Column:
     """A column of tiles, summed over calls."""
     whole = column_of(TILES, name).meaning
-    rule = Sum((name,))
-    return column_of(TILES, name, meaning=f"sum over its calls: {whole}", combine=rule, **changes)
+    return column_of(TILES, name, meaning=f"sum over its calls: {whole}", **changes)
 
 
 SUBMODULES: tuple[Column, ...] = (
-    col(
-        "submodule", STRING, "named part of the pipeline, in order of its first call", combine=Key()
-    ),
+    col("submodule", STRING, "named part of the pipeline, in order of its first call", key=True),
     col(
         "stage",
         STRING,
         "stages that call it, joined with commas",
         importance=15,
-        combine=Names("stage", as_they_come=True),
     ),
     col(
         "device",
         STRING,
         "devices that its calls are placed on, joined with commas",
         importance=1,
-        combine=Names("device"),
     ),
-    col("calls", INT64, "its calls", combine=Sum(("calls",))),
+    col("calls", INT64, "its calls"),
     col(
         "traced_calls",
         INT64,
         "calls whose commands were recorded",
         importance=DATA_ONLY,
-        combine=Sum(("traced_calls",)),
     ),
     col(
         "elapsed_ns",
         NS,
         "sum of its calls' elapsed_ns, on the device's axis",
-        combine=Sum(("elapsed_ns",)),
     ),
-    col("first_ns", NS, "elapsed_ns of its first call", label="first call", combine=_FIRST),
-    col("min_ns", NS, "shortest steady call", label="shortest", importance=12, combine=_LEAST),
-    col("median_ns", NS, "median of the steady calls", combine=_MEDIAN),
-    col("max_ns", NS, "longest steady call", label="longest", importance=2, combine=_MOST),
-    col("share", SHARE, "union of its calls' tiles / end-to-end time", True, combine=_TAKEN),
-    col("commands", INT64, "commands of its calls", importance=4, combine=Sum(("commands",))),
+    col("first_ns", NS, "elapsed_ns of its first call", label="first call"),
+    col("min_ns", NS, "shortest steady call", label="shortest", importance=12),
+    col("median_ns", NS, "median of the steady calls"),
+    col("max_ns", NS, "longest steady call", label="longest", importance=2),
+    col("share", SHARE, "union of its calls' tiles / end-to-end time", True),
+    col("commands", INT64, "commands of its calls", importance=4, adds=Adds("commands")),
     col(
         "operators",
         INT64,
         "different operators that devices ran in its calls",
         importance=15,
-        combine=_OPERATORS,
     ),
     column_of(
         TILES,
         "busy_ns",
         meaning="device time: union of its calls' kernels and copies",
         importance=3,
-        combine=_WORKED,
     ),
     _sum("idle_inside_ns", importance=16),
     _sum("launch_bound_ns", importance=4),
-    column_of(TILES, "lead_ns", meaning="median lead_ns of its calls", combine=Median("lead_ns")),
+    column_of(TILES, "lead_ns", meaning="median lead_ns of its calls"),
     _sum("hidden_ns"),
     _sum("unrecorded_ns"),
     col(
@@ -143,7 +115,6 @@ SUBMODULES: tuple[Column, ...] = (
         "sum of its calls' ranges on the host, in which their callers waited",
         label="host range",
         importance=16,
-        combine=Sum(("duration_ns",)),
     ),
     Column(
         "overhead_ratio",
@@ -159,7 +130,7 @@ SUBMODULES: tuple[Column, ...] = (
 
 BRANCHES: tuple[Column, ...] = (
     column_of(SUBMODULES, "submodule"),
-    col("branch", STRING, _OF_BRANCH, True, combine=Key()),
+    col("branch", STRING, _OF_BRANCH, True, key=True),
     column_of(SUBMODULES, "calls", meaning="calls of the submodule for this branch"),
     *(
         column_of(SUBMODULES, name)
@@ -171,8 +142,8 @@ BRANCHES: tuple[Column, ...] = (
 )
 """A branch's times are those of a submodule, of its own calls."""
 
-_CALLS: tuple[Column, ...] = (
-    column_of(TILES, "call", combine=Key()),
+CALLS: tuple[Column, ...] = (
+    column_of(TILES, "call", key=True),
     col(
         "pipeline",
         STEP,
@@ -195,13 +166,12 @@ _CALLS: tuple[Column, ...] = (
     col("start_ns", NS, "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),
     col("share", SHARE, "elapsed_ns / end-to-end time", True),
-    col("commands", INT64, "commands of the call", importance=4, combine=Sum(("commands",))),
+    col("commands", INT64, "commands of the call", importance=4, adds=Adds("commands")),
     col(
         "operators",
         INT64,
         "operators that devices ran in the call",
         importance=5,
-        combine=_OPERATORS,
     ),
     column_of(TILES, "busy_ns"),
     column_of(TILES, "idle_inside_ns"),
@@ -237,12 +207,6 @@ _CALLS: tuple[Column, ...] = (
     ),
     col("ops_traced", BOOL, "whether commands were recorded for it", label="traced", importance=15),
 )
-
-CALLS = tuple(
-    column if column.combine is not None else replace(column, combine=Kept()) for column in _CALLS
-)
-"""What a call took is no matter of a selection; how many of its commands were selected is."""
-
 
 # --- Calls and the submodules they are calls of.
 
@@ -483,96 +447,6 @@ def _beside(extents: tuple[Times, Times], groups: Codes, count: int) -> _Flags:
     return found
 
 
-# --- Partial results of calls: what submodules, their branches, devices and calls are made of.
-
-
-_ATTRIBUTES = ("call", "submodule", "stage", "branch", "step", "device", "first")
-_TIMES = (
-    *("elapsed_ns", "duration_ns", "busy_ns", "idle_inside_ns", "launch_bound_ns"),
-    *("hidden_ns", "unrecorded_ns"),
-)
-
-
-@shared
-def call_parts(of: Inputs) -> Partials:
-    """The partials `call_parts`: the selected calls, a part each, in their order.
-
-    Its dictionary `call` has call, submodule, stage, branch, step, the device where it is placed,
-    whether it is a first one, and in `devices` all devices that a selection may name it by. Partial
-    columns: `calls` and `traced_calls` (1 or 0), the times of the table, `lead_ns` (null where no
-    launch is known), `taken_share` (its tile's part of the end-to-end time), and begin and end of
-    its tile and of its work on devices, from the first of them on.
-    """
-    table = of.table("calls")
-    rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
-    work = _work(of)
-    begin, end = (table[name].to_numpy() for name in ("begin_ns", "end_ns"))
-    instants = {
-        "start_ns": table["start_ns"].to_numpy(),
-        "begin_ns": begin,
-        "end_ns": np.maximum(begin, end),
-        "work_begin_ns": work[0][rows],
-        "work_end_ns": work[1][rows],
-    }
-    origin = min((int(values.min()) for values in instants.values() if len(values)), default=0)
-    return Partials(
-        "call_parts",
-        {"entry": table.select(*_ATTRIBUTES).with_columns(devices=_devices(of))},
-        pl.DataFrame(
-            {
-                "entry": np.arange(len(table), dtype=np.uint32),
-                "calls": np.ones(len(table), dtype=np.int64),
-                "traced_calls": table["ops_traced"].cast(pl.Int64),
-                **{name: table[name] for name in _TIMES},
-                "lead_ns": table["lead_ns"].cast(pl.Float64),
-                "taken_share": _taken(of, rows, begin, end),
-                **{name: values - origin for name, values in instants.items()},
-            }
-        ),
-        any_of=frozenset({"devices"}),
-    )
-
-
-def _work(of: Inputs) -> tuple[Times, Times]:
-    """From when to when each call of the run worked on devices; where it did not, it ends when it
-    begins."""
-    first, last = work_extents(of)
-    some = last > first
-    begin = int(first[some].min()) if some.any() else 0
-    return np.where(some, first, begin), np.where(some, last, begin)
-
-
-def _taken(of: Inputs, rows: Codes, begin: Times, end: Times) -> pl.Series:
-    """The share of the end-to-end time that each call's tile takes, null where that is 0."""
-    total = accounting(of).end_to_end_ns
-    if not total:
-        return pl.Series([None] * len(rows), dtype=pl.Float64)
-    return pl.Series(of.axis.taken_by_each(rows, begin, end, told=of.pipelines.apart) / total)
-
-
-def _devices(of: Inputs) -> pl.Series:
-    """Of each call the devices that it was placed on or has commands on."""
-    placed, names = text_codes(of.calls["device"])
-    commands, calls = of.commands, len(of.calls)
-    known = sorted({*names, *commands.devices})
-    on = np.zeros((calls + 1, len(known) + 1), dtype=np.bool_)  # the last are no call, no device
-    on[np.arange(calls), _places(names, known)[placed]] = True
-    place = _places(commands.devices, known)
-    for rows in batches(len(commands.call)):
-        device, call = commands.device[rows], commands.call[rows]
-        heads = group_heads(device, call)
-        on[call[heads], place[device[heads]]] = True
-    texts: list[list[str]] = [[] for _ in range(calls)]
-    for row, number in np.argwhere(on[:-1, :-1]).tolist():
-        texts[row].append(known[number])
-    return pl.Series("devices", [SEVERAL.join(one) for one in texts], dtype=pl.String)
-
-
-def _places(names: Sequence[str], known: list[str]) -> Times:
-    """Where each name stands among the `known`, behind the last for none."""
-    return np.array([*map(known.index, names), len(known)], dtype=np.int64)
-
-
 # --- Submodules as a run has them, without its commands.
 
 
@@ -645,10 +519,6 @@ def _calls(of: Inputs) -> pl.DataFrame:
     return call_table(of.calls, tiles, commands, found.call[on_device], first, before, total)
 
 
-def _partials(of: Inputs) -> tuple[Partials, ...]:
-    return call_parts(of), cell_partials(of)
-
-
 TABLES = (
     Table(
         name="submodules",
@@ -664,7 +534,6 @@ TABLES = (
         "in the manifest where capture measured one. It is 1, and times count as traced, where "
         "the measured interval contains 1.",
         reads=("calls",),
-        partials=_partials,
     ),
     Table(
         name="branches",
@@ -676,7 +545,6 @@ TABLES = (
         about="A denoiser works for `cond`, `uncond`, `skip_layers` or `batched`, an encoder for "
         "one of the prompts. Steady calls are those of [submodules](#submodules).",
         reads=("calls",),
-        partials=lambda of: (call_parts(of),),
     ),
     Table(
         name="calls",
@@ -688,6 +556,5 @@ TABLES = (
         about="Rows are in order of calls. The time of a call is its tile on its device's axis; "
         "`duration_ns` is how long its caller waited.",
         shown=15,
-        partials=_partials,
     ),
 )

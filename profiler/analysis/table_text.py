@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.document import Bars, Figure, Opens, Selected, TableView
+from profiler.analysis.document import Bars, Figure, Opens, TableView
 from profiler.analysis.question import Table, question_modules
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.run.columns import DATA_ONLY, Column, column_of
@@ -562,7 +562,6 @@ class _Options(TypedDict, total=False):
     label: str
     variants: tuple[tuple[str, pl.DataFrame], ...]
     totals: pl.DataFrame | None
-    selected: Selected | None
     folded: bool
     opens: Opens | None
     strong: str
@@ -644,9 +643,8 @@ def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:
     if not columns or frame.is_empty():
         return None
     kept = tuple(c for c in columns if c is columns[0] or _says_something(c, frame[c.name]))
-    selected = None if table.partials is None else Selected(table.name)
     title = table.title or _heading(table.name)
-    return TableView(table.name, title, kept, frame, table.shown, selected=selected)
+    return TableView(table.name, title, kept, frame, table.shown)
 
 
 def _heading(name: str) -> str:

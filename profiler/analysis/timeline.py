@@ -306,16 +306,6 @@ class Axis(Struct, frozen=True, eq=False):
                 total += tiles.both(self.counted_in(code)).length
         return total
 
-    def taken_by_each(self, rows: Codes, begin: Times, end: Times, *, told: bool) -> Times:
-        """The same of each call by itself, int64; its tile lasts from `begin` to `end`."""
-        if not told:
-            return self.counted_in(None).within(begin, end)
-        found = np.zeros(len(rows), dtype=np.int64)
-        for code in range(len(self.first)):
-            own = np.flatnonzero(self.code[rows] == code)
-            found[own] = self.counted_in(code).within(begin[own], end[own])
-        return found
-
     @property
     def counted(self) -> Stretches:
         """The times of all pipeline calls, less what does not count: end to end."""

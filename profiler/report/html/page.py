@@ -25,7 +25,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler._version import __version__
-from profiler.analysis.analyze import partials_of
 from profiler.analysis.document import (
     BOUND_COLOURS,
     CATEGORY_COLOURS,
@@ -62,7 +61,6 @@ from profiler.report.html.tables import (
     command_columns,
     icicle_json,
     lane_columns,
-    packed_partials,
     strip_json,
     table_json,
     tally_columns,
@@ -740,8 +738,7 @@ def html_page(
     """
     packing = packing or Packing(source)
     timeline = timeline_of(run, axis=analysis.inputs.axis, bounds=bounds(analysis))
-    partials, parts = packed_partials(partials_of(analysis), timeline.strings)
-    tables, columns = pack(timeline.tables | parts, after={"commands": {"start": "duration"}})
+    tables, columns = pack(timeline.tables, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
     body, sentence = body_of(report), report.summary.headline
     trace, library = packing.trace, packing.library
@@ -749,7 +746,6 @@ def html_page(
     first = _first(run, analysis, timeline, report, language)
     rest = _rest(body, timeline, trace, analysis.run.run_id) | {
         "tables": tables,
-        "partials": partials,
     }
     page = Template(spoken_template(template("report.html"))).substitute(
         header_html(report),

@@ -1,13 +1,13 @@
-"""Tables of the HTML page as JSON: sortable tables, partial results, device overview.
+"""Tables of the HTML page as JSON: sortable tables, device overview.
 
-`templates/tables.js` and `templates/partials.js` read them. Many short calls in a row become
+`templates/tables.js` reads them. Many short calls in a row become
 one rectangle, so the first screen has the same size for a million commands as for a thousand.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from profiler.analysis.module_tree import MODULE_TREE, nodes_of
 from profiler.analysis.operators import OPERATORS
 from profiler.analysis.operators_section import LAYERS
 from profiler.analysis.provenance import Table
-from profiler.analysis.question import Partials
 from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import (
     WEIGHT,
@@ -31,7 +30,7 @@ from profiler.analysis.table_text import (
 )
 from profiler.compare.report import Difference
 from profiler.compare.text import difference_text
-from profiler.report.html.timeline import LANES, SpanLane, Strings, Timeline
+from profiler.report.html.timeline import LANES, SpanLane, Timeline
 from profiler.report.language import spoken
 from profiler.run.columns import (
     CALLS,
@@ -41,79 +40,12 @@ from profiler.run.columns import (
     MINOR,
     NS,
     STRING,
+    Adds,
     Column,
-    Key,
-    Names,
-    Rule,
-    Share,
-    Sum,
     col,
 )
 from profiler.text import Said, duration, said
 from profiler.trace.events import CATEGORIES
-
-# --- Partial results of tables as the page's scripts take them (`templates/partials.js`).
-
-
-_NULL = -1  # of attributes that are numbers: they are none below 0
-
-
-def packed_partials(
-    parts: Mapping[str, Iterable[Partials]], strings: Strings
-) -> tuple[dict[str, Any], dict[str, Table]]:
-    """The partials of tables, by name: their description, and columns to pack.
-
-    The description has the names of each table's partials, and of each of these the attributes of
-    its dictionaries with their kind: `text` (codes of `strings`), `any` (such a text, of whose
-    several values one is enough), `flag`, `number`, `real`. Columns of partials stand in the table
-    of their name, those of a dictionary in `PARTIALS.DICTIONARY`.
-    """
-    known = {one.name: one for some in parts.values() for one in some}
-    packed: dict[str, Table] = {}
-    for name, one in known.items():
-        packed[name] = {column: _numbers(one.rows[column], strings) for column in one.rows.columns}
-        for book, entries in one.dictionaries.items():
-            packed[f"{name}.{book}"] = {
-                column: _numbers(entries[column], strings) for column in entries.columns
-            }
-    described = {
-        name: {
-            book: {
-                column: "any" if column in one.any_of else _kind(dtype)
-                for column, dtype in entries.schema.items()
-            }
-            for book, entries in one.dictionaries.items()
-        }
-        for name, one in known.items()
-    }
-    tables = {table: [one.name for one in some] for table, some in parts.items()}
-    return {"tables": tables, "known": described}, packed
-
-
-def rule_json(rule: Rule | None) -> dict[str, Any] | None:
-    """A rule as the scripts take it."""
-    return None if rule is None else {"rule": type(rule).__name__.lower(), **to_builtins(rule)}
-
-
-def _kind(dtype: pl.DataType) -> str:
-    if dtype == pl.String:
-        return "text"
-    if dtype == pl.Boolean:
-        return "flag"
-    return "real" if dtype.is_float() else "number"
-
-
-def _numbers(
-    values: pl.Series, strings: Strings
-) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-    """The values as numbers."""
-    if values.dtype == pl.String:
-        return strings.codes(values)
-    if values.dtype.is_float():
-        return (values.fill_null(float("nan")) if values.null_count() else values).to_numpy()
-    numbers = values.cast(pl.Int64)
-    return (numbers.fill_null(_NULL) if numbers.null_count() else numbers).to_numpy()
-
 
 # --- Tables of a report as JSON, as `templates/tables.js` takes them.
 
@@ -135,7 +67,7 @@ _DIMENSIONS = {
 def table_json(view: TableView) -> dict[str, Any]:
     """Columns with their meanings, values by column, and what the page does with them."""
     frame, names = view.rows, {column.name for column in view.columns}
-    declared = any(isinstance(column.combine, Key) for column in view.columns)
+    declared = any(column.key for column in view.columns)
     keys = {
         dimension: frame[name].to_list()
         for name, dimension in _DIMENSIONS.items()
@@ -159,8 +91,6 @@ def table_json(view: TableView) -> dict[str, Any]:
         words += map(said, view.totals[view.columns[0].name])
     if words:
         document["words"] = words
-    if view.selected is not None:
-        document["selected"] = to_builtins(view.selected)
     if view.opens:
         document["opens"] = view.opens.value
     if view.folded:
@@ -187,7 +117,8 @@ def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
             "minor": column.importance >= MINOR,
             "rank": column.importance,
             "nullable": column.nullable,
-            "combine": rule_json(column.combine),
+            "key": column.key,
+            "adds": None if column.adds is None else to_builtins(column.adds),
         }
         for column in columns
     ]
@@ -242,19 +173,18 @@ _IN_CALL = (
         "what the operator is for in a diffusion model",
         label="role",
         kind="text",
-        combine=Names("role", by="total_ns"),
     ),
     LAYERS,
     "devices",
     "commands",
     "wall_ns",
     "total_ns",
-    renamed(OPERATORS, "share", label="share of the call", combine=Share("total_ns")),
+    renamed(OPERATORS, "share", label="share of the call", adds=Adds("total_ns", within=())),
 )
 _RANKED = "total_ns"
 _TALLY = (
-    col("commands", INT64, "commands", combine=Sum(("commands",))),
-    col("time", NS, "their time on devices", combine=Sum(("total_ns",), where=("host", False))),
+    col("commands", INT64, "commands", adds=Adds("commands")),
+    col("time", NS, "their time on devices"),
 )
 _LANES = (
     col("device", STRING, said("device whose lane it is"), True, kind="text"),

@@ -36,7 +36,7 @@ function combinedValues({ selected, columns, folding, whole, ranked }, choice, c
 
 // Rows in the order that they have in the whole run, and by the column that ranks them.
 function inOrder(values, columns, all, ranked) {
-  const keys = columns.filter(({ combine }) => combine?.rule === "key").map(({ name }) => name);
+  const keys = columns.filter(({ key }) => key).map(({ name }) => name);
   const key = (from, row) => keyOf(keys.map((name) => from[name][row]));
   const places = new Map(all[keys[0]].map((_, row) => [key(all, row), row]));
   const place = values[keys[0]].map((_, row) => places.get(key(values, row)) ?? Infinity);
@@ -64,7 +64,7 @@ const FOLDS = {
 
 // Rows of repeated blocks as one; `more` are keys beside those that columns have.
 function folded(values, columns, { columns: folds, weight }, ranked, more = []) {
-  const keys = [...columns.filter(({ combine }) => combine?.rule === "key").map(({ name }) => name), ...more], groups = new Map();
+  const keys = [...columns.filter(({ key }) => key).map(({ name }) => name), ...more], groups = new Map();
   const told = (name, row) => (name === "layer" ? pattern(values[name][row]) : values[name][row]);
   values[keys[0]].forEach((_, row) => {
     const key = JSON.stringify(keys.map((name) => told(name, row)));

@@ -54,7 +54,7 @@ async function start() {
     report.timeline.setTheme(theme);
     report.timeline.draw();
   });
-  const combiner = new Combiner(page.partials, packed, report.timeline.text);
+  const combiner = new Combiner({}, packed, report.timeline.text);
   const explorer = new Explorer(report.timeline, new Details(report.timeline, combiner));
   const choice = report.choice = new Choice(report.timeline, combiner);
   const bar = new ChosenBar(choice, explorer);

@@ -287,6 +287,7 @@ class Combiner {
 
   // Whether rows of a table can be told by all that was chosen.
   tells(table, chosen) {
+    if (!this.tables?.[table]) return false;
     return this.of(table)[0].tellsAll(chosen);
   }
 
@@ -294,7 +295,7 @@ class Combiner {
   // those of its keys, `more` ones beside those that the columns have. `whole` is the table of the
   // run: what a row has there stays where nothing of it is left out.
   rows({ table, where = {}, known = [], positive = "", shown_rows = false }, columns, chosen, { more = [], whole = null } = {}) {
-    const keys = [...columns.filter(({ combine }) => combine?.rule === "key").map(({ name }) => name), ...more];
+    const keys = [...columns.filter(({ key }) => key).map(({ name }) => name), ...more];
     const found = new Combination(this.of(table), columns, { chosen, where, keys, whole });
     const values = Object.fromEntries([
       ...more.map((name) => [name, found.attribute(name)]), ...columns.map(({ name }) => [name, found.column(name)]),

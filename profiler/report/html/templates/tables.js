@@ -115,8 +115,8 @@ class DataTable {
   // a table declares what tells its rows apart, other columns do not.
   telling(dimension) {
     if (!this.choice) return undefined;
-    const declared = this.columns.some(({ combine }) => combine?.rule === "key");
-    const column = this.columns.find(({ name, combine }) => tells(name, dimension) && (!declared || ["key", "kept"].includes(combine?.rule)));
+    const declared = this.columns.some(({ key }) => key);
+    const column = this.columns.find(({ name, key }) => tells(name, dimension) && (!declared || key));
     return column ? this.values[column.name] : this.keys?.[dimension === "module" ? "operator" : dimension];
   }
 
@@ -134,7 +134,7 @@ class DataTable {
 
   combinedScope() {
     const whole = this.whole.variants?.[Number(this.chosen.value)].values ?? this.whole.values;
-    const keys = this.columns.filter(({ combine }) => combine?.rule === "key").map(({ name }) => name);
+    const keys = this.columns.filter(({ key }) => key).map(({ name }) => name);
     const key = (values, row) => keyOf(keys.map((name) => values[name][row]));
     const places = new Map(whole[keys[0]].map((_, row) => [key(whole, row), row]));
     const nothing = (value) => value === null || value === undefined;

@@ -190,9 +190,9 @@ def _commonest(texts: pl.Series) -> str:
 
 SENTENCES: Sentences = {
     CompiledIn: {
-        CompiledIn.FIRST_CALL: said("the first call"),
-        CompiledIn.LATER_CALL: said("a later call"),
-        CompiledIn.OUTSIDE_CALLS: said("outside of calls"),
+        CompiledIn.FIRST_CALL: "the first call",
+        CompiledIn.LATER_CALL: "a later call",
+        CompiledIn.OUTSIDE_CALLS: "outside of calls",
     },
 }
 

@@ -39,7 +39,6 @@ from profiler.analysis.role_kernel_names import Sort, operation_of
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import as_declared, profiles, works
 from profiler.analysis.step_outliers import cold_calls
-from profiler.analysis.table_text import Sentences
 from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, col, schema
 from profiler.text import Said, Value, joined, said
 from profiler.trace.events import CATEGORIES
@@ -897,16 +896,3 @@ RULES = (
 
 
 # --- What is said of fusions.
-
-
-SENTENCES: Sentences = {
-    FusionKind: {
-        FusionKind.ATTENTION: said("attention"),
-        FusionKind.NORM: said("norm"),
-        FusionKind.MODULATION: said("modulation"),
-        FusionKind.NORM_AND_MODULATION: said("norm and modulation"),
-        FusionKind.ROPE: said("rope"),
-        FusionKind.SOFTMAX: said("softmax"),
-        FusionKind.ELEMENTWISE: said("elementwise"),
-    },
-}

@@ -753,12 +753,6 @@ SECTION = SectionKind(
 
 SENTENCES: Sentences = {
     Node: {
-        Node.RUN: said("run"),
-        Node.STAGE: said("stage"),
-        Node.SUBMODULE: said("submodule"),
-        Node.MODULE: said("module"),
-        Node.ROLE: said("role"),
-        Node.OPERATOR: said("operator"),
-        Node.UNTRACED: said("calls without operators"),
+        Node.UNTRACED: "calls without operators",
     },
 }

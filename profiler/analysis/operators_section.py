@@ -37,7 +37,6 @@ from profiler.analysis.operators import (
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.table_text import (
-    Sentences,
     by_pattern,
     renamed,
     split_operators,
@@ -386,16 +385,6 @@ def _split(of: ReportInput) -> Part:
 
 
 # --- What is said of operators that were split.
-
-
-SENTENCES: Sentences = {
-    SplitPart: {
-        SplitPart.WHOLE: said("whole"),
-        SplitPart.COMPUTE: said("compute"),
-        SplitPart.MOVEMENT: said("movement"),
-        SplitPart.DEVICE: said("device"),
-    }
-}
 
 
 # --- Rows of one label, told apart by the template arguments of their kernels.

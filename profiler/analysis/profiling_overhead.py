@@ -547,7 +547,9 @@ RULES = (
 
 
 SENTENCES: Sentences = {
-    TimedBy: {TimedBy.DEVICE: said("the device")},
+    TimedBy: {
+        TimedBy.DEVICE: "the device",
+    },
 }
 
 

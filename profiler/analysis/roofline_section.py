@@ -478,11 +478,10 @@ RULES = (
 
 
 SENTENCES: Sentences = {
-    PeakSource: {PeakSource.MEASURED: said("measured"), PeakSource.PUBLISHED: said("published")},
     Bound: {
-        Bound.COMPUTE: said("compute-bound"),
-        Bound.MEMORY: said("memory-bound"),
-        Bound.LAUNCH: said("launch-bound"),
-        Bound.HOST: said("host-bound"),
+        Bound.COMPUTE: "compute-bound",
+        Bound.MEMORY: "memory-bound",
+        Bound.LAUNCH: "launch-bound",
+        Bound.HOST: "host-bound",
     },
 }

@@ -377,7 +377,7 @@ _AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
 # found by being here.
 
 
-Sentences = Mapping[type[StrEnum], Mapping[Any, Said]]
+Sentences = Mapping[type[StrEnum], Mapping[Any, str]]
 _NONE: Sentences = MappingProxyType({})
 _ADDED: dict[str, dict[type[StrEnum], Any]] = {"SENTENCES": {}, "FACTORS": {}, "NULLS": {}}
 _Units = tuple[tuple[str, Callable[[Any], str]], ...]
@@ -422,8 +422,7 @@ def _of_modules(name: str) -> dict[type[StrEnum], Any]:
 
 def label(code: StrEnum) -> Said:
     """A code as people read it; its own words where no module says more."""
-    known = all_sentences().get(type(code), {}).get(code)
-    return known if known is not None else Said(code.replace("_", " "))
+    return Said(all_sentences().get(type(code), {}).get(code) or code.replace("_", " "))
 
 
 @lru_cache
@@ -455,7 +454,8 @@ def _of_factors(note: Note) -> Said | None:
     share = note.values.get("share")
     if not isinstance(share, float) or share < _TWICE:
         return None
-    return all_factors().get(type(note.code), {}).get(note.code)
+    known = all_factors().get(type(note.code), {}).get(note.code)
+    return Said(known) if known else None
 
 
 def why_not(note: Note | None) -> str:

@@ -33,31 +33,22 @@ from profiler.analysis.flop_shapes import (
 # traffic: these operations keep them on the chip.
 
 
-_HEADS_FIRST = (  # [batch, heads, sequence, width]
-    "aten::scaled_dot_product_attention",
-    "aten::_scaled_dot_product_attention_math",
-    "aten::_scaled_dot_product_flash_attention",
-    "aten::_scaled_dot_product_flash_attention_for_cpu",
-    "aten::_scaled_dot_product_efficient_attention",
-    "aten::_scaled_dot_product_cudnn_attention",
-    "aten::_scaled_dot_product_fused_attention_overrideable",
-    "aten::_cudnn_attention_forward",
-)
-_SEQUENCE_FIRST = (  # [batch, sequence, heads, width]
-    "aten::_flash_attention_forward",
-    "aten::_efficient_attention_forward",
-)
 _KERNELS = ("flash_attn::", "flash_attn_3::", "aiter::fmha", "aiter::mha_fwd", "xformers::")
 
 
-@formula(*_HEADS_FIRST)
+@formula(
+    aten="scaled_dot_product_attention _scaled_dot_product_attention_math "
+    "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward"
+)
 def heads_first(op: Operation) -> Work:
     """q, k, v as [batch, heads, sequence, width]. Source: torch's `scaled_dot_product_attention`,
     and its `_cudnn_attention_forward`, which has them in this order, unlike flash's own."""
     return _attention(op, sequence=-2)
 
 
-@formula(*_SEQUENCE_FIRST, prefixes=_KERNELS)
+@formula(aten="_flash_attention_forward _efficient_attention_forward", prefixes=_KERNELS)
 def sequence_first(op: Operation) -> Work:
     """q, k, v as [batch, sequence, heads, width]. Source: torch's `_flash_attention_forward`,
     the flash-attention package. Packed sequences (three dims) say nothing of their lengths."""
@@ -115,7 +106,7 @@ def _mask(op: Operation, sequence: int) -> tuple[Tensor, ...]:
     return op.inputs[3:4] if sequence == -2 else ()
 
 
-@formula("MultiHeadAttention", "GroupQueryAttention", "PackedMultiHeadAttention")
+@formula("MultiHeadAttention GroupQueryAttention PackedMultiHeadAttention")
 def multi_head(op: Operation) -> Work:
     """com.microsoft's attention of projected inputs: q [B,S,hidden], k and v [B,L,hidden].
 
@@ -143,7 +134,7 @@ def _products(op: Operation, queries: int, keys: int, hidden: int, out_hidden: i
     return Work(Family.ATTENTION, op.input(0).dtype, flops, op.inputs, op.outputs)
 
 
-@formula("Attention", "QAttention")
+@formula("Attention QAttention")
 def onnx_attention(op: Operation) -> Work:
     """ONNX's Attention of q, k, v, or com.microsoft's, which projects its input first.
 
@@ -174,31 +165,14 @@ def onnx_attention(op: Operation) -> Work:
 # so groups need not be known. Padding counts as if it were data.
 
 
-_ATEN = (
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::convolution",
-    "aten::_convolution",
-    "aten::cudnn_convolution",
-    "aten::cudnn_convolution_relu",
-    "aten::cudnn_convolution_add_relu",
-    "aten::miopen_convolution",
-    "aten::mkldnn_convolution",
-    "aten::_slow_conv2d_forward",
-    "aten::thnn_conv2d",
-    "aten::slow_conv3d",
-    "aten::conv_depthwise3d",
-    "aten::_conv_depthwise2d",
-    "aten::miopen_depthwise_convolution",
-    "aten::convolution_overrideable",
+@formula(
+    "Conv FusedConv NhwcConv NhwcFusedConv ConvInteger "
+    "Convolution CaskConvolution CudnnConvolution CublasConvolution",  # the latter of TensorRT
+    aten="conv1d conv2d conv3d convolution _convolution cudnn_convolution cudnn_convolution_relu "
+    "cudnn_convolution_add_relu miopen_convolution mkldnn_convolution _slow_conv2d_forward "
+    "thnn_conv2d slow_conv3d conv_depthwise3d _conv_depthwise2d miopen_depthwise_convolution "
+    "convolution_overrideable",
 )
-
-
-_TENSORRT = ("Convolution", "CaskConvolution", "CudnnConvolution", "CublasConvolution")
-
-
-@formula("Conv", "FusedConv", "NhwcConv", "NhwcFusedConv", "ConvInteger", *_TENSORRT, *_ATEN)
 def convolution(op: Operation) -> Work:
     """`Conv(x[N,C,…], w[M,C/g,k…], b[M]) -> y[N,M,…]`.
 
@@ -214,14 +188,9 @@ def convolution(op: Operation) -> Work:
 
 
 @formula(
-    "ConvTranspose",
-    "Deconvolution",
-    "CaskDeconvolution",
-    "aten::conv_transpose1d",
-    "aten::conv_transpose2d",
-    "aten::conv_transpose3d",
-    "aten::miopen_convolution_transpose",
-    "aten::cudnn_convolution_transpose",
+    "ConvTranspose Deconvolution CaskDeconvolution",
+    aten="conv_transpose1d conv_transpose2d conv_transpose3d miopen_convolution_transpose "
+    "cudnn_convolution_transpose",
 )
 def transposed(op: Operation) -> Work:
     """`ConvTranspose(x[N,C,…], w[C,M/g,k…])`: every element of x meets M/g·k weights.
@@ -243,13 +212,6 @@ def transposed(op: Operation) -> Work:
 # docs.pytorch.org/docs/stable/torch.html, onnxruntime's `docs/ContribOperators.md`.
 
 
-_ONE = {  # one operation an element
-    "onnx": "Add Sub Mul Div Neg Abs Min Max Pow Sqrt Reciprocal Exp Log Sin Cos Tanh Erf Relu "
-    "Clip Floor Ceil Round Sign Mod Softsign PRelu LeakyRelu Rsqrt",
-    "aten": "add sub rsub mul div neg abs minimum maximum pow sqrt rsqrt reciprocal exp log sin "
-    "cos tanh erf relu clamp clamp_min clamp_max floor ceil round sign remainder fmod square "
-    "true_divide multiply leaky_relu exp2 log2 atan sinh cosh floor_divide",
-}
 _SEVERAL = {
     "Sigmoid": 4,  # 1 / (1 + exp(-x))
     "aten::sigmoid": 4,
@@ -272,24 +234,12 @@ _SEVERAL = {
     "aten::addcdiv": 3,
     "aten::lerp": 3,
 }
-_NONE = {  # no floating-point arithmetic; the result has another type than the inputs, or theirs
-    "onnx": "Where Equal Less Greater LessOrEqual GreaterOrEqual And Or Not Xor IsNaN IsInf Cast "
-    "QuantizeLinear DequantizeLinear BitShift Trilu",
-    "aten": "where eq ne lt gt le ge logical_and logical_or logical_not logical_xor isnan isinf "
-    "bitwise_and bitwise_or bitwise_not bitwise_xor masked_fill triu tril isfinite",
+_BOOLEAN = {  # what they give is true or false
+    *("aten::eq", "aten::ne", "aten::lt", "aten::gt", "aten::le", "aten::ge"),
+    *("aten::isnan", "aten::isinf", "aten::isfinite"),
+    *("aten::logical_and", "aten::logical_or", "aten::logical_not", "aten::logical_xor"),
 }
-_BOOLEAN = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("eq", "ne", "lt", "gt", "le", "ge", "isnan", "isinf", "isfinite"),
-        *("logical_and", "logical_or", "logical_not", "logical_xor"),
-    )
-)
 _RANKS = {"complex": 3, "float": 2, "bfloat": 2, "int": 1, "uint": 1, "bool": 0}
-
-
-def _names(table: dict[str, str]) -> tuple[str, ...]:
-    return (*table["onnx"].split(), *(f"aten::{name}" for name in table["aten"].split()))
 
 
 def _together(inputs: tuple[Tensor, ...]) -> Tensor:
@@ -327,30 +277,38 @@ def _elementwise(op: Operation, operations: int) -> Work:
     return Work(Family.ELEMENTWISE, dtype, per_element * out[0].size, op.inputs, out)
 
 
-@formula(*_names(_ONE))
+@formula(
+    "Add Sub Mul Div Neg Abs Min Max Pow Sqrt Reciprocal Exp Log Sin Cos Tanh Erf Relu Clip Floor "
+    "Ceil Round Sign Mod Softsign PRelu LeakyRelu Rsqrt",
+    aten="add sub rsub mul div neg abs minimum maximum pow sqrt rsqrt reciprocal exp log sin cos "
+    "tanh erf relu clamp clamp_min clamp_max floor ceil round sign remainder fmod square "
+    "true_divide multiply leaky_relu exp2 log2 atan sinh cosh floor_divide",
+)
 def one_operation(op: Operation) -> Work:
     """One operation an element of the result; a product of complex numbers six, a sum two."""
     return _elementwise(op, 1)
 
 
-@formula(*_SEVERAL)
+@formula(" ".join(_SEVERAL))
 def several_operations(op: Operation) -> Work:
     """Activations: the operations of their definition, an element of the result."""
     return _elementwise(op, _SEVERAL.get(op.op_type) or _SEVERAL[op.op_type.removesuffix("_")])
 
 
-@formula(*_names(_NONE))
+@formula(
+    "Where Equal Less Greater LessOrEqual GreaterOrEqual And Or Not Xor IsNaN IsInf Cast "
+    "QuantizeLinear DequantizeLinear BitShift Trilu",
+    aten="where eq ne lt gt le ge logical_and logical_or logical_not logical_xor isnan isinf "
+    "bitwise_and bitwise_or bitwise_not bitwise_xor masked_fill triu tril isfinite",
+)
 def no_arithmetic(op: Operation) -> Work:
     """Comparisons, choices and conversions: traffic, and no floating-point arithmetic."""
     return _elementwise(op, 0)
 
 
 @formula(
-    "torchao::quantize_affine",
-    "torchao::dequantize_affine",
-    "quantized::quantize_per_tensor_dynamic",
-    "aten::quantize_per_tensor",
-    "aten::quantize_per_channel",
+    "torchao::quantize_affine torchao::dequantize_affine quantized::quantize_per_tensor_dynamic",
+    aten="quantize_per_tensor quantize_per_channel",
 )
 def quantization(op: Operation) -> Work:
     """A conversion, whose result has a type that is an argument: what is written is not known.
@@ -365,7 +323,7 @@ def dequantization(op: Operation) -> Work:
     return Work(Family.ELEMENTWISE, "float32", 0, (x,), (Tensor("float32", x.dims),))
 
 
-@formula("Sum", "Mean", "aten::sum_to_size")
+@formula("Sum Mean", aten="sum_to_size")
 def sum_of_inputs(op: Operation) -> Work:
     """ONNX's Sum of n inputs: n - 1 additions an element."""
     return _elementwise(op, max(len(op.inputs) - 1, 1))
@@ -380,16 +338,14 @@ def conversion(op: Operation) -> Work:
     return Work(Family.ELEMENTWISE, x.dtype, 0, (x,), (Tensor(other.dtype, x.dims),))
 
 
-_REDUCTIONS = (
-    "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceLogSum CumSum ArgMax ArgMin"
-)
 _RUNNING = ("aten::cumsum", "aten::cumprod")
-_ATEN_REDUCTIONS = (
-    "sum mean amax amin max min prod cumsum cumprod argmax argmin any all norm nansum"
+
+
+@formula(
+    "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceLogSum CumSum ArgMax "
+    "ArgMin",
+    aten="sum mean amax amin max min prod cumsum cumprod argmax argmin any all norm nansum",
 )
-
-
-@formula(*_REDUCTIONS.split(), *(f"aten::{name}" for name in _ATEN_REDUCTIONS.split()))
 def reduction(op: Operation) -> Work:
     """One operation an element of the input. Where torch's result is not in the shapes, it has an
     element at least. `aten::max` and `aten::min` of two tensors are elementwise, and sums along the
@@ -408,7 +364,7 @@ def extremes(op: Operation) -> Work:
     return _reduction(op, 2)
 
 
-@formula("ReduceSumSquare", "ReduceL2", "aten::linalg_vector_norm", "aten::var", "aten::std")
+@formula("ReduceSumSquare ReduceL2", aten="linalg_vector_norm var std")
 def reduction_of_squares(op: Operation) -> Work:
     """Two operations an element of the input: a square and a sum."""
     return _reduction(op, 2)
@@ -433,18 +389,7 @@ def _flops(op: Operation, operations: int) -> int:
     return operations * x.size if x.floating else 0
 
 
-_SOFTMAX = (
-    "Softmax",
-    "LogSoftmax",
-    "aten::softmax",
-    "aten::_softmax",
-    "aten::log_softmax",
-    "aten::_log_softmax",
-    "aten::_safe_softmax",
-)
-
-
-@formula(*_SOFTMAX)
+@formula("Softmax LogSoftmax", aten="softmax _softmax log_softmax _log_softmax _safe_softmax")
 def softmax(op: Operation) -> Work:
     """Five operations an element: maximum, difference, exp, sum, quotient."""
     x = op.input(0)
@@ -469,7 +414,7 @@ def _product(left: Tensor, right: Tensor, out: Tensor, extra: tuple[Tensor, ...]
     return Work(Family.MATMUL, left.dtype, flops, (left, right, *extra), (out,))
 
 
-@formula("aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::dot", "aten::_scaled_mm")
+@formula(aten="mm bmm matmul mv dot _scaled_mm")
 def aten_matmul(op: Operation) -> Work:
     """`aten::mm(a, b)` and its like, with NumPy's rules for vectors and batch dims.
 
@@ -487,7 +432,7 @@ def aten_matmul(op: Operation) -> Work:
     return _product(left, right, left.like(*batch, *rows, *columns))
 
 
-@formula("aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation")
+@formula(aten="addmm baddbmm addmv _addmm_activation")
 def aten_addmm(op: Operation) -> Work:
     """`aten::addmm(c, a, b)`: c + a @ b. Source: torch's `native_functions.yaml`."""
     found = aten_matmul(Operation(op.op_type, (op.input(1), op.input(2)), None))
@@ -503,13 +448,9 @@ def aten_int_mm(op: Operation) -> Work:
 
 
 @formula(
-    "aten::linear",
-    "quantized::linear_dynamic",
-    "quantized::linear_relu_dynamic",
-    "quantized::linear_dynamic_fp16",
-    "quantized::linear_relu_dynamic_fp16",
-    "aten::_weight_int8pack_mm",
-    "MatMul8bitFp",
+    "quantized::linear_dynamic quantized::linear_relu_dynamic quantized::linear_dynamic_fp16 "
+    "quantized::linear_relu_dynamic_fp16 MatMul8bitFp",
+    aten="linear _weight_int8pack_mm",
 )
 def aten_linear(op: Operation) -> Work:
     """`aten::linear(x[…,K], w[N,K], b[N])`, and the like with quantized weights: their products are
@@ -533,7 +474,7 @@ def packed_in_bytes(op: Operation) -> Work:
     return Work(Family.MATMUL, x.dtype, 2 * out.size * depth, op.inputs, (out,))
 
 
-@formula("aten::outer", "aten::ger")
+@formula(aten="outer ger")
 def aten_outer(op: Operation) -> Work:
     """`aten::outer(a[M], b[N])`: one multiplication an element of the result."""
     a, b = op.input(0), op.input(1)
@@ -542,21 +483,9 @@ def aten_outer(op: Operation) -> Work:
 
 
 @formula(
-    "MatMul",
-    "FusedMatMul",
-    "TransposeMatMul",
-    "FusedMatMulActivation",
-    "Gemm",
-    "FusedGemm",
-    "GemmFastGelu",
-    "GemmFloat8",
-    "MatMulInteger",
-    "MatMulIntegerToFloat",
-    "DynamicQuantizeMatMul",
-    "QLinearMatMul",
-    "QGemm",
-    "MatMulNBits",
-    "MatMulBnb4",
+    "MatMul FusedMatMul TransposeMatMul FusedMatMulActivation Gemm FusedGemm GemmFastGelu "
+    "GemmFloat8 MatMulInteger MatMulIntegerToFloat DynamicQuantizeMatMul QLinearMatMul QGemm "
+    "MatMulNBits MatMulBnb4"
 )
 def onnx_matmul(op: Operation) -> Work:
     """ONNX's products, from what is always in the trace: one factor and the result.
@@ -601,7 +530,7 @@ def _is_factor(tensor: Tensor, dims: tuple[int, int]) -> bool:
     return sorted((1, *tensor.dims)[-2:]) == sorted(dims) or packed_by_two
 
 
-@formula("Einsum", "aten::einsum")
+@formula("Einsum", aten="einsum")
 def einsum(op: Operation) -> Work:
     """A sum of one factor is a transposition or a sum; of several, the equation is not in a trace.
 
@@ -625,44 +554,27 @@ def einsum(op: Operation) -> Work:
 # (docs.pytorch.org/docs/stable/tensor_view.html).
 
 
-_VIEWS = "Reshape Squeeze Unsqueeze Flatten Identity Shape Size Constant"
-_ATEN_VIEWS = (
-    "view transpose t permute unsqueeze squeeze slice select chunk split split_with_sizes unbind "
-    "expand expand_as unflatten flatten alias detach lift_fresh as_strided narrow _unsafe_view "
-    "view_as view_as_complex view_as_real real imag _reshape_alias movedim swapaxes dropout "
-    "result_type empty empty_like empty_strided resize_ unfold numpy_T tensor_split is_nonzero "
-    "item _local_scalar_dense"
+@formula(
+    "Reshape Squeeze Unsqueeze Flatten Identity Shape Size Constant",
+    aten="view transpose t permute unsqueeze squeeze slice select chunk split split_with_sizes "
+    "unbind expand expand_as unflatten flatten alias detach lift_fresh as_strided narrow "
+    "_unsafe_view view_as view_as_complex view_as_real real imag _reshape_alias movedim swapaxes "
+    "dropout result_type empty empty_like empty_strided resize_ unfold numpy_T tensor_split "
+    "is_nonzero item _local_scalar_dense",
 )
-_WHOLE = "Transpose Concat Pad DepthToSpace SpaceToDepth Tile ReorderInput ReorderOutput Compress"
-_PART = "Slice Split Gather GatherND GatherElements Expand SplitToSequence EyeLike"
-_FILLED = "full_like zeros_like ones_like rand_like randn_like fill zero"
-_UNKNOWN_RESULT = (  # what they give follows from arguments that are not in the shapes
-    "pad constant_pad_nd reflection_pad2d replication_pad2d repeat "
-    "repeat_interleave tile nonzero roll flip upsample_nearest1d upsample_nearest2d "
-    "upsample_nearest3d _upsample_nearest_exact2d _upsample_nearest_exact3d pixel_shuffle "
-    "pixel_unshuffle to _to_copy contiguous reshape arange full zeros ones linspace scalar_tensor "
-    "one_hot bincount unique"
-)
-
-
-def _aten(names: str) -> tuple[str, ...]:
-    return tuple(f"aten::{name}" for name in names.split())
-
-
-@formula(*_VIEWS.split(), *_aten(_ATEN_VIEWS))
 def view(op: Operation) -> Work:
     """Another look at the same memory: nothing is moved. Dropout is one in inference."""
     dtype = op.inputs[0].dtype if op.inputs else ""
     return Work(Family.VIEW, dtype, 0, (), ())
 
 
-@formula(*_WHOLE.split())
+@formula("Transpose Concat Pad DepthToSpace SpaceToDepth Tile ReorderInput ReorderOutput Compress")
 def whole(op: Operation) -> Work:
     """Every input is read, the outputs are written."""
     return Work(Family.MOVEMENT, op.input(0).dtype, 0, op.inputs, op.outputs)
 
 
-@formula(*_PART.split())
+@formula("Slice Split Gather GatherND GatherElements Expand SplitToSequence EyeLike")
 def part(op: Operation) -> Work:
     """What is written was read, of the input no more than there is, and the indices; the rest of
     the input is not touched."""
@@ -677,14 +589,9 @@ def part(op: Operation) -> Work:
 
 
 @formula(
-    "Upsample",
-    "Resize",
-    "GridSample",
-    "aten::upsample_bilinear2d",
-    "aten::upsample_bicubic2d",
-    "aten::grid_sampler_2d",
-    "aten::_upsample_bilinear2d_aa",
-    "aten::upsample_trilinear3d",
+    "Upsample Resize GridSample",
+    aten="upsample_bilinear2d upsample_bicubic2d grid_sampler_2d _upsample_bilinear2d_aa "
+    "upsample_trilinear3d",
 )
 def resample(op: Operation) -> Work:
     """Traffic alone: how values are interpolated is not in the shapes, nor then the FLOPs. Of
@@ -692,7 +599,7 @@ def resample(op: Operation) -> Work:
     return Work(Family.MOVEMENT, op.input(0).dtype, None, op.inputs, op.outputs)
 
 
-@formula("aten::copy", "aten::_copy_from")
+@formula(aten="copy _copy_from")
 def copy(op: Operation) -> Work:
     """`dst.copy_(src)`: src, broadcast to dst, is read, dst written. Between types it is a
     conversion, which is elementwise."""
@@ -701,7 +608,7 @@ def copy(op: Operation) -> Work:
     return Work(family, target.dtype, 0, (source,), (target,))
 
 
-@formula("aten::cat", "aten::concat", "aten::concatenate", "aten::stack", "aten::_cat")
+@formula(aten="cat concat concatenate stack _cat")
 def joined(op: Operation) -> Work:
     """The tensors of a list, each read and written once. The result has as many elements as they
     have together; along which dim is not in the shapes. Source: torch.cat."""
@@ -717,7 +624,7 @@ def clone(op: Operation) -> Work:
     return Work(Family.MOVEMENT, x.dtype, 0, (x,), (x,))
 
 
-@formula(*_aten(_FILLED))
+@formula(aten="full_like zeros_like ones_like rand_like randn_like fill zero")
 def filled(op: Operation) -> Work:
     """A tensor of the input's shape is written, nothing is read."""
     x = op.input(0)
@@ -733,7 +640,7 @@ def embedding(op: Operation) -> Work:
     return Work(Family.MOVEMENT, table.dtype, 0, (_least(out, table), index), (out,))
 
 
-@formula("aten::gather", "aten::take_along_dim")
+@formula(aten="gather take_along_dim")
 def gather(op: Operation) -> Work:
     """One element of the input an index is read and written. An index of several dims is often a
     column that was expanded over the rows: of it a column is read at least."""
@@ -763,7 +670,7 @@ def index_of_unknown(op: Operation) -> Work:
     return Work(Family.MOVEMENT, x.dtype, 0, op.inputs, op.outputs, partly=op.outputs is None)
 
 
-@formula("sglang::store_cache", "sgl_kernel::store_cache", "sgl_kernel::store_kv_cache")
+@formula("sglang::store_cache sgl_kernel::store_cache sgl_kernel::store_kv_cache")
 def store_cache(op: Operation) -> Work:
     """`store_cache(k, v, k_pool, v_pool, slots)`: k and v are read and written to their slots of
     the pools. Source: sglang's `jit_kernel/kvcache.py`."""
@@ -776,13 +683,18 @@ def _least(taken: Tensor, source: Tensor) -> Tensor:
     return taken if taken.size <= source.size else source
 
 
-@formula("ConstantOfShape", "Range", "RandomNormalLike", "RandomUniformLike", "NonZero")
+@formula("ConstantOfShape Range RandomNormalLike RandomUniformLike NonZero")
 def made(op: Operation) -> Work:
     """The output is written."""
     return Work(Family.MOVEMENT, op.output.dtype, 0, (), op.outputs)
 
 
-@formula(*_aten(_UNKNOWN_RESULT))
+@formula(
+    aten="pad constant_pad_nd reflection_pad2d replication_pad2d repeat repeat_interleave tile "
+    "nonzero roll flip upsample_nearest1d upsample_nearest2d upsample_nearest3d "
+    "_upsample_nearest_exact2d _upsample_nearest_exact3d pixel_shuffle pixel_unshuffle to _to_copy "
+    "contiguous reshape arange full zeros ones linspace scalar_tensor one_hot bincount unique"
+)
 def unknown_result(op: Operation) -> Work:
     """Nothing is computed, and how much is moved is not in the shapes of the inputs."""
     dtype = op.inputs[0].dtype if op.inputs else ""
@@ -816,19 +728,9 @@ def _affine(op: Operation) -> int:
 
 
 @formula(
-    "LayerNormalization",
-    "GroupNormalization",
-    "GroupNorm",
-    "InstanceNormalization",
-    "MeanVarianceNormalization",
-    "NhwcGroupNorm",
-    "aten::layer_norm",
-    "aten::native_layer_norm",
-    "aten::group_norm",
-    "aten::native_group_norm",
-    "aten::instance_norm",
-    "aiter::_groupnorm_run",
-    "aiter::layer_norm",
+    "LayerNormalization GroupNormalization GroupNorm InstanceNormalization "
+    "MeanVarianceNormalization NhwcGroupNorm aiter::_groupnorm_run aiter::layer_norm",
+    aten="layer_norm native_layer_norm group_norm native_group_norm instance_norm",
 )
 def with_mean(op: Operation) -> Work:
     """Layer, group and instance norm: five operations an element, and scale and shift."""
@@ -836,18 +738,14 @@ def with_mean(op: Operation) -> Work:
 
 
 @formula(
-    "RMSNormalization",
-    "SimplifiedLayerNormalization",
-    "aten::rms_norm",
-    "aten::_fused_rms_norm",
-    "aiter::rms_norm",
+    "RMSNormalization SimplifiedLayerNormalization aiter::rms_norm", aten="rms_norm _fused_rms_norm"
 )
 def without_mean(op: Operation) -> Work:
     """RMS norm: three operations an element, and the scale."""
     return _norm(op, _RMS + _affine(op))
 
 
-@formula("SkipLayerNormalization", "SkipGroupNorm")
+@formula("SkipLayerNormalization SkipGroupNorm")
 def skip_with_mean(op: Operation) -> Work:
     """com.microsoft: x + skip (+ bias), then a layer norm."""
     return _skip(op, _STATISTICS)
@@ -865,11 +763,7 @@ def _skip(op: Operation, operations: int) -> Work:
 
 
 @formula(
-    "BatchNormalization",
-    "aten::batch_norm",
-    "aten::native_batch_norm",
-    "aten::cudnn_batch_norm",
-    "aten::miopen_batch_norm",
+    "BatchNormalization", aten="batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm"
 )
 def batch_norm(op: Operation) -> Work:
     """In inference a scale and a shift by known statistics: two operations an element."""

@@ -289,14 +289,18 @@ _FORMULAS: dict[str, Formula] = {}
 _PREFIXES: dict[str, Formula] = {}
 
 
-def formula(*op_types: str, prefixes: tuple[str, ...] = ()) -> Callable[[Formula], Formula]:
-    """Register a formula for `op_types` and for every op type that begins with one of `prefixes`.
+def formula(
+    op_types: str = "", *, aten: str = "", prefixes: tuple[str, ...] = ()
+) -> Callable[[Formula], Formula]:
+    """Register a formula for `op_types`, names with spaces between them, for those of torch
+    (`aten::`), and for every op type that begins with one of `prefixes`.
 
     `aten::add` also stands for `aten::add_`.
     """
+    names_given = (*op_types.split(), *(f"aten::{name}" for name in aten.split()))
 
     def register(function: Formula) -> Formula:
-        for table, names in ((_FORMULAS, op_types), (_PREFIXES, prefixes)):
+        for table, names in ((_FORMULAS, names_given), (_PREFIXES, prefixes)):
             for name in names:
                 if name in table:
                     raise ValueError(f"{name} has a formula already")

@@ -308,29 +308,9 @@ _BY_RULES = said("inferred from names and shapes, not from values, which a trace
 _UPPER = said(
     "at most: of what is known ahead all but one execution, were it computed as one batch"
 )
-_GUIDANCE = (
-    "what",
-    "submodule",
-    "branch",
-    "calls",
-    "elapsed_ns",
-    "corrected_ns",
-    "busy_ns",
-    "share",
-    "estimated",
-    "evidence",
-)
+_GUIDANCE = "what submodule branch calls elapsed_ns corrected_ns busy_ns share estimated evidence"
 _REDUNDANT_WORK = (
-    "layer",
-    "submodule",
-    "rule",
-    "same_over",
-    "calls",
-    "minimum_executions",
-    "total_ns",
-    "saved_ns",
-    "estimated",
-    "evidence",
+    "layer submodule rule same_over calls minimum_executions total_ns saved_ns estimated evidence"
 )
 
 

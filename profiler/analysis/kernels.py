@@ -105,7 +105,6 @@ TABLES = (
 
 
 _HELD = 200  # rows of a table
-_COLUMNS = tuple(column.name for column in KERNELS)
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
@@ -118,7 +117,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         table=table(
             "kernels",
             "kernels",
-            on_devices(_COLUMNS, KERNELS, rows, "kernel"),
+            on_devices(KERNELS, KERNELS, rows, "kernel"),
             KERNELS,
             rows,
             shown=of.rows(TOP),

@@ -32,6 +32,7 @@ from profiler.analysis.roofline import Bound, kind_bounds
 from profiler.analysis.table_text import (
     Node,
     Sentences,
+    columns_of,
     declared_drawing,
     inwards,
     labelled,
@@ -615,20 +616,8 @@ _LABEL = col(
 )
 _COLUMNS = (
     _LABEL,
-    "elapsed_ns",
-    "self_ns",
-    "share",
-    "executions",
-    "min_ns",
-    "median_ns",
-    "max_ns",
-    "total_ns",
-    "commands",
-    "teraflops_per_s",
-    "flops_of_peak",
-    "bound",
-    "role",
-    "kind",
+    "elapsed_ns self_ns share executions min_ns median_ns max_ns total_ns commands",
+    "teraflops_per_s flops_of_peak bound role kind",
 )
 _ROWS = 2 * TOP
 _HELD = 2_000  # nodes of a page
@@ -704,7 +693,7 @@ def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
 def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
     """The rows of a page: what is told by other columns is left out, and a name by its label."""
     name = pl.when(pl.col("name") != pl.col("label")).then("name")
-    shown = [column if isinstance(column, str) else column.name for column in _COLUMNS]
+    shown = [column.name for column in columns_of(_COLUMNS, MODULE_TREE)]
     return tree.select(*shown, "depth", name=name)
 
 

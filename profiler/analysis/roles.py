@@ -435,28 +435,12 @@ _WITHOUT_CLASSES = said(
     "the trace has no classes of modules: roles are by names, op types and shapes"
 )
 _ROLES = (
-    "submodule",
-    "role",
-    "commands",
-    "total_ns",
-    "share",
-    "corrected_ns",
-    "image_stream_ns",
-    "text_stream_ns",
-    "norm_kinds",
-    "decided_by",
+    "submodule role commands total_ns share corrected_ns image_stream_ns text_stream_ns",
+    "norm_kinds decided_by",
 )
 _OF_BLOCKS = (
-    "block",
-    "submodule",
-    "commands",
-    "total_ns",
-    "norm_ns",
-    "norm_share",
-    "modulation_ns",
-    "modulation_share",
-    "image_stream_ns",
-    "text_stream_ns",
+    "block submodule commands total_ns norm_ns norm_share modulation_ns modulation_share",
+    "image_stream_ns text_stream_ns",
 )
 
 

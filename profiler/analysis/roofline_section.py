@@ -226,12 +226,7 @@ def with_of_peak(rows: pl.DataFrame) -> pl.DataFrame:
 
 _HELD = 100  # rows of a table
 _RATE_COLUMNS = (
-    "device",
-    "total_ns",
-    "roofline_ns",
-    "of_roofline",
-    "beyond_ns",
-    "bound",
+    "device total_ns roofline_ns of_roofline beyond_ns bound",
     col(
         "rate",
         TFLOPS,
@@ -247,32 +242,14 @@ _RATE_COLUMNS = (
         label="memory",
         importance=3,
     ),
-    "intensity",
-    "wait_ns",
-    "unknown_ns",
-    "commands",
+    "intensity wait_ns unknown_ns commands",
 )
 _NO_SHAPES = said(
     "There is no roofline: the trace has no shapes of operators, so their FLOPs are unknown."
 )
-_ROLES = ("role", "submodule", *_RATE_COLUMNS)
-_OPERATORS = (
-    "layer",
-    "submodule",
-    "op_types",
-    *_RATE_COLUMNS,
-)
-_FUSIONS = (
-    "what",
-    "op_types",
-    "submodule",
-    "device",
-    "chains",
-    "total_ns",
-    "saved_bytes",
-    "saved_ns",
-    "layer",
-)
+_ROLES = ("role submodule", *_RATE_COLUMNS)
+_OPERATORS = ("layer submodule op_types", *_RATE_COLUMNS)
+_FUSIONS = "what op_types submodule device chains total_ns saved_bytes saved_ns layer"
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:

@@ -562,26 +562,10 @@ TABLES = (
 
 _HELD = 200  # rows of a table
 _SHAPES: tuple[str | Column, ...] = (
-    "label",
-    "submodule",
-    "layers",
-    "executions",
-    "total_ns",
-    "share",
+    "label submodule layers executions total_ns share",
     OF_PEAK,
-    "teraflops_per_s",
-    "flops_of_peak",
-    "gigabytes_per_s",
-    "bandwidth_of_peak",
-    "above_roofline_ns",
-    "bound",
-    "kernel",
-    "device",
-    "kernels",
-    "commands",
-    "op_type",
-    "dtype",
-    "shapes",
+    "teraflops_per_s flops_of_peak gigabytes_per_s bandwidth_of_peak above_roofline_ns bound",
+    "kernel device kernels commands op_type dtype shapes",
 )
 
 

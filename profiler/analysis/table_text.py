@@ -573,7 +573,7 @@ class _Options(TypedDict, total=False):
 def table(
     key: str,
     name: str,
-    columns: Sequence[str | Column],
+    columns: str | Sequence[str | Column],
     declared: Sequence[Column],
     frame: pl.DataFrame,
     **options: Unpack[_Options],
@@ -602,10 +602,14 @@ def inwards(depth: pl.Expr) -> pl.Expr:
     return pl.lit(_INWARDS).repeat_by(depth).list.join("")
 
 
-def columns_of(columns: Sequence[str | Column], declared: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns, those given by name as they are `declared`."""
+def columns_of(
+    columns: str | Sequence[str | Column], declared: Sequence[Column]
+) -> tuple[Column, ...]:
+    """The columns; those given by name (several with spaces between) as they are `declared`."""
     known = {column.name: column for column in declared}
-    return tuple(known[one] if isinstance(one, str) else one for one in columns)
+    given = [columns] if isinstance(columns, str) else columns
+    split = (one.split() if isinstance(one, str) else [one] for one in given)
+    return tuple(known[one] if isinstance(one, str) else one for some in split for one in some)
 
 
 def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
@@ -616,13 +620,13 @@ def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
 
 def on_devices(
     columns: Sequence[str | Column], declared: Sequence[Column], frame: pl.DataFrame, name: str
-) -> list[str | Column]:
+) -> list[Column]:
     """The columns; `device` stays in a narrow terminal where rows of one `name` are of
     several devices, which nothing else tells apart."""
     several = frame.group_by(name).agg(pl.col("device").n_unique() > 1)["device"].any()
     return [
-        renamed(declared, one, importance=0) if several and one == "device" else one
-        for one in columns
+        column_of(declared, one.name, importance=0) if several and one.name == "device" else one
+        for one in columns_of(columns, declared)
     ]
 
 

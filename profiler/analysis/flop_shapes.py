@@ -35,36 +35,15 @@ from msgspec import Struct
 # five commands, and the text is that of the whole operator.
 
 
-_BYTES = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "float8e4m3fn": 1,
-    "float8e4m3fnuz": 1,
-    "float8e5m2": 1,
-    "float8e5m2fnuz": 1,
-    "complex64": 8,
-    "complex128": 16,
-    "int64": 8,
-    "uint64": 8,
-    "int32": 4,
-    "uint32": 4,
-    "int16": 2,
-    "uint16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "qint8": 1,
-    "quint8": 1,
-    "bool": 1,
-    "int4": 0.5,
-    "uint4": 0.5,
-    "bits8": 1,
-    "bits16": 2,
-    "bits32": 4,
-    "bits64": 8,
-    "bits128": 16,
+_WIDTHS = {  # bytes of an element
+    16: "complex128 bits128",
+    8: "float64 complex64 int64 uint64 bits64",
+    4: "float32 int32 uint32 bits32",
+    2: "float16 bfloat16 int16 uint16 bits16",
+    1: "float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz int8 uint8 qint8 quint8 bool bits8",
+    0.5: "int4 uint4",
 }
+_BYTES = {dtype: width for width, dtypes in _WIDTHS.items() for dtype in dtypes.split()}
 _NAMES = {
     "float": "float32",
     "double": "float64",

@@ -155,32 +155,21 @@ class Redundancy(Struct, frozen=True):
     evidence: tuple[Note, ...]
 
 
-def _words(*names: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:^|\.)({'|'.join(names)})(?:\.|$)")
+def _words(names: str) -> re.Pattern[str]:
+    return re.compile(rf"(?:^|\.)({'|'.join(names.split())})(?:\.|$)")
 
 
 _CONDITIONING = _words(
-    "context_embedder",
-    "txt_in",
-    "txt_norm",
-    "text_embedder",
-    "caption_projection",
-    "encoder_hid_proj",
-    "guidance_embedder",
-    "add_embedding",
-    "add_time_proj",
-    "caption_norm",
-    "to_[kv]_ip",
+    "context_embedder txt_in txt_norm text_embedder caption_projection encoder_hid_proj "
+    "guidance_embedder add_embedding add_time_proj caption_norm to_[kv]_ip"
 )
-_CHANGING = _words("token_refiner", "time_text_embed", "timestep_embedder", "time_proj")
-_TIMESTEP = _words(
-    "time_proj", "timestep_embedder", "time_embedding", "time_embedder", "t_embedder", "time_in"
-)
-_POSITION = _words("pos_embed", "pos_embedder", "rope", "rotary_emb", "rope_embedder")
-_OF_ENCODER = _words("position_embedding", "position_embeddings", "relative_attention_bias")
-_POOLED = _words("text_embedder", "add_embedding")
+_CHANGING = _words("token_refiner time_text_embed timestep_embedder time_proj")
+_TIMESTEP = _words("time_proj timestep_embedder time_embedding time_embedder t_embedder time_in")
+_POSITION = _words("pos_embed pos_embedder rope rotary_emb rope_embedder")
+_OF_ENCODER = _words("position_embedding position_embeddings relative_attention_bias")
+_POOLED = _words("text_embedder add_embedding")
 _CROSS = re.compile(r"(.*(?:^|\.)(?:attn2|cross_attn))\.(to_[kv])$")
-_VECTOR = _words("linear", "silu", "time_emb_proj", r"(?:img_mod|txt_mod)\.\d+")
+_VECTOR = _words(r"linear silu time_emb_proj (?:img_mod|txt_mod)\.\d+")
 _ROWS = 16  # of a vector for each member of a batch; more are tokens
 
 

@@ -347,6 +347,11 @@ _NUMBERED = re.compile(r"(_\d+)+$")
 _TYPED = re.compile(r"_(fp16|bf16|fp32|fp8|int8|int4)$")
 
 
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 @lru_cache(maxsize=1 << 16)
 def operation_of(op_type: str) -> Operation:
     """The operation that an op type names: of torch (`aten::add_`), ONNX (`LayerNormalization`)
@@ -385,54 +390,18 @@ def word_of(op_type: str) -> str:
 _COMPILED = (
     r"(?:triton_(poi|red|per|tem|for|spl|mm|fla)|(?:graph_\d+_)?cpp)_(?:fused_)?(.*?)(?:_\d+)?…?$"
 )
-_LONG = (
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_cudnn_attention",
-    "scaled_dot_product_attention",
-    "_upsample_nearest_exact2d",
-    "_unsafe_index",
-    "_unsafe_view",
-    "_to_copy",
-    "_log_softmax",
-    "_softmax",
-    "_adaptive_avg_pool2d",
-    "native_layer_norm",
-    "native_group_norm",
-    "native_batch_norm",
-    "_fused_rms_norm",
-    "split_with_sizes",
-    "constant_pad_nd",
-    "repeat_interleave",
-    "upsample_nearest2d",
-    "upsample_bilinear2d",
-    "max_pool2d_with_indices",
-    "convert_element_type",
-    "select_scatter",
-    "slice_scatter",
-    "view_as_complex",
-    "view_as_real",
-    "index_select",
-    "index_put",
-    "masked_fill",
-    "avg_pool2d",
-    "full_like",
-    "ones_like",
-    "zeros_like",
-    "clamp_min",
-    "clamp_max",
-    "bitwise_not",
-    "bitwise_and",
-    "logical_not",
-    "logical_and",
-    "linalg_vector_norm",
-    "moe_forward_shared",
-    "moe_forward",
-    "unified_attention_with_output",
-    "expand_as",
-)
-_WORD = "|".join([*_LONG, "[a-z][a-z0-9]*"])
+# Names of several words; one that begins like another one stands before it.
+_LONG = """_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention_for_cpu
+    _scaled_dot_product_flash_attention _scaled_dot_product_cudnn_attention
+    scaled_dot_product_attention _upsample_nearest_exact2d _unsafe_index _unsafe_view _to_copy
+    _log_softmax _softmax _adaptive_avg_pool2d native_layer_norm native_group_norm
+    native_batch_norm _fused_rms_norm split_with_sizes constant_pad_nd repeat_interleave
+    upsample_nearest2d upsample_bilinear2d max_pool2d_with_indices convert_element_type
+    select_scatter slice_scatter view_as_complex view_as_real index_select index_put masked_fill
+    avg_pool2d full_like ones_like zeros_like clamp_min clamp_max bitwise_not bitwise_and
+    logical_not logical_and linalg_vector_norm moe_forward_shared moe_forward
+    unified_attention_with_output expand_as"""
+_WORD = "|".join([*_LONG.split(), "[a-z][a-z0-9]*"])
 _EXTERN = (Sort.MATMUL, Sort.CONVOLUTION, Sort.ATTENTION)
 _MOVES = (Sort.LAYOUT, Sort.IDENTITY)
 _CUSTOM = ("moe_forward_shared", "moe_forward", "unified_attention_with_output")  # of vLLM

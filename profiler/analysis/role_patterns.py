@@ -24,6 +24,7 @@ from profiler.analysis.role_kernel_names import (
     Place,
     Purpose,
     Sort,
+    word_set,
 )
 
 # --- Chains of op types in a representative call: norms, activations and attention written by hand.
@@ -39,34 +40,24 @@ from profiler.analysis.role_kernel_names import (
 # break one.
 
 
-_LETTERS = {
-    "pow": "p",
-    "square": "p",
-    "mul": "x",
-    "mean": "m",
-    "reduce_mean": "m",
-    "add": "a",
-    "bias_add": "a",
-    "sub": "u",
-    "sqrt": "s",
-    "rsqrt": "r",
-    "div": "d",
-    "linalg_vector_norm": "n",
-    "clamp_min": "k",
-    "reciprocal": "c",
-    "tanh": "t",
-    "erf": "e",
-    "where": "w",
-    "is_na_n": "w",
-    "isnan": "w",
-    "softmax": "S",
-    "_softmax": "S",
-    "_safe_softmax": "S",
-    "bias_softmax": "S",
-    "soft_max": "S",
-    "cuda_soft_max": "S",  # TensorRT's
-    "q_linear_softmax": "S",
+_WORDS = {
+    "p": "pow square",
+    "x": "mul",
+    "m": "mean reduce_mean",
+    "a": "add bias_add",
+    "u": "sub",
+    "s": "sqrt",
+    "r": "rsqrt",
+    "d": "div",
+    "n": "linalg_vector_norm",
+    "k": "clamp_min",
+    "c": "reciprocal",
+    "t": "tanh",
+    "e": "erf",
+    "w": "where is_na_n isnan",
+    "S": "softmax _softmax _safe_softmax bias_softmax soft_max cuda_soft_max q_linear_softmax",
 }
+_LETTERS = {word: letter for letter, some in _WORDS.items() for word in some.split()}
 _BY_SORT = {Sort.MATMUL: "M", Sort.LAYOUT: ".", Sort.REORDER: ".", Sort.IDENTITY: "."}
 
 
@@ -198,32 +189,11 @@ class Decision(Struct, frozen=True):
 # tokens: that of the image is what named image kinds have, or what the patch convolution gives.
 
 
-_IMAGE = frozenset(
-    [
-        "to_q",
-        "to_k",
-        "to_v",
-        "to_out",
-        "norm_q",
-        "norm_k",
-        "ff",
-        "ff_net",
-        "norm1",
-        "norm2",
-        "attn2",
-        "img_mlp",
-        "img_mod",
-        "img_norm1",
-        "img_norm2",
-        "img_in",
-        "x_embedder",
-        "pos_embed",
-        "proj_out",
-        "norm_out",
-        "img_attn",
-    ]
+_OUTSIDE = word_set("img_in x_embedder pos_embed proj_out norm_out")
+_IMAGE = _OUTSIDE | word_set(
+    "to_q to_k to_v to_out norm_q norm_k ff ff_net norm1 norm2 attn2 img_mlp img_mod img_norm1 "
+    "img_norm2 img_attn"
 )
-_OUTSIDE = frozenset(["img_in", "x_embedder", "pos_embed", "proj_out", "norm_out"])
 
 
 class StreamKind(Struct, frozen=True):

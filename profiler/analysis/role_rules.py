@@ -28,6 +28,7 @@ from profiler.analysis.role_kernel_names import (
     fused_kernel,
     library_kernel,
     operation_of,
+    word_set,
     writes_cache,
 )
 from profiler.analysis.role_patterns import (
@@ -72,12 +73,9 @@ _BY_SORT = {  # in the order in which a fused kernel is asked
     Sort.EMBEDDING: "embedding",
     Sort.ROPE: "rope",
 }
-_SAMPLING = frozenset(("argmax", "argmin", "topk", "multinomial", "sort", "exponential"))
-_SPLITTING_OPS = frozenset(
-    ("split", "split_with_sizes", "chunk", "unbind", "unsqueeze", "select", "slice")
-)
-_SUMS = frozenset(("add",))
-_TURNED = frozenset(("mul", "cat", "stack", "neg", "view_as_complex"))
+_SAMPLING = word_set("argmax argmin topk multinomial sort exponential")
+_SPLITTING_OPS = word_set("split split_with_sizes chunk unbind unsqueeze select slice")
+_TURNED = word_set("mul cat stack neg view_as_complex")
 
 
 def role_of_name(name: str) -> str:
@@ -175,7 +173,7 @@ def _arithmetic_alone(fused: FusedKernel) -> str:
         return "rope"
     if {"add", "mul"} <= words and words & _SPLITTING_OPS and arithmetic <= {"add", "mul"}:
         return "modulation"
-    return "residual" if arithmetic == _SUMS else "elementwise"
+    return "residual" if arithmetic == {"add"} else "elementwise"
 
 
 def of_kernel(found: Evidence) -> Decision | None:
@@ -385,21 +383,8 @@ def _attention_path(place: Place) -> str:
 
 
 _MOVES = (Sort.LAYOUT, Sort.REORDER)
-_ROPE_WORDS = frozenset(
-    (
-        "mul",
-        "add",
-        "sub",
-        "neg",
-        "stack",
-        "unbind",
-        "view_as_complex",
-        "view_as_real",
-        "type_as",
-        "sin",
-        "cos",
-        "complex",
-    )
+_ROPE_WORDS = word_set(
+    "mul add sub neg stack unbind view_as_complex view_as_real type_as sin cos complex"
 )
 _CERTAIN = {
     Sort.ATTENTION: "attention",

@@ -21,7 +21,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, INT32, INT64, NS, STEP, STRING, Column, col, schema
-from profiler.text import Value, counted, joined, said
+from profiler.text import Value, counted, filled, joined, said
 from profiler.trace.events import NO_CALL, NO_STEP
 from profiler.trace.manifest_fields import Compilation, GraphBreak
 
@@ -214,31 +214,26 @@ def _compilation(found: Finding) -> Words:
     )
 
 
+_TITLES = {
+    CompiledIn.FIRST_CALL: said(
+        "First call of {submodule}: {compiling_call_ns}, of which {compiling_call_compile_ns} "
+        "compiling"
+    ),
+    CompiledIn.LATER_CALL: said(
+        "A later call of {submodule}: {compiling_call_ns}, of which {compiling_call_compile_ns} "
+        "compiling"
+    ),
+    CompiledIn.OUTSIDE_CALLS: said("Compiling outside of calls: {compile_ns}"),
+}
+
+
 def _title(found: Finding) -> Iterator[str]:
-    given, where = texts(found), found.evidence["compiled_in"]
-    if where == CompiledIn.FIRST_CALL:
-        yield said(
-            "First call of {submodule}: {call}, of which {compiling} compiling",
-            submodule=given["submodule"],
-            call=given["compiling_call_ns"],
-            compiling=given["compiling_call_compile_ns"],
-        )
-    elif where == CompiledIn.LATER_CALL:
-        yield said(
-            "A later call of {submodule}: {call}, of which {compiling} compiling",
-            submodule=given["submodule"],
-            call=given["compiling_call_ns"],
-            compiling=given["compiling_call_compile_ns"],
-        )
-    else:
-        yield said("Compiling outside of calls: {compiling}", compiling=given["compile_ns"])
-    recompiles, breaks = (int(number(found, name)) for name in ("recompiles", "graph_breaks"))
-    if recompiles:
-        times, reason = counted(recompiles, "recompile"), given["recompile_reason"]
-        yield said("{times}: {reason}", times=times, reason=_short(reason))
-    if breaks:
-        times, reason = counted(breaks, "graph break"), given["graph_break_reason"]
-        yield said("{times}: {reason}", times=times, reason=_short(reason))
+    given = texts(found)
+    yield filled(_TITLES[CompiledIn(str(found.evidence["compiled_in"]))], given)
+    for name, noun in (("recompile", "recompile"), ("graph_break", "graph break")):
+        if times := int(number(found, f"{name}s")):
+            reason = _short(given[f"{name}_reason"])
+            yield said("{times}: {reason}", times=counted(times, noun), reason=reason)
 
 
 def _advice(found: Finding) -> Iterator[str]:

@@ -9,7 +9,7 @@ call of each submodule represents all of them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -40,7 +40,7 @@ from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import as_declared, profiles, works
 from profiler.analysis.step_outliers import cold_calls
 from profiler.run.columns import BYTES, INT64, LAYER, NS, STRING, Column, col, schema
-from profiler.text import Said, Value, joined, said
+from profiler.text import Said, Value, filled, joined, said
 from profiler.trace.events import CATEGORIES
 
 # --- Words of the roofline's tables: closed sets.
@@ -757,131 +757,94 @@ _FEW_GROUPS = said(
 )
 
 
-def _data_movement(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{submodule} spends {share} of its computing time on moving data",
-            share=given["compute_time_share"],
-            submodule=given["submodule"],
-        ),
-        caveat=said(
-            "The cost is an upper bound, as if all of it could go. Some is needed: a "
-            "transpose may be what makes the product behind it fast."
-        ),
-        recommendation=said(
-            "Keep one type and layout from end to end (no casts around norms, "
-            "channels-last for convolutions), avoid .contiguous(), concatenate less, "
-            "export with fixed shapes."
-        ),
-    )
+_DATA_MOVEMENT = Words(
+    title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
+    caveat=said(
+        "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may be "
+        "what makes the product behind it fast."
+    ),
+    recommendation=said(
+        "Keep one type and layout from end to end (no casts around norms, channels-last for "
+        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
+    ),
+)
+_UPPER_BOUND = (
+    "Chains are found by shapes and order, and their saving is an upper bound; where the device "
+    "waits for the host anyway, the run gains less. "
+)
 
 
-def _unfused_attention(found: Finding) -> Words:
-    return Words(
-        title=said(
-            "Attention of {submodule} is not fused: {figure}",
-            submodule=found.where.submodule,
-            figure=_figure(found),
-        ),
-        caveat=said(
-            "Chains are found by shapes and order, and their saving is an upper bound; where the "
-            "device waits for the host anyway, the run gains less. Fused kernels support only "
-            "some masks and head sizes, and round differently."
-        ),
-        recommendation=said(
-            "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
-            "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
-            "float32 softmax keeps the fused kernel away."
-        ),
-    )
+def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Finding], Words]:
+    """Words whose title ends with what fusing saves, or what the chains take where that is not
+    known."""
+
+    def words(found: Finding) -> Words:
+        given = texts(found)
+        figure = said("its chains take {busy_share} of the run")
+        if "saved_share" in given:
+            figure = said("at most {saved_share} of the run to save")
+        whole = filled(title, {**given, "figure": filled(figure, given)})
+        return Words(whole, said(_UPPER_BOUND + caveat), recommendation)
+
+    return words
 
 
-def _norm_chains(found: Finding) -> Words:
-    return Words(
-        title=said(
-            "Norms of {submodule} are chains of operators: {figure}",
-            submodule=found.where.submodule,
-            figure=_figure(found),
-        ),
-        caveat=said(
-            "Chains are found by shapes and order, and their saving is an upper bound; where the "
-            "device waits for the host anyway, the run gains less. A fused norm may accumulate in "
-            "another type."
-        ),
-        recommendation=said(
-            "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of a "
-            "handwritten one, compile the block, or use one kernel for norm, shift and scale."
-        ),
-    )
+_UNFUSED_ATTENTION = _of_figure(
+    said("Attention of {submodule} is not fused: {figure}"),
+    "Fused kernels support only some masks and head sizes, and round differently.",
+    said(
+        "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
+        "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
+        "float32 softmax keeps the fused kernel away."
+    ),
+)
+_NORM_CHAINS = _of_figure(
+    said("Norms of {submodule} are chains of operators: {figure}"),
+    "A fused norm may accumulate in another type.",
+    said(
+        "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of a "
+        "handwritten one, compile the block, or use one kernel for norm, shift and scale."
+    ),
+)
 
 
 def _elementwise_chains(found: Finding) -> Words:
-    title = said(
-        "Elementwise operators of {submodule} are not fused: {figure}",
-        submodule=found.where.submodule,
-        figure=_figure(found),
-    )
+    title = said("Elementwise operators of {submodule} are not fused: {figure}")
     recommendation = said(
         "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
         "of its formula) and let the optimizer fuse them."
     )
     if "norm" in found.evidence:
         title = said(
-            "{norm} of {submodule}, and elementwise operators beside it, are not fused: {figure}",
-            norm=texts(found)["norm"],
-            submodule=found.where.submodule,
-            figure=_figure(found),
+            "{norm} of {submodule}, and elementwise operators beside it, are not fused: {figure}"
         )
-        recommendation = joined(" ", [_slow_norm(found), recommendation])
-    return Words(
-        title=title,
-        caveat=said(
-            "Chains are found by shapes and order, and their saving is an upper bound; where the "
-            "device waits for the host anyway, the run gains less. Compiling costs time at the "
-            "first call and at each new shape."
-        ),
-        recommendation=recommendation,
-    )
+        recommendation = joined(" ", [*_slow_norm(found), recommendation])
+    caveat = "Compiling costs time at the first call and at each new shape."
+    return _of_figure(title, caveat, recommendation)(found)
 
 
-def _slow_norm(found: Finding) -> Said:
-    """How long the norm takes, and why a norm of groups may be slow."""
-    given = texts(found)
-    taken = said("{norm} alone takes {time}.", norm=given["norm"], time=given["norm_total_ns"])
-    if "norm_of_roofline_share" in given:
-        taken = said(
-            "{norm} alone takes {time}, at {share} of its roofline.",
-            norm=given["norm"],
-            time=given["norm_total_ns"],
-            share=given["norm_of_roofline_share"],
-        )
-    return joined(" ", [taken, _FEW_GROUPS]) if _is_of_groups(found) else taken
-
-
-def _is_of_groups(found: Finding) -> bool:
-    """Whether it is torch's norm of groups, whose kernel has a block of threads for each of them,
-    at less than a quarter of its roofline."""
+def _slow_norm(found: Finding) -> Iterator[str]:
+    """How long the norm takes, and why torch's norm of groups may be slow: its kernel has a block
+    of threads for each of them."""
+    taken = said("{norm} alone takes {norm_total_ns}.")
     known = "norm_of_roofline_share" in found.evidence
+    if known:
+        taken = said(
+            "{norm} alone takes {norm_total_ns}, at {norm_of_roofline_share} of its roofline."
+        )
+    yield filled(taken, texts(found))
     slow = known and number(found, "norm_of_roofline_share") < _SLOW
-    return slow and found.evidence["norm"] == "aten::native_group_norm"
-
-
-def _figure(found: Finding) -> str:
-    """What fusing saves, or what the chains take where that is not known."""
-    given = texts(found)
-    if "saved_share" in given:
-        return said("at most {share} of the run to save", share=given["saved_share"])
-    return said("its chains take {share} of the run", share=given["busy_share"])
+    if slow and found.evidence["norm"] == "aten::native_group_norm":
+        yield _FEW_GROUPS
 
 
 RULES = (
     Rule(
         unfused_attention,
-        _unfused_attention,
+        _UNFUSED_ATTENTION,
         said("Use scaled_dot_product_attention, or a fused attention of ONNX"),
     ),
-    Rule(norm_chains, _norm_chains, said("Use the framework's norm, or compile the block")),
+    Rule(norm_chains, _NORM_CHAINS, said("Use the framework's norm, or compile the block")),
     Rule(
         elementwise_chains,
         _elementwise_chains,
@@ -889,7 +852,7 @@ RULES = (
     ),
     Rule(
         data_movement,
-        _data_movement,
+        _DATA_MOVEMENT,
         said("Keep one type and layout from end to end; avoid .contiguous()"),
     ),
 )

@@ -28,7 +28,6 @@ from profiler.analysis.finding_text import (
     number,
     of_devices,
     share,
-    texts,
 )
 from profiler.analysis.result import Analysis, Finding, ReportInput
 from profiler.analysis.table_text import Sentences, worded_note
@@ -388,18 +387,16 @@ _RECORD_A_REPLAY = said(
 
 
 def _incomplete_trace(found: Finding) -> Words:
-    given = texts(found)
-    where = {"kind": given["worst_kind"], "where": given["worst_in"]}
     if not DropKind(str(found.evidence["worst_kind"])).time_missing:
         return Words(
             title=said(
-                "Part of the trace is doubtful or not broken down: {kind} in {where}", **where
+                "Part of the trace is doubtful or not broken down: {worst_kind} in {worst_in}"
             ),
             caveat=said("All sums include its time."),
             recommendation=said("Read the drops at the top of the report."),
         )
     return Words(
-        title=said("The trace lacks part of what ran: {kind} in {where}", **where),
+        title=said("The trace lacks part of what ran: {worst_kind} in {worst_in}"),
         caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
         recommendation=said(
             "Read the drops at the top of the report. Copy truncated or missing files again. "
@@ -424,8 +421,7 @@ def _graph_capture(found: Finding) -> Words:
         )
     return Words(
         title=said(
-            "A graph capture was recorded, not serving: {wall} of the host building graphs",
-            wall=texts(found)["wall_ns"],
+            "A graph capture was recorded, not serving: {wall_ns} of the host building graphs"
         ),
         caveat=said(
             "During a capture, launches become nodes of a graph and run nothing: calls have host "
@@ -436,13 +432,9 @@ def _graph_capture(found: Finding) -> Words:
 
 
 def _tracing_overhead(found: Finding) -> Words:
-    given = texts(found)
     if found.evidence.get("timed_by") == TimedBy.DEVICE:
-        return _slower_host(given["overhead_share"])
-    title = said(
-        "Tracing took {share} of the run: do not trust operator times",
-        share=given["overhead_share"],
-    )
+        return _SLOWER_HOST
+    title = said("Tracing took {overhead_share} of the run: do not trust operator times")
     if number(found, "overhead_share") >= 1:
         title = said(
             "The estimated cost of tracing exceeds the run itself: do not trust operator times"
@@ -461,59 +453,40 @@ def _tracing_overhead(found: Finding) -> Words:
     )
 
 
-def _slower_host(overhead: str) -> Words:
-    """Of devices that time their kernels themselves."""
-    return Words(
-        title=said(
-            "Recording operators took {share} of the time in calls: devices wait longer for the "
-            "host than without it",
-            share=overhead,
-        ),
-        caveat=said(
-            "Each recorded operator costs the host about the same. Where it is late anyway, calls, "
-            "steps and waiting are longer by that; times of kernels are their device's own."
-        ),
-        recommendation=said(
-            "Trust the times of kernels, and of calls that the device bounds; of waiting for the "
-            "host believe less. Trace fewer calls (--ops every:4), or leave some untraced "
-            "(--measure-overhead) and compare the untraced column."
-        ),
-    )
-
-
-def _unaccounted_time(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{share} of the run is in no stage, or in several", share=given["residual_share"]
-        ),
-        caveat=said(
-            "Shares of stages are off by as much. The gaps may hold work of the pipeline that no "
-            "hook sees."
-        ),
-        recommendation=said(
-            "Look at the timeline between the stages. Give own submodules and host work to "
-            "profile(submodules=…), or record overlapping pipeline calls one after the other."
-        ),
-    )
-
-
-def _uncaptured_modules(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{share} of the modules' time is in no captured call: {names}",
-            share=given["uncaptured_share"],
-            names=given["uncaptured"],
-        ),
-        caveat=said(
-            "That time counts as host work between the calls. It was measured in the first "
-            "pipeline call and in those whose operators are traced."
-        ),
-        recommendation=said("Name what is missing with profiler.submodule(), and record again."),
-    )
-
-
+_SLOWER_HOST = Words(  # devices time their kernels themselves
+    title=said(
+        "Recording operators took {overhead_share} of the time in calls: devices wait longer for "
+        "the host than without it"
+    ),
+    caveat=said(
+        "Each recorded operator costs the host about the same. Where it is late anyway, calls, "
+        "steps and waiting are longer by that; times of kernels are their device's own."
+    ),
+    recommendation=said(
+        "Trust the times of kernels, and of calls that the device bounds; of waiting for the host "
+        "believe less. Trace fewer calls (--ops every:4), or leave some untraced "
+        "(--measure-overhead) and compare the untraced column."
+    ),
+)
+_UNACCOUNTED_TIME = Words(
+    title=said("{residual_share} of the run is in no stage, or in several"),
+    caveat=said(
+        "Shares of stages are off by as much. The gaps may hold work of the pipeline that no hook "
+        "sees."
+    ),
+    recommendation=said(
+        "Look at the timeline between the stages. Give own submodules and host work to "
+        "profile(submodules=…), or record overlapping pipeline calls one after the other."
+    ),
+)
+_UNCAPTURED_MODULES = Words(
+    title=said("{uncaptured_share} of the modules' time is in no captured call: {uncaptured}"),
+    caveat=said(
+        "That time counts as host work between the calls. It was measured in the first pipeline "
+        "call and in those whose operators are traced."
+    ),
+    recommendation=said("Name what is missing with profiler.submodule(), and record again."),
+)
 RULES = (
     Rule(
         graph_capture,
@@ -532,12 +505,12 @@ RULES = (
     ),
     Rule(
         unaccounted_time,
-        _unaccounted_time,
+        _UNACCOUNTED_TIME,
         said("Record the pipeline's stages, or name what runs between them"),
     ),
     Rule(
         uncaptured_modules,
-        _uncaptured_modules,
+        _UNCAPTURED_MODULES,
         said("Name what is not captured: profiler.submodule()"),
     ),
 )

@@ -28,7 +28,6 @@ from profiler.analysis.finding_text import (
     end_to_end_ns,
     scaled,
     share,
-    texts,
 )
 from profiler.analysis.flop_shapes import Shapes, Tensor, parse_shapes
 from profiler.analysis.question import Table
@@ -534,30 +533,56 @@ _MATERIAL_AHEAD = 2 * MATERIAL  # its saving is an upper bound
 
 def recomputed(analysis: Analysis) -> tuple[Finding, ...]:
     """Operators compute in every step, or for both branches, what they had computed already."""
-    return _of_redundant_work(
-        analysis,
-        "recomputed",
-        estimated=False,
-        least=MATERIAL,
-    )
+    return _of_redundant_work(analysis, "recomputed", estimated=False, least=MATERIAL)
+
+
+_RECOMPUTED = Rule(
+    recomputed,
+    Words(
+        title=said("{submodule} recomputes what does not change: {saved_share} of the run"),
+        caveat=said(
+            "This is inferred from names, classes and shapes, not from values: compare the "
+            "outputs of two steps before hoisting."
+        ),
+        recommendation=said(
+            "Compute it once before the loop and pass it in (projected text, rotary tables, keys "
+            "and values of the text); export with fixed shapes, so that arithmetic on shapes folds "
+            "away."
+        ),
+    ),
+    said("Compute it once before the loop and pass it in"),
+)
 
 
 def known_ahead(analysis: Analysis) -> tuple[Finding, ...]:
     """Modulation and embeddings of the timestep could be computed for all steps at once."""
-    return _of_redundant_work(
-        analysis,
-        "known_ahead",
-        estimated=True,
-        least=_MATERIAL_AHEAD,
-    )
+    return _of_redundant_work(analysis, "known_ahead", estimated=True, least=_MATERIAL_AHEAD)
+
+
+_KNOWN_AHEAD = Rule(
+    known_ahead,
+    Words(
+        title=said(
+            "{submodule} projects each timestep in its own step, although all are known before "
+            "the loop: at most {saved_share} of the run"
+        ),
+        caveat=said(
+            "The saving is an upper bound: one batch of all steps takes longer than one step. The "
+            "tables take memory and are valid for one schedule, and for one prompt where pooled "
+            "text is added."
+        ),
+        recommendation=said(
+            "Compute shift, scale and gate of all steps as one batch before the loop, and index "
+            "them by step."
+        ),
+    ),
+    said("Compute shift, scale and gate of all steps as one batch before the loop"),
+)
+RULES = (_RECOMPUTED, _KNOWN_AHEAD)
 
 
 def _of_redundant_work(
-    analysis: Analysis,
-    rule: str,
-    *,
-    estimated: bool,
-    least: float,
+    analysis: Analysis, rule: str, *, estimated: bool, least: float
 ) -> tuple[Finding, ...]:
     """A finding for each submodule that would save at least that share of the run."""
     total = end_to_end_ns(analysis)
@@ -570,22 +595,17 @@ def _of_redundant_work(
         if part < least:
             continue
         most_first = some.sort("saved_ns", descending=True)
+        launches = (some["layers"] * (some["calls"] - some["minimum_executions"])).sum()
         found.append(
             Finding(
                 rule=rule,
                 evidence=_evidence(most_first, saved, part),
                 where=calls_of(analysis, str(submodule), layer=most_first["layer"][0]),
                 cost_ns=round(saved),
-                effect=Effect((str(submodule),), saved, _launches(some)),
+                effect=Effect((str(submodule),), saved, float(launches)),
             )
         )
     return tuple(found)
-
-
-def _launches(rows: pl.DataFrame) -> float:
-    """How many executions less there are, each one launch."""
-    less = rows["layers"] * (rows["calls"] - rows["minimum_executions"])
-    return float(less.sum())
 
 
 def _evidence(rows: pl.DataFrame, saved: float, part: float) -> Evidence:
@@ -598,60 +618,6 @@ def _evidence(rows: pl.DataFrame, saved: float, part: float) -> Evidence:
         "most_is": RedundancyKind(rows["rule"][0]),
         "speaks_for_it": notes_from(rows["evidence"][0], RedundancyEvidence),
     }
-
-
-# --- What is said of operators that compute the same again.
-
-
-def _recomputed(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{submodule} recomputes what does not change: {part} of the run",
-            submodule=given["submodule"],
-            part=given["saved_share"],
-        ),
-        caveat=said(
-            "This is inferred from names, classes and shapes, not from values: compare the "
-            "outputs of two steps before hoisting."
-        ),
-        recommendation=said(
-            "Compute it once before the loop and pass it in (projected text, rotary tables, keys "
-            "and values of the text); export with fixed shapes, so that arithmetic on shapes folds "
-            "away."
-        ),
-    )
-
-
-def _known_ahead(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{submodule} projects each timestep in its own step, although all are known before "
-            "the loop: at most {part} of the run",
-            submodule=given["submodule"],
-            part=given["saved_share"],
-        ),
-        caveat=said(
-            "The saving is an upper bound: one batch of all steps takes longer than one step. The "
-            "tables take memory and are valid for one schedule, and for one prompt where pooled "
-            "text is added."
-        ),
-        recommendation=said(
-            "Compute shift, scale and gate of all steps as one batch before the loop, and index "
-            "them by step."
-        ),
-    )
-
-
-RULES = (
-    Rule(recomputed, _recomputed, said("Compute it once before the loop and pass it in")),
-    Rule(
-        known_ahead,
-        _known_ahead,
-        said("Compute shift, scale and gate of all steps as one batch before the loop"),
-    ),
-)
 
 
 # --- What is said of redundant work.

@@ -17,7 +17,6 @@ from profiler.analysis.finding_text import (
     end_to_end_ns,
     scaled,
     share,
-    texts,
 )
 from profiler.analysis.fusion import FUSIONS
 from profiler.analysis.operators_section import operator_parts
@@ -363,25 +362,17 @@ def bounds(analysis: Analysis) -> pl.DataFrame:
 # --- What is said of what the device could do.
 
 
-def _launch_bound(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{part} of the device time of {submodule} is launch-bound",
-            part=given["device_time_share"],
-            submodule=given["submodule"],
-        ),
-        caveat=said(
-            "The minimum time of a command was measured on an idle machine. Recording lengthens "
-            "short commands most."
-        ),
-        recommendation=said(
-            "Launch fewer, larger commands: fuse, batch prompts and branches, generate larger "
-            "images. CUDA graphs do not help here: they help where the host is the limit."
-        ),
-    )
-
-
+_LAUNCH_BOUND = Words(
+    title=said("{device_time_share} of the device time of {submodule} is launch-bound"),
+    caveat=said(
+        "The minimum time of a command was measured on an idle machine. Recording lengthens short "
+        "commands most."
+    ),
+    recommendation=said(
+        "Launch fewer, larger commands: fuse, batch prompts and branches, generate larger images. "
+        "CUDA graphs do not help here: they help where the host is the limit."
+    ),
+)
 _OTHER_ATTENTION = said(
     "Try another attention backend, and lengths and head sizes that are multiples of 64."
 )
@@ -397,15 +388,8 @@ def is_attention(found: Finding) -> bool:
 
 
 def _slow_products(found: Finding) -> Words:
-    given = texts(found)
     return Words(
-        title=said(
-            "{role} of {submodule} reaches {share} of its roofline on {device}",
-            role=given["role"],
-            submodule=given["submodule"],
-            share=given["of_roofline_share"],
-            device=given["device"],
-        ),
+        title=said("{role} of {submodule} reaches {of_roofline_share} of its roofline on {device}"),
         caveat=said(
             "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
             "and small or odd sizes reach less with any kernel."
@@ -414,24 +398,17 @@ def _slow_products(found: Finding) -> Words:
     )
 
 
-def _single_precision(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{submodule} computes products in float32 on {device}: {share} of the run",
-            submodule=given["submodule"],
-            device=given["device"],
-            share=given["run_share"],
-        ),
-        caveat=said(
-            "TF32 may be on already, which traces do not tell. T5 and some VAEs "
-            "overflow in float16: take bfloat16, and compare images."
-        ),
-        recommendation=said(
-            "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
-            "(torch.set_float32_matmul_precision('high'))."
-        ),
-    )
+_SINGLE_PRECISION = Words(
+    title=said("{submodule} computes products in float32 on {device}: {run_share} of the run"),
+    caveat=said(
+        "TF32 may be on already, which traces do not tell. T5 and some VAEs overflow in float16: "
+        "take bfloat16, and compare images."
+    ),
+    recommendation=said(
+        "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+        "(torch.set_float32_matmul_precision('high'))."
+    ),
+)
 
 
 def _slow_products_change(found: Finding) -> Said:
@@ -443,11 +420,11 @@ def _slow_products_change(found: Finding) -> Said:
 RULES = (
     Rule(
         launch_bound,
-        _launch_bound,
+        _LAUNCH_BOUND,
         said("Launch fewer, larger commands: fuse, batch prompts and branches"),
     ),
     Rule(slow_products, _slow_products, _slow_products_change),
-    Rule(single_precision, _single_precision, said("Load it in bfloat16, or allow TF32")),
+    Rule(single_precision, _SINGLE_PRECISION, said("Load it in bfloat16, or allow TF32")),
 )
 
 

@@ -15,7 +15,7 @@ from profiler.analysis.finding_text import Rule, Words, number, texts
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, Where
 from profiler.run.columns import BOOL, FLOAT64, INT32, NS, STEP, STRING, Column, col, schema
-from profiler.text import Value, joined, said
+from profiler.text import Value, filled, joined, said
 
 # --- The rule about step caches: medians of their submodules mix two kinds of calls.
 
@@ -183,21 +183,14 @@ def _step_cache(found: Finding) -> Words:
 
 def _title(found: Finding) -> Iterator[str]:
     given = texts(found)
-    yield said(
-        "{cache} skipped blocks in {skipping} of {calls} calls of {submodule}: {share} of all "
-        "blocks",
-        cache=given["cache"],
-        skipping=given["skipping_calls"],
-        calls=given["calls"],
-        submodule=given["submodule"],
-        share=given["skipped_blocks_share"],
+    skipped = said(
+        "{cache} skipped blocks in {skipping_calls} of {calls} calls of {submodule}: "
+        "{skipped_blocks_share} of all blocks"
     )
-    if "full_median_ns" in found.evidence and "skipping_median_ns" in found.evidence:
-        yield said(
-            "{skipping} a call that skips, {full} a full one",
-            skipping=given["skipping_median_ns"],
-            full=given["full_median_ns"],
-        )
+    yield filled(skipped, given)
+    if "full_median_ns" in given and "skipping_median_ns" in given:
+        medians = said("{skipping_median_ns} a call that skips, {full_median_ns} a full one")
+        yield filled(medians, given)
 
 
 def _advice(found: Finding) -> str:

@@ -5,8 +5,7 @@ Shares are of the total of device commands. Host work has no role.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -29,7 +28,7 @@ from profiler.run.columns import (
     col,
     schema,
 )
-from profiler.run.intervals import Codes, Times, batches, codes_of_text, positions
+from profiler.run.intervals import positions
 from profiler.run.run import Run
 from profiler.text import said, sentence
 
@@ -39,98 +38,31 @@ from profiler.text import said, sentence
 # commands.
 
 
-_FEW = 1 << 18  # combinations that are counted in an array
-_Column = tuple[Callable[[slice], Codes], int]
-
-
 @shared
 def kind_cells(of: Inputs) -> pl.DataFrame:
     """One row a `kind` (Int32), `device`, `track` and `kernel` (texts, null for none) of the
-    selected commands: how many `commands` it has, and their `total_ns` (Int64 each)."""
-    commands, kinds = of.commands, of.kinds
-    track, tracks = codes_of_text(of.frame["track"])
-    kernel, kernels = codes_of_text(of.frame["kernel"])
-    columns: list[_Column] = [
-        (kinds.of_command.__getitem__, len(kinds)),
-        (commands.device.__getitem__, len(commands.devices) + 1),
-        (track, len(tracks) + 1),
-        (kernel, len(kernels) + 1),
-    ]
-    codes, count, total = sums_of(columns, commands.start, commands.end)
-    names = (commands.devices, tracks, kernels)
-    texts = [
-        pl.Series([*known, None], dtype=pl.String).gather(column)
-        for known, column in zip(names, codes[1:], strict=True)
-    ]
-    return pl.DataFrame(
-        {
-            "kind": codes[0].astype(np.int32),
-            **dict(zip(("device", "track", "kernel"), texts, strict=True)),
-            "commands": count,
-            "total_ns": total,
-        }
+    selected commands, in their order: how many `commands` it has, and their `total_ns` (Int64
+    each)."""
+    commands, keys = of.commands, ("kind", "device", "track", "kernel")
+    devices = pl.Series([*commands.devices, None], dtype=pl.String)
+    rows = of.frame.lazy().select(
+        "track",
+        "kernel",
+        kind=pl.Series(of.kinds.of_command, dtype=pl.Int32),
+        device=pl.Series(commands.device),
+        start=pl.Series(commands.start),
+        end=pl.Series(commands.end),
     )
-
-
-def sums_of(
-    columns: Sequence[_Column], start: Times, end: Times
-) -> tuple[list[Times], Times, Times]:
-    """Each combination of codes that rows from `start` to `end` have, in order: the code of each
-    column, the number of rows and their time, int64 each.
-
-    A column gives the codes of some rows, from 0, and says how many there may be.
-    """
-    if math.prod(size for _, size in columns) <= _FEW:
-        return _counted(columns, start, end)
-    return _grouped(columns, start, end)
-
-
-def _counted(
-    columns: Sequence[_Column], start: Times, end: Times
-) -> tuple[list[Times], Times, Times]:
-    combinations = math.prod(size for _, size in columns)
-    count, total = np.zeros((2, combinations), dtype=np.int64)
-    for rows in _batches(len(start)):
-        code = np.zeros(rows.stop - rows.start, dtype=np.int64)
-        for codes, size in columns:
-            code *= size
-            code += codes(rows)
-        count += np.bincount(code, minlength=combinations)
-        took = np.bincount(code, end[rows] - start[rows], combinations)
-        total += took.astype(np.int64)  # exact to 2^53
-    some = np.flatnonzero(count)
-    found = (
-        np.unravel_index(some, [size for _, size in columns])
-        if len(some)
-        else [some] * len(columns)
-    )
-    return [*found], count[some], total[some]
-
-
-def _grouped(
-    columns: Sequence[_Column], start: Times, end: Times
-) -> tuple[list[Times], Times, Times]:
-    keys = [f"key {number}" for number in range(len(columns))]
-    parts = [
-        pl.DataFrame(
-            {
-                key: codes(rows).astype(np.int64)
-                for key, (codes, _) in zip(keys, columns, strict=True)
-            }
+    took = (pl.col("end") - pl.col("start")).sum()
+    cells = rows.group_by(keys).agg(commands=pl.len().cast(pl.Int64), total_ns=took).collect()
+    return (
+        cells.with_columns(
+            devices.gather(cells["device"]).alias("device"),
+            pl.col("track", "kernel").cast(pl.String),
         )
-        .with_columns(total=pl.Series(end[rows] - start[rows]))
-        .group_by(keys)
-        .agg(pl.len().cast(pl.Int64).alias("count"), pl.col("total").sum())
-        for rows in _batches(len(start))
-    ]
-    found = pl.concat(parts).group_by(keys).agg(pl.col("count", "total").sum()).sort(keys)
-    codes = [found[key].to_numpy() for key in keys]
-    return codes, found["count"].to_numpy(), found["total"].to_numpy()
-
-
-def _batches(rows: int) -> Iterator[slice]:
-    """Slices that end with the rows."""
-    return (slice(batch.start, min(batch.stop, rows)) for batch in batches(rows))
+        .select(*keys, "commands", "total_ns")
+        .sort(keys, nulls_last=True)
+    )
 
 
 # --- The columns of roles and blocks.

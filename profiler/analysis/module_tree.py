@@ -28,7 +28,7 @@ from profiler.analysis.module_paths import (
 from profiler.analysis.question import FigureSpec, Table, table_named
 from profiler.analysis.result import Accounting, Analysis, ReportInput
 from profiler.analysis.roles import kind_roles
-from profiler.analysis.roofline import Bound, kind_bounds
+from profiler.analysis.roofline import Bound, bound_by, kind_bounds
 from profiler.analysis.table_text import (
     Node,
     Sentences,
@@ -359,7 +359,6 @@ def _measures(rows: list[_Row], inside: Inside) -> pl.DataFrame:
 
 
 def _derived() -> Iterator[pl.Expr]:
-    most = pl.max_horizontal(*BOUNDS)
     of_peak = pl.col("compute_ns") / pl.col("computed_ns")
     yield (
         pl.when((pl.col("flops_ns") > 0) & (pl.col("flops") > 0))
@@ -372,15 +371,10 @@ def _derived() -> Iterator[pl.Expr]:
         .then(pl.col("flops").round().clip(upper_bound=_MOST))
         .alias("flops")
     )
-    bound = (
-        pl.when((pl.col("blamed_ns") > pl.col("rated_ns")) & (pl.col("rated_ns") > 0))
-        .then(pl.lit(Bound.HOST.value))
-        .when((2 * pl.col("known_ns") < pl.col("rated_ns")) | (most <= 0))
-        .then(None)
-    )
-    for name, code in zip(BOUNDS, (Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), strict=True):
-        bound = bound.when(pl.col(name) == most).then(pl.lit(code.value))
-    yield bound.otherwise(None).alias("bound")
+    terms = dict(zip((Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), BOUNDS, strict=True))
+    rated = pl.col("rated_ns")
+    host = (pl.col("blamed_ns") > rated) & (rated > 0)
+    yield bound_by(terms, known=2 * pl.col("known_ns") >= rated, host=host).alias("bound")
 
 
 # --- What the tree of modules is made of, from the inputs of an analysis.

@@ -34,7 +34,7 @@ from profiler.analysis.commands import (
 )
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.question import Table
-from profiler.analysis.roles import kind_cells
+from profiler.analysis.roles import kind_cells, texts_by_time
 from profiler.analysis.timeline import call_groups
 from profiler.run.columns import (
     BOOL,
@@ -538,14 +538,7 @@ def _places(folds: Folds, cells: pl.DataFrame, op_type: pl.Series) -> pl.DataFra
         .group_by("key", "op_type", "device", "track")
         .agg(pl.col("duration").sum())
     )
-    types = (
-        found.drop_nulls("op_type")
-        .group_by("key", "op_type")
-        .agg(pl.col("duration").sum())
-        .sort(["duration", "op_type"], descending=[True, False])
-        .group_by("key", maintain_order=True)
-        .agg(op_types=pl.col("op_type").str.join(", "))
-    )
+    types = texts_by_time(found, ["key"], "op_type", "op_types", "duration")
     places = found.group_by("key").agg(
         devices=pl.col("device").drop_nulls().unique().sort().str.join(", "),
         tracks=pl.struct("device", "track").n_unique(),

@@ -34,7 +34,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Effect, Evidence, Finding
 from profiler.analysis.role_kernel_names import Sort, operation_of, word_of
 from profiler.analysis.role_patterns import only_vectors
-from profiler.analysis.roles import kind_roles
+from profiler.analysis.roles import kind_roles, texts_by_time
 from profiler.analysis.table_text import Sentences
 from profiler.grammars.names import parse_name
 from profiler.run.columns import BOOL, DATA_ONLY, INT64, LAYER, NS, STRING, Column, col, schema
@@ -456,14 +456,7 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
         evidence=pl.col("evidence").sort_by("busy").last(),
         shapes=pl.col("shapes").is_not_null().any(),
     )
-    types = (
-        rows.drop_nulls("op_type")
-        .group_by(*_ROW, "op_type")
-        .agg(pl.col("busy").sum())
-        .sort(["busy", "op_type"], descending=[True, False])
-        .group_by(_ROW, maintain_order=True)
-        .agg(op_types=pl.col("op_type").str.join(", "))
-    )
+    types = texts_by_time(rows, _ROW, "op_type", "op_types", "busy")
     shapes = pl.when("shapes").then(pl.lit(_EQUAL_SHAPES)).otherwise(pl.lit(_NO_SHAPES))
     table = (
         merged.join(types, on=_ROW, how="left")

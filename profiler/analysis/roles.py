@@ -215,13 +215,12 @@ def role_table(kinds: Kinds, roles: pl.DataFrame, overhead_ratio: pl.DataFrame) 
             .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
         )
     )
-    for name in ("norm_kind", "role_by"):
-        table = table.join(
-            _texts_by_time(known, name), on=["submodule", "role"], how="left", nulls_equal=True
-        )
-    table = table.with_columns(
-        norm_kinds=pl.col("norm_kind").fill_null(""), decided_by=pl.col("role_by").fill_null("")
-    ).sort(["submodule", "total_ns", "role"], descending=[False, True, False], nulls_last=True)
+    for name, joined in (("norm_kind", "norm_kinds"), ("role_by", "decided_by")):
+        texts = texts_by_time(known, ["submodule", "role"], name, joined)
+        table = table.join(texts, on=["submodule", "role"], how="left", nulls_equal=True)
+    table = table.with_columns(pl.col("norm_kinds", "decided_by").fill_null("")).sort(
+        ["submodule", "total_ns", "role"], descending=[False, True, False], nulls_last=True
+    )
     return _declared(table, ROLES)
 
 
@@ -286,16 +285,17 @@ def _of_streams() -> tuple[pl.Expr, ...]:
     )
 
 
-def _texts_by_time(known: pl.DataFrame, name: str) -> pl.DataFrame:
-    """For each submodule and role the texts in a column, most time first, joined with commas."""
+def texts_by_time(
+    rows: pl.DataFrame, keys: Sequence[str], name: str, joined: str, time: str = "total_ns"
+) -> pl.DataFrame:
+    """For each of the `keys` the texts in a column, most time first, as one text in `joined`."""
     return (
-        known.drop_nulls(name)
-        .with_columns(pl.col(name).cast(pl.String))
-        .group_by("submodule", "role", name)
-        .agg(pl.col("total_ns").sum())
-        .sort(["total_ns", name], descending=[True, False])
-        .group_by("submodule", "role", maintain_order=True)
-        .agg(pl.col(name).str.join(", "))
+        rows.drop_nulls(name)
+        .group_by(*keys, pl.col(name).cast(pl.String))
+        .agg(pl.col(time).sum())
+        .sort([time, name], descending=[True, False])
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col(name).str.join(", ").alias(joined))
     )
 
 

@@ -35,7 +35,7 @@ from profiler.analysis.device_profiles import DeviceProfile, profiles_of
 from profiler.analysis.flop_shapes import Family, Shapes, Tensor, Work, parse_shapes
 from profiler.analysis.flops import UNRATED, KindWork, kind_work, work_of
 from profiler.analysis.question import Table
-from profiler.analysis.roles import kind_roles
+from profiler.analysis.roles import kind_roles, texts_by_time
 from profiler.run.columns import (
     BYTES,
     DATA_ONLY,
@@ -702,19 +702,10 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
 def operator_roofline(roofline: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
     """One row an operator (submodule and layer) on one device, longest total time first."""
     keyed = roofline.join(kinds.table.select("kind", "submodule", "layer", "op_type"), on="kind")
-    table = _summed(keyed, ["submodule", "layer", "device"])
-    types = (
-        keyed.drop_nulls("op_type")
-        .group_by("submodule", "layer", "device", "op_type")
-        .agg(pl.col("total_ns").sum())
-        .sort(["total_ns", "op_type"], descending=[True, False])
-        .group_by("submodule", "layer", "device", maintain_order=True)
-        .agg(op_types=pl.col("op_type").str.join(", "))
-    )
-    joined = table.join(
-        types, on=["submodule", "layer", "device"], how="left", nulls_equal=True
-    ).with_columns(pl.col("op_types").fill_null(""))
-    return _declared(joined, ROOFLINE, ["submodule", "layer", "device"])
+    keys = ["submodule", "layer", "device"]
+    types = texts_by_time(keyed, keys, "op_type", "op_types")
+    table = _summed(keyed, keys).join(types, on=keys, how="left", nulls_equal=True)
+    return _declared(table.with_columns(pl.col("op_types").fill_null("")), ROOFLINE, keys)
 
 
 def role_roofline(roofline: pl.DataFrame, kinds: Kinds, roles: pl.Series | None) -> pl.DataFrame:
@@ -768,7 +759,6 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         both_bytes=pl.col("bytes").filter(pl.col("flops").is_not_null()).sum(),
         **by_bound,
     )
-    most = pl.max_horizontal(*by_bound)
     too_little = 2 * pl.col("known_ns") < pl.col("total_ns")
     return sums.with_columns(
         intensity=pl.when(pl.col("both_bytes") > 0).then(
@@ -778,16 +768,21 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
             pl.col("roofline_ns") / pl.col("known_ns")
         ),
         beyond_ns=pl.col("known_ns") - pl.col("roofline_ns").round(),
-        bound=pl.when(pl.col("blamed_ns") > pl.col("total_ns"))
-        .then(pl.lit(Bound.HOST.value))
-        .when(pl.col("roofline_ns").is_null() | (most <= 0) | too_little)
-        .then(None)
-        .when(pl.col("bound_0") == most)
-        .then(pl.lit(Bound.COMPUTE.value))
-        .when(pl.col("bound_1") == most)
-        .then(pl.lit(Bound.MEMORY.value))
-        .otherwise(pl.lit(Bound.LAUNCH.value)),
+        bound=bound_by(
+            dict(zip((Bound.COMPUTE, Bound.MEMORY, Bound.LAUNCH), by_bound, strict=True)),
+            known=pl.col("roofline_ns").is_not_null() & ~too_little,
+            host=pl.col("blamed_ns") > pl.col("total_ns"),
+        ),
     )
+
+
+def bound_by(terms: Mapping[Bound, str], *, known: pl.Expr, host: pl.Expr) -> pl.Expr:
+    """What bounds rows: the host where it is to blame, else the first one of the longest `terms`,
+    where these are `known`."""
+    longest = pl.max_horizontal(*terms.values())
+    codes = (pl.when(pl.col(at) == longest).then(pl.lit(of.value)) for of, at in terms.items())
+    of_term = pl.when(known & (longest > 0)).then(pl.coalesce(*codes))
+    return pl.when(host).then(pl.lit(Bound.HOST.value)).otherwise(of_term)
 
 
 def _sum_or_null(name: str) -> pl.Expr:

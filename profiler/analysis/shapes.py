@@ -32,7 +32,7 @@ from profiler.analysis.flops import KindWork
 from profiler.analysis.question import Table
 from profiler.analysis.result import ReportInput
 from profiler.analysis.roles import kind_cells
-from profiler.analysis.roofline import Bound, as_declared, kind_bounds, profiles, works
+from profiler.analysis.roofline import Bound, as_declared, bound_by, kind_bounds, profiles, works
 from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
 from profiler.analysis.table_text import on_devices, table
 from profiler.run.columns import (
@@ -460,7 +460,7 @@ def _against(
     )
     total, known = pl.col("total_ns"), pl.col("memory_ns").is_not_null()
     known &= pl.col("compute_ns").is_not_null() | (pl.col("flops").fill_null(0) == 0)
-    longest = pl.max_horizontal("compute_ns", "memory_ns", "launch_ns")
+    longest = pl.max_horizontal(*_TERMS.values())
     from_memory = pl.col("bytes") / pl.col("bandwidth") * 1e9
     return (
         summed.join(bandwidth, on="device", how="left")
@@ -475,7 +475,11 @@ def _against(
             gigabytes_per_s=_part("bytes", pl.col("moved_ns")),
             bandwidth_of_peak=_at_most_all(_part("bytes", total) / pl.col("bandwidth") * 1e9),
             above_roofline_ns=(total - pl.col("roofline_ns")).round(),
-            bound=_bound(),
+            bound=bound_by(
+                _TERMS,
+                known=pl.col("roofline_ns").is_not_null(),
+                host=pl.col("blamed_ns") > total,
+            ),
         )
     )
 
@@ -485,11 +489,10 @@ def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
     roofline, null where they are not known of all. The commands of a row have the same work, so
     that the longest term of theirs together is that of each."""
     took = pl.col("total_ns")
-    whole = ("compute_ns", "memory_ns", "launch_ns")
     return keyed.group_by(_KEY).agg(
         pl.col("total_ns", "blamed_ns").sum(),
         *(_sum_if(name, pl.col(name).is_not_null().any()) for name in ("flops", "bytes")),
-        *(_sum_if(name, pl.col(name).is_not_null().all()) for name in whole),
+        *(_sum_if(name, pl.col(name).is_not_null().all()) for name in _TERMS.values()),
         computed_ns=took.filter(pl.col("flops").is_not_null()).sum(),
         moved_ns=took.filter(pl.col("bytes").is_not_null()).sum(),
     )
@@ -509,20 +512,7 @@ def _at_most_all(part: pl.Expr) -> pl.Expr:
     return pl.when(part <= 1).then(part)
 
 
-def _bound() -> pl.Expr:
-    """The rule of operators: the host where the device waited longer, else the longest term."""
-    longest = pl.max_horizontal("compute_ns", "memory_ns", "launch_ns")
-    return (
-        pl.when(pl.col("blamed_ns") > pl.col("total_ns"))
-        .then(pl.lit(Bound.HOST.value))
-        .when(pl.col("roofline_ns").is_null())
-        .then(None)
-        .when(pl.col("launch_ns") == longest)
-        .then(pl.lit(Bound.LAUNCH.value))
-        .when(pl.col("memory_ns") == longest)
-        .then(pl.lit(Bound.MEMORY.value))
-        .otherwise(pl.lit(Bound.COMPUTE.value))
-    )
+_TERMS = {Bound.LAUNCH: "launch_ns", Bound.MEMORY: "memory_ns", Bound.COMPUTE: "compute_ns"}
 
 
 # --- The table of operators by shape.

@@ -7,14 +7,13 @@ guidance. Otherwise it is an estimate, and the column `estimated` says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 
 import numpy as np
 import polars as pl
 
 from profiler.analysis.context import Inputs
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Part, SectionKind
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.question import Table
@@ -119,98 +118,66 @@ _WHOLE = {
 _TIMES = ("elapsed_ns", "busy_ns", "corrected_ns")
 
 
-def guidance_table(
-    inputs: pl.DataFrame,
-    calls: pl.DataFrame,
-    branches: pl.DataFrame,
-    kinds: pl.DataFrame,
-    profiles: Mapping[str, DeviceProfile],
-    overhead_ratio: pl.DataFrame,
-    end_to_end_ns: int,
-    gains: Callable[[], Gains | None] = lambda: None,
-) -> pl.DataFrame:
-    """One row a submodule and branch that guidance adds (`columns.GUIDANCE`), longest first of
-    each.
-
-    `inputs` are calls with the shapes of their inputs, `calls` and `branches` the tables of that
-    name, `kinds` the table of the kinds of its commands, `profiles` are those of devices by name,
-    `overhead_ratio` has the columns `submodule` and `overhead_ratio`; `gains` makes the replays of
-    the run.
-    """
-
-    def half(submodule: str, factor: float) -> HalfBatch:
-        return half_batch(inputs, calls, kinds, profiles, submodule, factor)
-
-    guided = BATCHED in calls["branch"]
-    known_gains = gains() if guided else None
-
+def _guidance(of: Inputs) -> pl.DataFrame:
+    """One row a submodule and branch that guidance adds, longest first of each."""
+    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
     factor = pl.when(pl.col("ops_traced")).then(pl.col("overhead_ratio")).otherwise(1.0)
-    known = calls.join(overhead_ratio, on="submodule", how="left").with_columns(
-        corrected_ns=pl.col("elapsed_ns") * factor,
-    )
+    calls = of.table("calls").join(overhead_ratio, on="submodule", how="left")
+    known = calls.with_columns(corrected_ns=pl.col("elapsed_ns") * factor)
+    gains = replay_gains(of) if BATCHED in calls["branch"] else None
     rows = [
         row
         for (submodule,), some in known.group_by("submodule", maintain_order=True)
-        for row in _rows(str(submodule), some, branches, half, known_gains)
+        for row in _rows(of, str(submodule), some, gains)
     ]
-    table = pl.DataFrame(rows, schema=_ROW, orient="row").with_columns(
+    end_to_end_ns = accounting(of).end_to_end_ns
+    order = {kind.value: number for number, kind in enumerate(GuidanceKind)}
+    declared = schema(GUIDANCE)
+    measured = {name: pl.Float64() if name in _TIMES else declared[name] for name in _ROW}
+    table = pl.DataFrame(rows, schema=measured, orient="row").with_columns(
         share=pl.col("elapsed_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
-        order=pl.col("what").replace_strict(
-            {kind.value: number for number, kind in enumerate(GuidanceKind)}, return_dtype=pl.Int64
-        ),
+        order=pl.col("what").replace_strict(order, return_dtype=pl.Int64),
     )
     table = table.sort("order", "elapsed_ns", descending=[False, True], maintain_order=True)
     rounded = table.with_columns(pl.col(*_TIMES).round()).with_columns(
         pl.col("corrected_ns").cast(pl.Int64, strict=False)  # a foreign factor may be anything
     )
-    return rounded.select(pl.col(n).cast(t) for n, t in schema(GUIDANCE).items())
+    return rounded.select(pl.col(n).cast(t) for n, t in declared.items())
 
 
-_ROW = pl.Schema(
-    {
-        "what": pl.String(),
-        "submodule": pl.String(),
-        "branch": pl.String(),
-        "calls": pl.Int64(),
-        "elapsed_ns": pl.Float64(),
-        "busy_ns": pl.Float64(),
-        "corrected_ns": pl.Float64(),
-        "estimated": pl.Boolean(),
-        "evidence": pl.String(),
-    }
-)
+_ROW = ("what", "submodule", "branch", "calls", *_TIMES, "estimated", "evidence")
 
 
 def _rows(
-    submodule: str,
-    calls: pl.DataFrame,
-    branches: pl.DataFrame,
-    half: Callable[[str, float], HalfBatch],
-    gains: Gains | None,
+    of: Inputs, submodule: str, calls: pl.DataFrame, gains: Gains | None
 ) -> Iterator[tuple[object, ...]]:
     """What each branch of a submodule's calls costs."""
     for branch, what in _WHOLE.items():
         some = calls.filter(pl.col("branch") == branch)
         if len(some):
-            sums = _times(some, branches)
-            evidence = Note.of(GuidanceEvidence.OWN_CALLS, branch=branch)
-            yield what.value, submodule, branch, len(some), *sums, False, notes_text([evidence])
+            evidence = notes_text([Note.of(GuidanceEvidence.OWN_CALLS, branch=branch)])
+            yield what.value, submodule, branch, len(some), *_times(of, some), False, evidence
     batched = calls.filter(pl.col("branch") == BATCHED)
     if not len(batched):
         return
     factor = calls["overhead_ratio"].first()
-    recorded = half(submodule, 1.0)
+
+    def half(factor: float) -> HalfBatch:
+        tables = of.table("calls"), of.kinds.table, profiles(of)
+        return half_batch(of.calls, *tables, submodule, factor)
+
+    recorded = half(1.0)
     row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched))
     if gains is not None and gains.covers(submodule):
         own = gains.calls(submodule) & np.isin(gains.numbers, batched["call"].to_numpy())
-        busy = _times(batched, branches)[1]
+        busy = _times(of, batched)[1]
         yield *row, *_replayed(recorded.busy, busy, gains, own, factor)
         return
-    corrected = half(submodule, factor) if isinstance(factor, float) else recorded
+    corrected = half(factor) if isinstance(factor, float) else recorded
     leaves = (recorded.wall, recorded.busy, corrected.wall)
     costs = (
         None if time is None else time * (1 - ratio.value)
-        for time, ratio in zip(_times(batched, branches), leaves, strict=True)
+        for time, ratio in zip(_times(of, batched), leaves, strict=True)
     )
     estimated = not recorded.measured
     yield *row, *costs, estimated, notes_text([_evidence(corrected)])
@@ -238,11 +205,11 @@ def _replayed(
     return value.recorded, less, corrected, True, notes_text([note])
 
 
-def _times(calls: pl.DataFrame, branches: pl.DataFrame) -> tuple[float | None, ...]:
+def _times(of: Inputs, calls: pl.DataFrame) -> tuple[float | None, ...]:
     """`_TIMES` of the calls of a branch; None where a value is not known."""
     row = calls.row(0, named=True)
     same = (pl.col(name) == row[name] for name in ("submodule", "branch"))
-    busy = branches.filter(*same)["busy_ns"].sum()
+    busy = of.table("branches").filter(*same)["busy_ns"].sum()
     return _sum(calls["elapsed_ns"]), float(busy), _sum(calls["corrected_ns"])
 
 
@@ -265,19 +232,6 @@ def _evidence(half: HalfBatch) -> Note:
 
 
 # --- The table of what guidance costs.
-
-
-def _guidance(of: Inputs) -> pl.DataFrame:
-    return guidance_table(
-        of.calls,
-        of.table("calls"),
-        of.table("branches"),
-        of.kinds.table,
-        profiles(of),
-        of.table("submodules").select("submodule", "overhead_ratio"),
-        accounting(of).end_to_end_ns,
-        lambda: replay_gains(of),
-    )
 
 
 TABLES = (

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import CallKinds, Kinds
+from profiler.analysis.commands import Kinds
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import (
     MATERIAL,
@@ -38,7 +38,6 @@ from profiler.analysis.roles import kind_roles, texts_by_time
 from profiler.analysis.table_text import Sentences
 from profiler.grammars.names import parse_name
 from profiler.run.columns import BOOL, DATA_ONLY, INT64, LAYER, NS, STRING, Column, col, schema
-from profiler.run.intervals import Codes
 from profiler.text import Note, NoteCode, notes_from, notes_text, said
 from profiler.trace.manifest_fields import Submodule
 
@@ -364,48 +363,30 @@ class RedundantWork(Struct, frozen=True, eq=False):
     over_steps: npt.NDArray[np.bool_]
 
 
-def find_redundant_work(
-    calls: pl.DataFrame,
-    kinds: Kinds,
-    roles: pl.DataFrame,
-    ran: CallKinds,
-    pipeline: Codes,
-    submodules: Mapping[str, Submodule],
-) -> RedundantWork:
-    """What of `kinds`, as they `ran` in `calls`, computes the same again.
-
-    `roles` has a row a kind (`KIND_ROLE`), `pipeline` is the number of the pipeline call of each
-    call, `submodules` what the manifest says of them.
-    """
-    denoisers = calls.filter(pl.col("step") >= 0)["submodule"].cast(pl.String).unique().to_list()
-    found = redundancies_of(kinds, roles, denoisers)
+@shared
+def redundant_work(of: Inputs) -> RedundantWork:
+    """What of the selected calls computes the same again."""
+    denoisers = of.calls.filter(pl.col("step") >= 0)["submodule"].cast(pl.String).unique()
+    found = redundancies_of(of.kinds, kind_roles(of), denoisers.to_list())
     steps = np.array([i is not None and i.over in _OVER_STEPS for i in found], dtype=np.bool_)
     number = np.flatnonzero([i is not None for i in found])
     if not len(number):
         return RedundantWork(pl.DataFrame(schema=schema(REDUNDANT_WORK)), steps)
-    known = _known(kinds, [found[i] for i in number.tolist()], number, submodules)
-    rows = _executions(calls, ran, pipeline, known)
+    known = [one for one in found if one is not None]
+    rows = _executions(of, _known(of.kinds.table[number], known, of.run.info.submodules))
     return RedundantWork(_table(rows), steps)
 
 
 def _known(
-    kinds: Kinds,
-    found: Sequence[Redundancy | None],
-    number: npt.NDArray[np.int64],
-    submodules: Mapping[str, Submodule],
+    kinds: pl.DataFrame, found: Sequence[Redundancy], submodules: Mapping[str, Submodule]
 ) -> pl.DataFrame:
     """One row a kind that computes the same again: what is known of it."""
-    table = kinds.table[number].select("kind", "submodule", "layer", "place", "op_type", "shapes")
-    evidence = [
-        notes_text((*redundancy.evidence, *_class(submodules, submodule, place)))
-        for redundancy, submodule, place in zip(
-            found, table["submodule"], table["place"], strict=True
-        )
-        if redundancy is not None
-    ]
+    table = kinds.select("kind", "submodule", "layer", "place", "op_type", "shapes")
+    places = zip(found, table["submodule"], table["place"], strict=True)
+    evidence = [notes_text((*one.evidence, *_class(submodules, *at))) for one, *at in places]
     return table.with_columns(
-        rule=pl.Series([i.rule.value for i in found if i is not None]),
-        over=pl.Series([i.over.value for i in found if i is not None]),
+        rule=pl.Series([one.rule.value for one in found]),
+        over=pl.Series([one.over.value for one in found]),
         evidence=pl.Series(evidence),
         pattern=pl.Series([_NUMBER.sub("*", module_path(place)) for place in table["place"]]),
     )
@@ -418,16 +399,15 @@ def _class(submodules: Mapping[str, Submodule], submodule: str, place: str) -> t
     return (Note.of(RedundancyEvidence.CLASS, name=name),) if name else ()
 
 
-def _executions(
-    calls: pl.DataFrame, ran: CallKinds, pipeline: Codes, known: pl.DataFrame
-) -> pl.DataFrame:
+def _executions(of: Inputs, known: pl.DataFrame) -> pl.DataFrame:
     """One row a call and kind that computes the same again, and whether it is `needed` there: in
     the first call of the pipeline call, and of its branch where that makes a difference."""
+    calls, ran = of.calls, of.call_kinds
     of_calls = calls.select(
         "start_ns",
         call=pl.int_range(pl.len(), dtype=pl.Int64),
         branch=pl.col("branch").cast(pl.String),
-        pipeline=pl.Series(pipeline),
+        pipeline=pl.Series(of.pipelines.number_of(calls)),
     )
     executed = pl.DataFrame({"call": ran.call, "kind": ran.kind, "busy": ran.busy})
     rows = (
@@ -488,19 +468,6 @@ def _saved(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 # --- The table of operators that are computed again.
-
-
-@shared
-def redundant_work(of: Inputs) -> RedundantWork:
-    """The operators of the selected calls that are computed again."""
-    return find_redundant_work(
-        of.calls,
-        of.kinds,
-        kind_roles(of),
-        of.call_kinds,
-        of.pipelines.number_of(of.calls),
-        of.run.info.submodules,
-    )
 
 
 TABLES = (

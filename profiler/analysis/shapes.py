@@ -8,7 +8,7 @@ a peak has no share of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -296,9 +296,9 @@ class Rows(Struct, frozen=True, eq=False):
     busy: pl.DataFrame
 
 
-def find_rows(kinds: Kinds, of_kinds: pl.DataFrame, timelines: pl.DataFrame) -> Rows:
-    """The rows of commands whose kinds are `kinds`, and `of_kinds` the cells of these
-    (`kind_cells`); `timelines` has the timeline of each submodule."""
+def _find_rows(of: Inputs) -> Rows:
+    """The rows of the selected commands."""
+    kinds, of_kinds = of.kinds, kind_cells(of)
     worked = np.isin(kinds.table["category"], _WAITING, invert=True)
     texts = [None if text is None else whole_text(text) for text in kinds.table["shapes"]]
     table = kinds.table.select(
@@ -308,7 +308,7 @@ def find_rows(kinds: Kinds, of_kinds: pl.DataFrame, timelines: pl.DataFrame) -> 
         pl.Series("shapes", texts, dtype=pl.String),
         moves=pl.col("category").cast(pl.String).is_in(_MOVES),
         collective=pl.col("category").cast(pl.String) == _COLLECTIVE,
-    ).join(timelines, on="submodule", how="left", maintain_order="left")
+    ).join(_timelines(of), on="submodule", how="left", maintain_order="left")
     key_of_cell = ("kind", "device", "kernel")
     cells = (
         of_kinds.filter(pl.Series(worked[of_kinds["kind"].to_numpy()]))
@@ -381,16 +381,9 @@ def executions(cells: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
 _KEY = ["row", "device"]
 
 
-def shape_table(
-    rows: Rows,
-    kinds: Kinds,
-    work: KindWork,
-    roofline: pl.DataFrame,
-    bandwidths: Mapping[str, float | None],
-) -> pl.DataFrame:
-    """One row a shape on a device, longest total first (`columns.SHAPES`); `roofline` is what
-    `kind_roofline` makes of the same kinds and their `work`, `bandwidths` are those of the memory
-    of devices whose profile is known, in bytes/s."""
+def _shapes(of: Inputs) -> pl.DataFrame:
+    """One row a shape on a device, longest total first."""
+    rows, kinds = _find_rows(of), of.kinds
     named = kinds.table.filter(pl.col("layer") != pl.col("op_type")).select("kind", "layer")
     layers = rows.cells.join(named, on="kind")
     table = (
@@ -399,8 +392,8 @@ def shape_table(
         .pipe(_with, layers.group_by(_KEY).agg(layers=pl.col("layer").n_unique()))
         .pipe(_with, executions(rows.cells, kinds))
         .pipe(_with, _kernels(rows.cells))
-        .pipe(_with, _against(rows, roofline, bandwidths))
-        .join(_named(rows.names, work), on="row")
+        .pipe(_with, _against(of, rows))
+        .join(_named(rows.names, works(of)), on="row")
         .join(rows.busy, on=["device", "timeline"], how="left")
         .with_columns(share=ratio(pl.col("total_ns"), pl.col("busy_ns")))
         .sort(
@@ -448,15 +441,13 @@ def _kernels(cells: pl.DataFrame) -> pl.DataFrame:
     return every.with_columns(kernel=kernel, kernels=pl.col("kernels").fill_null(0))
 
 
-def _against(
-    rows: Rows, roofline: pl.DataFrame, bandwidths: Mapping[str, float | None]
-) -> pl.DataFrame:
+def _against(of: Inputs, rows: Rows) -> pl.DataFrame:
     """The rates of each row, its bound and its time above the roofline."""
     single = rows.cells.select("kind", "row").unique().filter(pl.col("kind").is_unique())
-    summed = _terms(roofline.join(single, on="kind"))
+    summed = _terms(kind_bounds(of).join(single, on="kind"))
+    bandwidths = {device: one.memory_bandwidth for device, one in profiles(of).items()}
     bandwidth = pl.DataFrame(
-        {"device": [*bandwidths], "bandwidth": [*bandwidths.values()]},
-        schema={"device": pl.String, "bandwidth": pl.Float64},
+        [*bandwidths.items()], {"device": pl.String, "bandwidth": pl.Float64}, orient="row"
     )
     total, known = pl.col("total_ns"), pl.col("memory_ns").is_not_null()
     known &= pl.col("compute_ns").is_not_null() | (pl.col("flops").fill_null(0) == 0)
@@ -518,11 +509,8 @@ _TERMS = {Bound.LAUNCH: "launch_ns", Bound.MEMORY: "memory_ns", Bound.COMPUTE: "
 # --- The table of operators by shape.
 
 
-def _shapes(of: Inputs) -> pl.DataFrame:
-    timelines = timelines_of(of.run.calls, of.run.drops)
-    rows = find_rows(of.kinds, kind_cells(of), timelines)
-    bandwidths = {device: one.memory_bandwidth for device, one in profiles(of).items()}
-    return shape_table(rows, of.kinds, works(of), kind_bounds(of), bandwidths)
+def _timelines(of: Inputs) -> pl.DataFrame:
+    return timelines_of(of.run.calls, of.run.drops)
 
 
 TABLES = (

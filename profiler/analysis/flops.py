@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +27,6 @@ from profiler.analysis.flop_shapes import (
     formula_of,
     parse_shapes,
 )
-from profiler.run.intervals import Codes, Times, batches
 
 # --- How much work: FLOPs and bytes of an operation, from op type, shapes and types.
 #
@@ -160,70 +158,76 @@ def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
     bytes only where no formula knows them (ONNX Runtime's leave out packed weights), and for
     transfers.
     """
-    table = kinds.table
     known: dict[tuple[str | None, str | None], Work | None] = {}
-    values: dict[tuple[str | None, str | None], tuple[int | None, ...]] = {}
     works: list[Work | None] = []
-    sums: dict[str, list[int | None]] = {name: [] for name in _RECORDED}
-    rows = zip(table["op_type"], table["shapes"], table["category"], table["commands"], strict=True)
-    for op_type, shapes, category, count in rows:
+    rows = kinds.table.select("op_type", "shapes", "category").iter_rows()
+    for op_type, shapes, category in rows:
         key = (op_type, shapes)
         if key not in known:
-            known[key] = made = work_of(op_type, parse_shapes(shapes))
-            values[key] = tuple(getattr(made, name) if made else None for name in _RECORDED)
-        work = None if category in ("host", "sync", *_MOVES) else known[key]
-        works.append(work)
-        for name, value in zip(_RECORDED, values[key], strict=True):
-            sums[name].append(_sum_of(work, value, count))
-    for name in _RECORDED:
-        needed = np.array([name == "flops" or value is None for value in sums[name]], dtype=bool)
-        needed &= (table["category"] != "host").to_numpy()
-        recorded = _recorded(kinds, commands[name], needed)
-        sums[name] = [
-            value if found is None else found
-            for value, found in zip(sums[name], recorded, strict=True)
-        ]
-    found_table = pl.DataFrame(
+            known[key] = work_of(op_type, parse_shapes(shapes))
+        works.append(None if category in ("host", "sync", *_MOVES) else known[key])
+    counts = kinds.table["commands"].to_list()
+    computed = {
+        name: [_sum_of(work, name, count) for work, count in zip(works, counts, strict=True)]
+        for name in _RECORDED
+    }
+    table = pl.DataFrame(
         {
-            "kind": table["kind"],
+            "kind": kinds.table["kind"],
             "family": [work.family.value if work else None for work in works],
             "dtype": [work.dtype if work else None for work in works],
-            **sums,
+            **computed,
         },
         schema=WORK,
     )
-    return KindWork(found_table, works)
+    recorded = _recorded(kinds, commands)
+    return KindWork(
+        table.with_columns(
+            flops=recorded["flops"].zip_with(recorded["flops"].is_not_null(), table["flops"]),
+            bytes_read=pl.coalesce("bytes_read", recorded["bytes_read"]),
+            bytes_written=pl.coalesce("bytes_written", recorded["bytes_written"]),
+        ),
+        works,
+    )
 
 
-def _sum_of(work: Work | None, value: int | None, commands: int) -> int | None:
-    """What `commands` commands of a kind have of `value`, which `work` has of all its parts."""
+def _sum_of(work: Work | None, name: str, commands: int) -> int | None:
+    """What `commands` commands of a kind have of what `work` has of all its parts."""
+    value: int | None = getattr(work, name) if work else None
     if work is None or value is None:
         return None
     total = value * commands // work.parts
     return total if total <= _LARGEST else None
 
 
-def _recorded(kinds: Kinds, column: pl.Series, needed: np.ndarray) -> list[int | None]:
-    """Sums over the `needed` kinds of what was recorded for each of their commands."""
-    size = len(kinds)
-    if not needed.any() or column.null_count() == len(column):
-        return [None] * size
-    known, sums = np.zeros(size, dtype=np.int64), np.zeros(size)  # sums are exact to 2^53
-    for rows in batches(len(column)):
-        code, values = _needed(kinds.of_command[rows], column[rows], needed)
-        known += np.bincount(code, minlength=size)
-        sums += np.bincount(code, values, size)
-    complete = known == kinds.table["commands"].to_numpy()
-    return [
-        min(max(int(s), 0), _LARGEST) if k and c else None
-        for s, k, c in zip(sums.tolist(), known, complete, strict=True)
-    ]
-
-
-def _needed(codes: Codes, column: pl.Series, needed: np.ndarray) -> tuple[Codes, Times]:
-    """Codes and values of the rows that are needed and have a value."""
-    keep = needed[codes]
-    if column.null_count():
-        keep &= column.is_not_null().to_numpy()
-    rows = np.flatnonzero(keep)
-    return codes[rows], column.gather(rows).to_numpy()
+def _recorded(kinds: Kinds, commands: pl.DataFrame) -> pl.DataFrame:
+    """The sums, one row a kind, of what was recorded for each of its commands; null for host work
+    and where it was not."""
+    given = [name for name in _RECORDED if commands[name].null_count() < len(commands)]
+    sums = (pl.col(name).cast(pl.Float64).sum() for name in given)  # exact to 2^53
+    whole = (pl.when(pl.col(one.meta.output_name()).null_count() == 0).then(one) for one in sums)
+    found = (
+        commands.lazy()
+        .select(*given, kind=pl.Series(kinds.of_command, dtype=pl.Int32))
+        .group_by("kind")
+        .agg(whole)
+        .with_columns(
+            pl.when(pl.col(name) >= _LARGEST)
+            .then(pl.lit(_LARGEST))
+            .otherwise(pl.col(name).clip(0).cast(pl.Int64, strict=False))
+            .alias(name)
+            for name in given
+        )
+    )
+    table = kinds.table.lazy().select("kind", "category")
+    device = pl.col("category") != "host"
+    return (
+        table.join(found, on="kind", how="left", maintain_order="left")
+        .select(
+            pl.when(device).then(name).alias(name)
+            if name in given
+            else pl.lit(None, pl.Int64).alias(name)
+            for name in _RECORDED
+        )
+        .collect()
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler.analysis.commands import CallKinds, Kinds
@@ -210,99 +210,69 @@ class _Row(Struct, frozen=True):
     path: str | None = None
 
 
-class _Rows(Struct):
-    around: Around
-    inside: Inside
-    rows: list[_Row] = field(default_factory=list)
-    children: list[list[int]] = field(default_factory=list)
+def _rows(around: Around, inside: Inside) -> list[_Row]:
+    """All rows, depth first: stages in order, what is in submodules by time."""
+    folded, paths = inside.folded, inside.paths
+    children: list[list[int]] = [[] for _ in folded.parent]
+    for node, parent in enumerate(folded.parent):
+        if parent >= 0:
+            children[parent].append(node)
+    roots = {folded.name[at]: at for at, up in enumerate(folded.parent) if up < 0}
+    elapsed = around.self_ns + sum(around.outside_ns) + _elapsed(around.submodules)
+    rows = [_Row(-1, 0, Node.RUN, around.name, elapsed, around.pipelines or None)]
 
-    def fill(self) -> None:
-        """All rows, depth first: stages in order, what is in submodules by time."""
-        folded = self.inside.folded
-        self.children = [[] for _ in folded.parent]
-        for node, parent in enumerate(folded.parent):
-            if parent >= 0:
-                self.children[parent].append(node)
-        roots = {folded.name[at]: at for at, up in enumerate(folded.parent) if up < 0}
-        around = self.around
-        elapsed = around.self_ns + sum(around.outside_ns) + _elapsed(around.submodules)
-        self.rows.append(_Row(-1, 0, Node.RUN, around.name, elapsed, around.pipelines or None))
-        parts = around.submodules.partition_by("stage", as_dict=True)
-        for number, (stage, outside) in enumerate(
-            zip(around.stages, around.outside_ns, strict=True)
-        ):
-            own = parts.get((stage,))
-            took = outside + (_elapsed(own) if own is not None else 0)
-            row = _Row(0, 1, Node.STAGE, stage, took, None, of_stage=number, stage=stage)
-            at = self._add(row)
-            for one in own.iter_rows(named=True) if own is not None else ():
-                self._submodule(at, row, one, roots[one["submodule"]])
+    def add(row: _Row) -> int:
+        rows.append(row)
+        return len(rows) - 1
 
-    def _add(self, row: _Row) -> int:
-        self.rows.append(row)
-        return len(self.rows) - 1
-
-    def _submodule(self, parent: int, stage: _Row, one: dict[str, int], node: int) -> None:
-        paths, folded = self.inside.paths, self.inside.folded
-        row = _Row(
-            parent,
-            2,
-            Node.SUBMODULE,
-            folded.name[node],
-            one["elapsed_ns"],
-            one["calls"],
-            node,
-            stage.of_stage,
-            paths.class_name[folded.members[node][0]] or None,
-            stage.stage,
-            folded.name[node],
-            "",
-        )
-        at = self._add(row)
-        if 0 < one["untraced"] < one["calls"]:
-            left = replace(
+    def add_below(at: int) -> None:
+        """The nodes in one that ran in a stage, longest first."""
+        row, stage = rows[at], rows[at].of_stage
+        ran = [n for n in children[row.within] if inside.sums[n, stage, _COMMANDS] > 0]
+        for node in sorted(ran, key=lambda n: (-inside.sums[n, stage, _OWN], folded.name[n])):
+            member, sums = folded.members[node][0], inside.sums[node, stage]
+            kind = paths.kind[member]
+            times = sums[_EXECUTIONS] if kind is Node.OPERATOR else inside.visits[node, stage]
+            below = replace(
                 row,
                 parent=at,
-                depth=3,
-                kind=Node.UNTRACED,
-                name="",
-                elapsed_ns=one["untraced_ns"],
-                executions=one["untraced"],
-                within=-1,
-                class_name=None,
+                depth=row.depth + 1,
+                kind=kind,
+                name=folded.name[node],
+                elapsed_ns=int(sums[_OWN]),
+                executions=int(times),
+                within=node,
+                class_name=paths.class_name[member] or None,
+                path=folded.path[node],
             )
-            self._add(left)
-        self._below(at, row)
+            add_below(add(below))
 
-    def _below(self, at: int, row: _Row) -> None:
-        inside, stage = self.inside, row.of_stage
-        paths, folded = inside.paths, inside.folded
-        for node in self._present(row.within, stage):
-            member = folded.members[node][0]
-            kind, sums = paths.kind[member], inside.sums[node, stage]
-            ran = sums[_EXECUTIONS] if kind is Node.OPERATOR else inside.visits[node, stage]
-            below = _Row(
-                at,
-                row.depth + 1,
-                kind,
-                folded.name[node],
-                int(sums[_OWN]),
-                int(ran),
-                node,
-                stage,
-                paths.class_name[member] or None,
-                row.stage,
-                row.submodule,
-                folded.path[node],
+    for number, (stage, outside) in enumerate(zip(around.stages, around.outside_ns, strict=True)):
+        own = around.submodules.filter(stage=stage)
+        took = outside + _elapsed(own)
+        at = add(_Row(0, 1, Node.STAGE, stage, took, None, of_stage=number, stage=stage))
+        for one in own.iter_rows(named=True):
+            name, node = one["submodule"], roots[one["submodule"]]
+            row = replace(
+                rows[at],
+                parent=at,
+                depth=2,
+                kind=Node.SUBMODULE,
+                name=name,
+                elapsed_ns=one["elapsed_ns"],
+                executions=one["calls"],
+                within=node,
+                class_name=paths.class_name[folded.members[node][0]] or None,
+                submodule=name,
+                path="",
             )
-            self._below(self._add(below), below)
-
-    def _present(self, node: int, stage: int) -> Iterator[int]:
-        """The nodes in one that ran in a stage, longest first."""
-        sums = self.inside.sums
-        ran = [child for child in self.children[node] if sums[child, stage, _COMMANDS] > 0]
-        name = self.inside.folded.name
-        yield from sorted(ran, key=lambda child: (-sums[child, stage, _OWN], name[child]))
+            of_submodule = add(row)
+            if 0 < one["untraced"] < one["calls"]:
+                left = {"elapsed_ns": one["untraced_ns"], "executions": one["untraced"]}
+                place = {"parent": of_submodule, "depth": 3, "within": -1, "class_name": None}
+                add(replace(row, kind=Node.UNTRACED, name="", **place, **left))
+            add_below(of_submodule)
+    return rows
 
 
 def _elapsed(submodules: pl.DataFrame) -> int:
@@ -311,9 +281,7 @@ def _elapsed(submodules: pl.DataFrame) -> int:
 
 def tree(around: Around, inside: Inside) -> pl.DataFrame:
     """The rows of the table (`columns.MODULE_TREE`)."""
-    made = _Rows(around, inside)
-    made.fill()
-    rows = made.rows
+    rows = _rows(around, inside)
     taken = [name for name in _Row.__struct_fields__ if name != "kind"]
     columns = {name: [getattr(row, name) for row in rows] for name in taken}
     columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}

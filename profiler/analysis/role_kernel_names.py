@@ -579,20 +579,11 @@ class Places:
         self._root = classes.get("", "")
         self._path_of = {layer: self._path(layer) for layer in layers}
         self._paths = frozenset(self._path_of.values()) | classes.keys()
-        self._parents = frozenset(
-            path.rpartition(".")[0]
-            for path in self._paths
-            if _PROJECTION.fullmatch(path.rpartition(".")[2])
-        )
-        self._modulated = frozenset(
-            path.rpartition(".")[0] for path in self._paths if path.endswith((".linear", ".silu"))
-        )
-        self._fused_mlps = frozenset(
-            path.rpartition(".")[0] for path in self._paths if path.endswith(".proj_mlp")
-        )
-        self._adapted = frozenset(
-            path.removesuffix(_ADAPTED) for path in self._paths if path.endswith(_ADAPTED)
-        )
+        ends = [(path, *path.rpartition(".")[::2]) for path in self._paths]
+        self._parents = {parent for _, parent, name in ends if _PROJECTION.fullmatch(name)}
+        self._modulated = {up for path, up, _ in ends if path.endswith((".linear", ".silu"))}
+        self._fused_mlps = {up for path, up, _ in ends if path.endswith(".proj_mlp")}
+        self._adapted = {p.removesuffix(_ADAPTED) for p in self._paths if p.endswith(_ADAPTED)}
         self._known: dict[str, Place] = {}
 
     def of(self, layer: str) -> Place:
@@ -662,18 +653,12 @@ class Places:
 
 @lru_cache(maxsize=1 << 12)
 def _class_purpose(class_name: str) -> Purpose | None:
-    for purpose, pattern in _CLASSES:
-        if pattern.search(class_name):
-            return purpose
-    return None
+    return next((purpose for purpose, of in _CLASSES if of.search(class_name)), None)
 
 
 @lru_cache(maxsize=1 << 14)
 def _name_purpose(name: str) -> Purpose | None:
-    for purpose, pattern in _NAMES:
-        if pattern.fullmatch(name):
-            return purpose
-    return None
+    return next((purpose for purpose, of in _NAMES if of.fullmatch(name)), None)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -691,10 +676,8 @@ def _is_numbered_block(name: str) -> bool:
 def _block(names: tuple[str, ...], classes: list[str]) -> str | None:
     """The path of the outermost numbered block, or of a middle block; None outside of blocks."""
     for at, name in enumerate(names):
-        if name == "mid_block" or classes[at].startswith("UNetMidBlock"):
-            return ".".join(names[: at + 1])
-        if at and name.isdigit() and _BLOCKS.fullmatch(names[at - 1]):
-            return ".".join(names[: at + 1])
-        if _is_numbered_block(name):
+        middle = name == "mid_block" or classes[at].startswith("UNetMidBlock")
+        numbered = at and name.isdigit() and _BLOCKS.fullmatch(names[at - 1])
+        if middle or numbered or _is_numbered_block(name):
             return ".".join(names[: at + 1])
     return None

@@ -229,7 +229,10 @@ class SubmoduleKinds:
             n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
         }
         self._negated = after_negation(order, self._operations)
-        attention = {n: _attention_path(place) for n, place in self._places.items()}
+        attention = {
+            n: place.path if place.purpose is Purpose.ATTENTION else ""
+            for n, place in self._places.items()
+        }
         self._attention = attention
         softmaxes = {n: self._softmax(n) for n in rows}
         gates = {n for n, shapes in softmaxes.items() if shapes and self._is_gate(shapes)}
@@ -354,13 +357,6 @@ def _named_operation(layer: str) -> str:
     return parsed.op_types[0] if parsed is not None and parsed.op_types else layer
 
 
-def _attention_path(place: Place) -> str:
-    """The path of the attention module that a command lies in, "" for none."""
-    if place.purpose is not Purpose.ATTENTION:
-        return ""
-    return place.path
-
-
 # --- Which role a kind of command has, and which evidence decided.
 #
 # The first that speaks decides: an op type that can be nothing else, the class of the innermost
@@ -414,7 +410,7 @@ def decide(found: Evidence) -> Decision | None:
     if found.category in ("host", "sync"):
         return None
     if found.category in _BY_CATEGORY:
-        return _of_transfer(found)
+        return Decision(_BY_CATEGORY[found.category], "category")
     fused = fused_kernel(found.op_type)
     if fused is not None:
         return of_fused(found, fused)
@@ -422,11 +418,6 @@ def decide(found: Evidence) -> Decision | None:
         return Decision("adapter", found.place.by)
     decision = _of_update(found) or _of_operation(found) or _of_place(found) or _of_chain(found)
     return decision or _of_shapes(found) or of_kernel(found) or _last(found)
-
-
-def _of_transfer(found: Evidence) -> Decision:
-    """Work on tracks that compute nothing: between ranks, or a copy."""
-    return Decision(_BY_CATEGORY[found.category], "category")
 
 
 def _of_operation(found: Evidence) -> Decision | None:
@@ -470,18 +461,13 @@ def _of_place(found: Evidence) -> Decision | None:
         decision = Decision("data_movement", "op_type")
     elif purpose is Purpose.HEAD:
         return Decision("matmul", place.by) if sort is Sort.MATMUL else None
-    elif purpose is Purpose.CONVOLUTION and _prepares_modulation(found):
-        decision = Decision("modulation", "shapes")
+    elif purpose is Purpose.CONVOLUTION and sort is Sort.ACTIVATION and only_vectors(found.shapes):
+        decision = Decision("modulation", "shapes")  # of the timestep's vector, activated
     elif purpose in _PURPOSE_OPS:
         decision = Decision(_PURPOSE_OPS[purpose], place.by)
     else:
         return _in_block(found)
     return decision
-
-
-def _prepares_modulation(found: Evidence) -> bool:
-    """An activation of the timestep's vector in a convolution block."""
-    return found.operation.sort is Sort.ACTIVATION and only_vectors(found.shapes)
 
 
 def _in_attention(found: Evidence) -> Decision:
@@ -652,7 +638,8 @@ def _decided(
     evidence: dict[int, Evidence] = {}
     decisions: dict[int, Decision | None] = {}
     for submodule, own in numbers.items():
-        classes = _classes(submodules, submodule)
+        manifest = submodules.get(submodule or "")
+        classes = manifest.modules if manifest else {}
         found = SubmoduleKinds({n: rows[n] for n in own}, classes, order.get(submodule, []))
         known = {number: found.evidence(number) for number in own}
         decided = _complete({n: decide(known[n]) for n in own}, known)
@@ -698,12 +685,6 @@ def _produced(kinds: Kinds, given: pl.Series | None) -> dict[int, str]:
         .sort(["len", "role"])
     )
     return dict(counted.select("kind", "role").rows())  # the last of a kind stays
-
-
-def _classes(submodules: Mapping[str, Submodule], submodule: str | None) -> dict[str, str]:
-    """Class by module path, from the manifest."""
-    known = submodules.get(submodule or "")
-    return known.modules if known else {}
 
 
 def _representatives(

@@ -193,7 +193,7 @@ SENTENCES: Sentences = {
         CompiledIn.FIRST_CALL: "the first call",
         CompiledIn.LATER_CALL: "a later call",
         CompiledIn.OUTSIDE_CALLS: "outside of calls",
-    },
+    }
 }
 
 

@@ -73,11 +73,7 @@ _NEXT = "→"  # between the op types of a chain
 
 def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
     """Attention writes its scores to memory: product, softmax and product are commands each."""
-    return _of_chains(
-        analysis,
-        "unfused_attention",
-        (FusionKind.ATTENTION,),
-    )
+    return _of_chains(analysis, "unfused_attention", (FusionKind.ATTENTION,))
 
 
 def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
@@ -200,10 +196,7 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def _of_chains(
-    analysis: Analysis,
-    rule: str,
-    what: tuple[FusionKind, ...],
-    chains: pl.DataFrame | None = None,
+    analysis: Analysis, rule: str, what: tuple[FusionKind, ...], chains: pl.DataFrame | None = None
 ) -> tuple[Finding, ...]:
     """A finding for each submodule whose chains of these sorts are worth a word, of all or of
     `chains`: without a profile for the time they take, else for what fusing them saves."""
@@ -322,13 +315,7 @@ def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
 
 
 FUSIONS: tuple[Column, ...] = (
-    col(
-        "submodule",
-        STRING,
-        "submodule in whose calls the chain stands",
-        importance=2,
-        key=True,
-    ),
+    col("submodule", STRING, "submodule in whose calls the chain stands", importance=2, key=True),
     col("device", STRING, "device that ran it", importance=15, key=True),
     col("what", STRING, ", ".join(FusionKind), codes=FusionKind),
     col(
@@ -612,9 +599,7 @@ def fusion_table(
     columns = ["submodule", "device", "chains", "what", "op_types", "layer", *times]
     types = schema(FUSIONS)
     frame = pl.DataFrame(
-        found,
-        schema={n: pl.Float64() if n in times else types[n] for n in columns},
-        orient="row",
+        found, schema={n: pl.Float64() if n in times else types[n] for n in columns}, orient="row"
     )
     return (
         frame.group_by(keys, maintain_order=True)

@@ -25,16 +25,7 @@ from profiler.analysis.step_matrix import BATCHED, HalfBatch, half_batch
 from profiler.analysis.table_text import Sentences, table
 from profiler.run.columns import BOOL, INT64, NS, SHARE, STRING, Column, col, schema
 from profiler.run.device_timeline import Flags
-from profiler.text import (
-    Note,
-    NoteCode,
-    duration,
-    joined,
-    notes_text,
-    percent,
-    said,
-    sentence,
-)
+from profiler.text import Note, NoteCode, duration, joined, notes_text, percent, said, sentence
 
 # --- Words of the tables about denoising steps: closed sets.
 
@@ -355,11 +346,7 @@ def _savings(analysis: Analysis) -> str:
 
 
 SECTION = SectionKind(
-    "guidance",
-    90,
-    said("Guidance and redundancy"),
-    _parts,
-    tables=("guidance", "redundant_work"),
+    "guidance", 90, said("Guidance and redundancy"), _parts, tables=("guidance", "redundant_work")
 )
 
 

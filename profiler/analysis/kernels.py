@@ -143,10 +143,4 @@ def _most(rows: pl.DataFrame) -> str:
     )
 
 
-SECTION = SectionKind(
-    "kernels",
-    65,
-    said("Kernels"),
-    _parts,
-    tables=("kernels",),
-)
+SECTION = SectionKind("kernels", 65, said("Kernels"), _parts, tables=("kernels",))

@@ -404,12 +404,7 @@ def around(
 
 
 def inside(
-    paths: Paths,
-    sums: Sums,
-    roles: pl.Series,
-    cells: CallKinds,
-    stage: Codes,
-    calls: int,
+    paths: Paths, sums: Sums, roles: pl.Series, cells: CallKinds, stage: Codes, calls: int
 ) -> Inside:
     """What is in submodules: `sums` are the measures by stage and kind, `roles` that of each kind,
     `stage` that of each of the `calls`."""
@@ -690,20 +685,10 @@ def _most(tree: pl.DataFrame) -> str:
     return said("{node} of {submodule} takes {time}, {share} of the whole.", **words)
 
 
-SECTION = SectionKind(
-    "modules",
-    47,
-    said("Module tree"),
-    _parts,
-    tables=("module_tree",),
-)
+SECTION = SectionKind("modules", 47, said("Module tree"), _parts, tables=("module_tree",))
 
 
 # --- What is said of the nodes of the module tree.
 
 
-SENTENCES: Sentences = {
-    Node: {
-        Node.UNTRACED: "calls without operators",
-    },
-}
+SENTENCES: Sentences = {Node: {Node.UNTRACED: "calls without operators"}}

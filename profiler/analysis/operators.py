@@ -91,11 +91,7 @@ _IMBALANCE = (
 
 OPERATORS: tuple[Column, ...] = (
     col(
-        "submodule",
-        STRING,
-        "submodule of its calls; null for host work in no call",
-        True,
-        key=True,
+        "submodule", STRING, "submodule of its calls; null for host work in no call", True, key=True
     ),
     LAYER,
     col(
@@ -106,13 +102,7 @@ OPERATORS: tuple[Column, ...] = (
         key=True,
     ),
     replace(OP_TYPES, importance=5),
-    col(
-        "devices",
-        STRING,
-        "devices it ran on, joined with commas",
-        kind="list",
-        importance=8,
-    ),
+    col("devices", STRING, "devices it ran on, joined with commas", kind="list", importance=8),
     col("tracks", INT64, "different tracks it ran on", importance=17),
     col("track_names", STRING, "names of these tracks, joined with commas", importance=DATA_ONLY),
     col(
@@ -146,27 +136,9 @@ OPERATORS: tuple[Column, ...] = (
         "time between its commands of a call in which none of them ran",
         importance=DATA_ONLY,
     ),
-    col(
-        "parallelism",
-        FACTOR,
-        _PARALLELISM,
-        True,
-        importance=DATA_ONLY,
-    ),
-    col(
-        "parallel_utilization",
-        RATIO,
-        _UTILIZATION,
-        True,
-        label="par. util.",
-    ),
-    col(
-        "imbalance",
-        FACTOR,
-        _IMBALANCE,
-        True,
-        importance=13,
-    ),
+    col("parallelism", FACTOR, _PARALLELISM, True, importance=DATA_ONLY),
+    col("parallel_utilization", RATIO, _UTILIZATION, True, label="par. util."),
+    col("imbalance", FACTOR, _IMBALANCE, True, importance=13),
     col(
         "share",
         SHARE,
@@ -182,13 +154,7 @@ OPERATORS: tuple[Column, ...] = (
         label="median a call",
         importance=18,
     ),
-    col(
-        "corrected_ns",
-        NS,
-        "total_ns * overhead_ratio of its submodule",
-        True,
-        importance=2,
-    ),
+    col("corrected_ns", NS, "total_ns * overhead_ratio of its submodule", True, importance=2),
 )
 
 
@@ -480,10 +446,7 @@ def operator_table(
             .round()
             .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
         )
-        .sort(
-            ["total_ns", "submodule", "layer", "host"],
-            descending=[True, False, False, False],
-        )
+        .sort(["total_ns", "submodule", "layer", "host"], descending=[True, False, False, False])
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
 

@@ -13,13 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.commands import (
-    LAYER,
-    SUBMODULE,
-    CommandArrays,
-    queue_codes,
-    ratio,
-)
+from profiler.analysis.commands import LAYER, SUBMODULE, CommandArrays, queue_codes, ratio
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Figure, Opens, Part, TableView
 from profiler.analysis.finding_text import on_gpus
@@ -36,24 +30,9 @@ from profiler.analysis.operators import (
 )
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
-from profiler.analysis.table_text import (
-    by_pattern,
-    renamed,
-    split_operators,
-    table,
-)
+from profiler.analysis.table_text import by_pattern, renamed, split_operators, table
 from profiler.grammars.names import telling_apart
-from profiler.run.columns import (
-    FACTOR,
-    INT64,
-    NS,
-    RATIO,
-    STRING,
-    Adds,
-    Column,
-    col,
-    schema,
-)
+from profiler.run.columns import FACTOR, INT64, NS, RATIO, STRING, Adds, Column, col, schema
 from profiler.run.intervals import Codes, batches
 from profiler.text import count, counted, joined, said
 from profiler.trace.events import CATEGORIES

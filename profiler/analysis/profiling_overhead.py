@@ -31,17 +31,7 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.result import Analysis, Finding, ReportInput
 from profiler.analysis.table_text import Sentences, worded_note
-from profiler.text import (
-    Noun,
-    Said,
-    Value,
-    count,
-    counted,
-    duration,
-    joined,
-    percent,
-    said,
-)
+from profiler.text import Noun, Said, Value, count, counted, duration, joined, percent, said
 from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
@@ -519,11 +509,7 @@ RULES = (
 # --- What is said of who timed a call.
 
 
-SENTENCES: Sentences = {
-    TimedBy: {
-        TimedBy.DEVICE: "the device",
-    },
-}
+SENTENCES: Sentences = {TimedBy: {TimedBy.DEVICE: "the device"}}
 
 
 # --- How the cost of tracing is known, in words.

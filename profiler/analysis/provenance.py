@@ -266,10 +266,4 @@ def _file_row(file: TraceFile) -> tuple[str, str]:
     return name, said("{size}, SHA-256 {hash}", size=size(file.size), hash=file.sha256)
 
 
-SECTION = SectionKind(
-    "provenance",
-    130,
-    said("Provenance"),
-    _parts,
-    tables=("drops",),
-)
+SECTION = SectionKind("provenance", 130, said("Provenance"), _parts, tables=("drops",))

@@ -584,9 +584,7 @@ def _evidence(rows: pl.DataFrame, saved: float, part: float) -> Evidence:
 
 
 SENTENCES: Sentences = {
-    RedundancyKind: {
-        RedundancyKind.CROSS_ATTENTION: "cross-attention",
-    },
+    RedundancyKind: {RedundancyKind.CROSS_ATTENTION: "cross-attention"},
     Over: {
         Over.STEPS_AND_BRANCHES: "steps, branches",
         Over.AHEAD_AND_BRANCHES: "known ahead, branches",

@@ -731,12 +731,7 @@ class Gains(Struct, frozen=True, eq=False):
         return found
 
     def _script(
-        self,
-        calls: Flags,
-        *,
-        pace: float = 1.0,
-        graph: bool = False,
-        left_out: Flags | None = None,
+        self, calls: Flags, *, pace: float = 1.0, graph: bool = False, left_out: Flags | None = None
     ) -> Script:
         """The whole run, but for what becomes of some calls; those of `left_out` among them do not
         run."""
@@ -753,10 +748,7 @@ class Gains(Struct, frozen=True, eq=False):
         if left_out is not None:
             kept[1::2] = ~left_out[rows]
         return Script(
-            firsts[kept],
-            lasts[kept],
-            np.where(inside, pace, 1.0)[kept],
-            (inside & graph)[kept],
+            firsts[kept], lasts[kept], np.where(inside, pace, 1.0)[kept], (inside & graph)[kept]
         )
 
 

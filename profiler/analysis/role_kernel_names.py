@@ -502,10 +502,7 @@ _BY_NAME: tuple[tuple[Purpose, str], ...] = (
     (Purpose.HEAD, r"lm_head|logits_processor"),
     (Purpose.EMBEDDING, rf"({_EMBEDDED})_embed(der|ding|dings)?|{_EMBEDDINGS}"),
     (Purpose.ATTENTION, r"attn\d*|attention|self_?attn|cross_?attn|SelfAttention|EncDecAttention"),
-    (
-        Purpose.MLP,
-        r"ff(_context)?|(\w+_)?mlp|mlp_\w+|DenseReluDense|feed_forward|act_mlp|ffn|fc\d",
-    ),
+    (Purpose.MLP, r"ff(_context)?|(\w+_)?mlp|mlp_\w+|DenseReluDense|feed_forward|act_mlp|ffn|fc\d"),
     (
         Purpose.CONVOLUTION,
         r"conv(_in|_out|_shortcut|_act|\d+)?|nonlinearity|(post_)?quant_conv|skip_conv",

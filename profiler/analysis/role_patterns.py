@@ -63,11 +63,7 @@ _BY_SORT = {Sort.MATMUL: "M", Sort.LAYOUT: ".", Sort.REORDER: ".", Sort.IDENTITY
 
 _CHAINS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("norm", "LayerNorm", re.compile(r"m\.*u\.*[px]\.*m\.*a\.*(?:r\.*x|s\.*(?:d|c\.*x))")),
-    (
-        "norm",
-        "RMSNorm",
-        re.compile(r"[px]\.*m\.*a\.*(?:r\.*x|s\.*(?:d|c\.*x))(?:\.*x)?"),
-    ),
+    ("norm", "RMSNorm", re.compile(r"[px]\.*m\.*a\.*(?:r\.*x|s\.*(?:d|c\.*x))(?:\.*x)?")),
     # torch.nn.functional.normalize, then a scale and a shift: Wan's
     ("norm", "RMSNorm", re.compile(r"n\.*k\.*d(?:\.*x){0,2}(?:\.*a)?")),
     ("attention", "", re.compile(r"M[.xadw]*S[.w]*M")),

@@ -590,10 +590,7 @@ _LONGEST = 10_000  # commands of a representative call that chains are looked fo
 
 
 def roles_of(
-    submodules: Mapping[str, Submodule],
-    kinds: Kinds,
-    calls: Codes,
-    given: pl.Series | None = None,
+    submodules: Mapping[str, Submodule], kinds: Kinds, calls: Codes, given: pl.Series | None = None
 ) -> pl.DataFrame:
     """The role of each kind (`KIND_ROLE`).
 

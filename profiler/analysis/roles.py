@@ -17,17 +17,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.role_rules import STREAMS, roles_of
 from profiler.analysis.table_text import table
-from profiler.run.columns import (
-    INT64,
-    LAYER,
-    NS,
-    SHARE,
-    STRING,
-    Adds,
-    Column,
-    col,
-    schema,
-)
+from profiler.run.columns import INT64, LAYER, NS, SHARE, STRING, Adds, Column, col, schema
 from profiler.run.intervals import positions
 from profiler.run.run import Run
 from profiler.text import said, sentence
@@ -402,16 +392,7 @@ def role_parts(of: ReportInput) -> Iterator[Part]:
     yield Part(
         said("What the device time is for"),
         figure=roles_figure(analysis),
-        table=table(
-            "roles",
-            "roles",
-            _ROLES,
-            ROLES,
-            roles,
-            shown=15,
-            search=True,
-            sort="total_ns",
-        ),
+        table=table("roles", "roles", _ROLES, ROLES, roles, shown=15, search=True, sort="total_ns"),
         notes=() if known else (sentence(_WITHOUT_CLASSES),),
         anchor="roles",
     )

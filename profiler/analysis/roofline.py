@@ -322,10 +322,7 @@ def _fastest(pairs: Iterable[tuple[float, float]]) -> float:
 
 
 def call_costs(
-    calls: pl.DataFrame,
-    kinds: pl.DataFrame,
-    profiles: Mapping[str, DeviceProfile],
-    submodule: str,
+    calls: pl.DataFrame, kinds: pl.DataFrame, profiles: Mapping[str, DeviceProfile], submodule: str
 ) -> CallCosts | None:
     """The costs of the traced calls of `submodule`, None where none was traced.
 
@@ -523,8 +520,7 @@ def _memory_ns() -> pl.Expr:
     rates = pl.col("cache_bandwidth").is_not_null() & pl.col("bandwidth").is_not_null()
     cached = pl.when(rates).then(
         pl.max_horizontal(
-            nbytes / pl.col("cache_bandwidth") * 1e9,
-            beyond_cache / pl.col("bandwidth") * 1e9,
+            nbytes / pl.col("cache_bandwidth") * 1e9, beyond_cache / pl.col("bandwidth") * 1e9
         )
     )
     each = nbytes / executions
@@ -668,8 +664,7 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
     """
     part = pl.col("part")
     rows = frame.with_columns(
-        flops=pl.col("flops") * part,
-        bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part,
+        flops=pl.col("flops") * part, bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part
     )
     keys = ["operation", "device"]
     sums = {name: pl.col(name).sum() for name in ("total_ns", "commands")}
@@ -678,10 +673,7 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
         for name in ("flops", "bytes")
     }
     wholes = rows.group_by(keys, maintain_order=True).agg(
-        pl.col("submodule", "dtype").first(),
-        executions=pl.col("commands").max(),
-        **sums,
-        **works,
+        pl.col("submodule", "dtype").first(), executions=pl.col("commands").max(), **sums, **works
     )
     found = roofline_terms(wholes, profiles)
     added = found.select(

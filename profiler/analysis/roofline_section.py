@@ -10,14 +10,7 @@ import polars as pl
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import Figure, Part, SectionKind
-from profiler.analysis.finding_text import (
-    Rule,
-    Words,
-    calls_of,
-    end_to_end_ns,
-    scaled,
-    share,
-)
+from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, scaled, share
 from profiler.analysis.fusion import FUSIONS
 from profiler.analysis.operators_section import operator_parts
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
@@ -437,5 +430,5 @@ SENTENCES: Sentences = {
         Bound.MEMORY: "memory-bound",
         Bound.LAUNCH: "launch-bound",
         Bound.HOST: "host-bound",
-    },
+    }
 }

@@ -467,9 +467,7 @@ def _against(of: Inputs, rows: Rows) -> pl.DataFrame:
             bandwidth_of_peak=_at_most_all(_part("bytes", total) / pl.col("bandwidth") * 1e9),
             above_roofline_ns=(total - pl.col("roofline_ns")).round(),
             bound=bound_by(
-                _TERMS,
-                known=pl.col("roofline_ns").is_not_null(),
-                host=pl.col("blamed_ns") > total,
+                _TERMS, known=pl.col("roofline_ns").is_not_null(), host=pl.col("blamed_ns") > total
             ),
         )
     )
@@ -593,16 +591,7 @@ def _costliest(rows: pl.DataFrame) -> str:
             **words,
             bandwidth=bandwidth,
         )
-    return said(
-        "{shape} takes the most time: {time}, {share} of its device's work.",
-        **words,
-    )
+    return said("{shape} takes the most time: {time}, {share} of its device's work.", **words)
 
 
-SECTION = SectionKind(
-    "shapes",
-    45,
-    said("Shapes"),
-    _parts,
-    tables=("shapes",),
-)
+SECTION = SectionKind("shapes", 45, said("Shapes"), _parts, tables=("shapes",))

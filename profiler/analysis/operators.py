@@ -27,14 +27,12 @@ from profiler.analysis.commands import (
     LAYER,
     OP_TYPES,
     CommandArrays,
-    HostTimes,
-    Kinds,
     ratio,
     timelines_of,
 )
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.question import Table
-from profiler.analysis.roles import kind_cells, texts_by_time
+from profiler.analysis.roles import corrected, kind_cells, texts_by_time
 from profiler.analysis.timeline import call_groups
 from profiler.run.columns import (
     BOOL,
@@ -172,13 +170,13 @@ _OPERATOR = ("submodule", "layer", "host")
 class Folds(Struct, frozen=True, eq=False):
     """The operators of single calls, in order of `key` and call.
 
-    `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
-    `host`; `call` is a row of the frame of calls, -1 for work of no call, `group` its number in
-    `pipelines.call_groups`. The rest are int64 sums over the fold's commands; `extent` is from the
-    first's begin to the last's end. The working tracks are those on which its compute commands ran,
-    all of its tracks where nothing took time on these; `working_busy` is the sum over them of the
-    time in which a command ran, `busiest` that of the busiest. `of_command` is the key of each
-    command, `of_kind` that of each kind.
+    `key` numbers the `operators`, which have submodule, layer and host; `call` is a row of the
+    frame of calls, -1 for work of no call, `group` its number in `pipelines.call_groups`. The rest
+    are int64 sums over the fold's commands; `extent` is from the first's begin to the last's end.
+    The working tracks are those on which its compute commands ran, all of its tracks where nothing
+    took time on these; `working_busy` is the sum over them of the time in which a command ran,
+    `busiest` that of the busiest. `of_command` is the key of each command, `of_kind` that of each
+    kind.
     """
 
     key: Codes
@@ -192,25 +190,25 @@ class Folds(Struct, frozen=True, eq=False):
     working_tracks: Times
     working_busy: Times
     busiest: Times
-    submodules: list[str | None]
-    layers: list[str]
-    host: list[bool]
+    operators: pl.DataFrame
     of_command: Codes
     of_kind: Codes
 
 
-def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays, kinds: Kinds) -> Folds:
-    """Fold `commands`, the arrays of `frame`, whose kinds are `kinds`, into the operators of single
-    calls."""
-    operators, of_kind = _operators_of_kinds(kinds)
-    key: Codes = np.empty(len(kinds.of_command), dtype=np.int32)
-    for rows in batches(len(key)):
-        key[rows] = of_kind[kinds.of_command[rows]]
-    sums = fold_by(key, len(operators), calls, frame, commands)
-    submodules, layers, host = (operators[name].to_list() for name in _OPERATOR)
-    return Folds(
-        **sums, submodules=submodules, layers=layers, host=host, of_command=key, of_kind=of_kind
+@shared
+def folds(of: Inputs) -> Folds:
+    """The selected commands, folded into operators of single calls."""
+    kinds = of.kinds.table.select(_OPERATOR)
+    operators = kinds.unique().sort(_OPERATOR, nulls_last=True).with_row_index("key")
+    numbered = kinds.join(
+        operators, on=_OPERATOR, how="left", nulls_equal=True, maintain_order="left"
     )
+    of_kind = numbered["key"].cast(pl.Int32).to_numpy()
+    key: Codes = np.empty(len(of.kinds.of_command), dtype=np.int32)
+    for rows in batches(len(key)):
+        key[rows] = of_kind[of.kinds.of_command[rows]]
+    sums = fold_by(key, len(operators), of.calls, of.frame, of.commands)
+    return Folds(**sums, operators=operators, of_command=key, of_kind=of_kind)
 
 
 def fold_by(
@@ -271,17 +269,6 @@ def _is_sorted_by(group: Codes, start: Times) -> bool:
         bool(((start[rows][1:] >= start[rows][:-1]) | (group[rows][1:] > group[rows][:-1])).all())
         for rows in batches(len(group), overlap=1)
     )
-
-
-def _operators_of_kinds(kinds: Kinds) -> tuple[pl.DataFrame, Codes]:
-    """Submodule, layer and host of each operator, in their order, and the operator of each
-    kind."""
-    operators = kinds.table.select(_OPERATOR).unique().sort(_OPERATOR, nulls_last=True)
-    numbered = operators.with_row_index("key")
-    of_kind = kinds.table.select(_OPERATOR).join(
-        numbered, on=_OPERATOR, how="left", nulls_equal=True, maintain_order="left"
-    )
-    return operators, of_kind["key"].cast(pl.Int32).to_numpy()
 
 
 def _per_track(
@@ -405,55 +392,44 @@ def _sum_if_known(name: str) -> pl.Expr:
 _SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "even")
 
 
-def operator_table(
-    folds: Folds,
-    cells: pl.DataFrame,
-    op_type: pl.Series,
-    overhead_ratio: pl.DataFrame,
-    own: HostTimes,
-    timelines: pl.DataFrame,
-) -> pl.DataFrame:
-    """One row a submodule, layer and host (`columns.OPERATORS`), longest total first.
+def _operators(of: Inputs) -> pl.DataFrame:
+    """One row a submodule, layer and host, longest total first.
 
-    `cells` are those of kinds (`kind_cells`), `op_type` is that of each kind, `own` the own times
-    of the host's commands; `overhead_ratio` has the columns `submodule` and `overhead_ratio`,
-    `timelines` those of `analysis.timelines`. `share` is the part of the own time of all rows with
-    the same `host` and timeline: of all device time for operators of devices, of all host time for
-    host commands; each of the two adds up to 1.
+    `share` is the part of the own time of all rows with the same `host` and timeline
+    (`analysis.timelines`): of all device time for operators of devices, of all host time for host
+    commands; each of the two adds up to 1.
     """
-    keys = pl.DataFrame(
-        {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
-        schema={"submodule": pl.String, "layer": pl.String, "host": pl.Boolean},
-    ).with_row_index("key")
+    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
     table = (
-        _sums(folds)
-        .join(keys, on="key")
-        .join(_places(folds, cells, op_type), on="key")
-        .join(_own(folds, own), on="key")
+        _sums(folds(of))
+        .join(folds(of).operators, on="key")
+        .join(_places(of), on="key")
+        .join(_own(of), on="key")
         .join(overhead_ratio, on="submodule", how="left")
-        .join(timelines, on="submodule", how="left")
+        .join(timelines_of(of.run.calls, of.run.drops), on="submodule", how="left")
         .with_columns(pl.col("timeline").fill_null(0))
-        .with_columns(self_ns=pl.col("busy") - pl.col("within_ns"))
         .with_columns(
             total_ns=pl.col("busy"),
             gap_ns=pl.col("gap"),
+            self_ns=pl.col("busy") - pl.col("within_ns"),
             commands_per_call=pl.col("commands") / pl.col("calls"),
             parallelism=ratio(pl.col("busy"), pl.col("wall_ns")),
             parallel_utilization=ratio(pl.col("working_busy"), pl.col("possible")),
             imbalance=ratio(pl.col("busiest"), pl.col("even")),
-            share=ratio(pl.col("self_ns"), pl.col("self_ns").sum().over("host", "timeline")),
-            corrected_ns=(pl.col("busy") * pl.col("overhead_ratio"))
-            .round()
-            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
+            corrected_ns=corrected(pl.col("busy")),
+        )
+        .with_columns(
+            share=ratio(pl.col("self_ns"), pl.col("self_ns").sum().over("host", "timeline"))
         )
         .sort(["total_ns", "submodule", "layer", "host"], descending=[True, False, False, False])
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
 
 
-def _own(folds: Folds, own: HostTimes) -> pl.DataFrame:
+def _own(of: Inputs) -> pl.DataFrame:
     """For each key what other commands of the host took within its own, and what it waited."""
-    key, keys = folds.of_command[own.row], len(folds.layers)
+    own, keys = of.host_times, len(folds(of).operators)
+    key = folds(of).of_command[own.row]
     sums = (np.bincount(key, values, keys) for values in (own.within_ns, own.waited_ns))
     within, waited = (found.astype(np.int64) for found in sums)  # exact to 2^53
     return pl.DataFrame({"within_ns": within, "waited_ns": waited}).with_row_index("key")
@@ -487,19 +463,16 @@ def _sums(folds: Folds) -> pl.DataFrame:
     )
 
 
-def _places(folds: Folds, cells: pl.DataFrame, op_type: pl.Series) -> pl.DataFrame:
+def _places(of: Inputs) -> pl.DataFrame:
     """For each key its op types by time, its devices and its number of tracks."""
+    cells, op_type = kind_cells(of), of.kinds.table["op_type"]
     kind = cells["kind"].cast(pl.UInt32)
-    found = (
-        cells.select(
-            "device",
-            "track",
-            key=pl.Series(folds.of_kind).gather(kind).cast(pl.UInt32),
-            op_type=op_type.gather(kind),
-            duration="total_ns",
-        )
-        .group_by("key", "op_type", "device", "track")
-        .agg(pl.col("duration").sum())
+    found = cells.select(
+        "device",
+        "track",
+        key=pl.Series(folds(of).of_kind).gather(kind).cast(pl.UInt32),
+        op_type=op_type.gather(kind),
+        duration="total_ns",
     )
     types = texts_by_time(found, ["key"], "op_type", "op_types", "duration")
     places = found.group_by("key").agg(
@@ -511,24 +484,6 @@ def _places(folds: Folds, cells: pl.DataFrame, op_type: pl.Series) -> pl.DataFra
 
 
 # --- The table of operators.
-
-
-@shared
-def folds(of: Inputs) -> Folds:
-    """The selected commands, folded into operators."""
-    return fold(of.calls, of.frame, of.commands, of.kinds)
-
-
-def _operators(of: Inputs) -> pl.DataFrame:
-    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
-    return operator_table(
-        folds(of),
-        kind_cells(of),
-        of.kinds.table["op_type"],
-        overhead_ratio,
-        of.host_times,
-        timelines_of(of.run.calls, of.run.drops),
-    )
 
 
 TABLES = (

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.commands import LAYER, SUBMODULE, CommandArrays, queue_codes, ratio
+from profiler.analysis.commands import LAYER, SUBMODULE, queue_codes, ratio
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Figure, Opens, Part, TableView
 from profiler.analysis.finding_text import on_gpus
@@ -92,60 +92,51 @@ _PARTS = tuple(part.value for part in SplitPart)
 _Flags = npt.NDArray[np.bool_]
 
 
-def partitioning_table(
-    folds: Folds, calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
-) -> pl.DataFrame:
-    """One row an operator that was split, and each of its parts (`columns.PARTITIONING`).
-
-    Operators are in order of their total, longest first. Arguments are those of `fold`, and what
-    it gave.
-    """
+def _partitioning(of: Inputs) -> pl.DataFrame:
+    """One row an operator that was split, and each of its parts; operators are in order of their
+    total, longest first."""
+    found, commands = folds(of), of.commands
     moves, device = _MOVES[commands.category], commands.device
     devices = len(commands.devices) + 1
-    moving = _varies(folds, 2, lambda rows: moves[rows])
-    several = _varies(folds, devices, lambda rows: device[rows])
+    moving = _varies(found, 2, lambda rows: moves[rows])
+    several = _varies(found, devices, lambda rows: device[rows])
     split = moving.copy()
-    split[folds.key[folds.tracks > 1]] = True
+    split[found.key[found.tracks > 1]] = True
     if split.any():
-        queue, queues = queue_codes(frame["track"])
+        queue, queues = queue_codes(of.frame["track"])
         split &= _varies(
-            folds, devices * queues, lambda rows: device[rows] * np.int64(queues) + queue[rows]
+            found, devices * queues, lambda rows: device[rows] * np.int64(queues) + queue[rows]
         )
         moving &= split
     split |= several
-    on_device = ~np.array(folds.host, dtype=np.bool_)
-    whole = pl.DataFrame({name: getattr(folds, name) for name in SUMS})
-    kept = whole.filter(pl.Series((split & on_device)[folds.key]))
-    parts = [_row_of(kept.with_columns(pl.lit(-1, pl.Int64).alias("code")), part=0)]
-    by_device = _refolded(several & on_device, device, folds, calls, frame, commands)
-    by_category = _refolded(moving & on_device, moves.view(np.int8), folds, calls, frame, commands)
-    parts.append(_row_of(by_category, part=pl.col("code") + 1))
-    parts.append(_row_of(by_device, part=3))
-    return _table(pl.concat(parts), by_device, folds, commands.devices)
+    on_device = ~found.operators["host"].to_numpy()
+    whole = pl.DataFrame({name: getattr(found, name) for name in SUMS})
+    kept = whole.filter(pl.Series((split & on_device)[found.key]))
+    by_device = _refolded(of, several & on_device, device)
+    by_category = _refolded(of, moving & on_device, moves.view(np.int8))
+    parts = [
+        _row_of(kept.with_columns(pl.lit(-1, pl.Int64).alias("code")), pl.lit(0, pl.Int64)),
+        _row_of(by_category, pl.col("code") + 1),
+        _row_of(by_device, pl.lit(3, pl.Int64)),
+    ]
+    return _table(pl.concat(parts), by_device, found.operators, commands.devices)
 
 
 def _varies(folds: Folds, width: int, codes: Callable[[slice], Codes | _Flags]) -> _Flags:
     """Which operators have commands of different codes below `width`; `codes` has those of some
     rows."""
-    found = np.zeros(len(folds.layers) * width, dtype=np.bool_)
+    found = np.zeros(len(folds.operators) * width, dtype=np.bool_)
     for rows in batches(len(folds.of_command)):
         found[folds.of_command[rows] * np.int64(width) + codes(rows)] = True
-    several: _Flags = found.reshape(len(folds.layers), width).sum(axis=1) > 1
+    several: _Flags = found.reshape(len(folds.operators), width).sum(axis=1) > 1
     return several
 
 
-def _refolded(
-    marked: _Flags,
-    codes: Codes,
-    folds: Folds,
-    calls: pl.DataFrame,
-    frame: pl.DataFrame,
-    commands: CommandArrays,
-) -> pl.DataFrame:
+def _refolded(of: Inputs, marked: _Flags, codes: Codes) -> pl.DataFrame:
     """The `marked` operators of single calls, folded by code: the sums of `Folds` and `code`."""
     width = int(codes.max(initial=0)) + 1
     limit = len(marked) * width
-    columns, key = frame.select("pipeline", "track"), folds.of_command
+    columns, key, commands = of.frame.select("pipeline", "track"), folds(of).of_command, of.commands
     if not marked.all():
         rows = np.flatnonzero(marked[key]) if marked.any() else np.zeros(0, dtype=np.int64)
         names = ("call", "step", "start", "end", "device", "category")
@@ -153,16 +144,15 @@ def _refolded(
         columns, key, codes = columns[rows], key[rows], codes[rows]
     dtype = np.dtype(np.int32 if limit < 1 << 31 else np.int64)
     key = key.astype(dtype) * dtype.type(width) + codes
-    sums: dict[str, Any] = fold_by(key, limit, calls, columns, commands)
+    sums: dict[str, Any] = fold_by(key, limit, of.calls, columns, commands)
     found = pl.DataFrame({name: sums[name].astype(np.int64) for name in SUMS})
     return found.with_columns(key=pl.col("key") // width, code=pl.col("key") % width)
 
 
-def _row_of(folded: pl.DataFrame, part: int | pl.Expr) -> pl.DataFrame:
+def _row_of(folded: pl.DataFrame, part: pl.Expr) -> pl.DataFrame:
     """The folds of single calls added up: one row a key and code, numbered as a `part`."""
     even = pl.col("working_busy") / pl.col("working_tracks")
     possible = (pl.col("wall") * pl.col("working_tracks")).sum()
-    number = part if isinstance(part, pl.Expr) else pl.lit(part, pl.Int64)
     return (
         folded.with_columns(pl.col(name).cast(pl.Int64) for name in SUMS)
         .group_by("key", "code")
@@ -177,12 +167,12 @@ def _row_of(folded: pl.DataFrame, part: int | pl.Expr) -> pl.DataFrame:
             parallel_utilization=ratio(pl.col("working_busy").sum(), possible),
             imbalance=ratio(pl.col("busiest").sum(), even.sum()),
         )
-        .with_columns(part=number)
+        .with_columns(part=part)
     )
 
 
 def _table(
-    parts: pl.DataFrame, by_device: pl.DataFrame, folds: Folds, devices: tuple[str, ...]
+    parts: pl.DataFrame, by_device: pl.DataFrame, operators: pl.DataFrame, devices: tuple[str, ...]
 ) -> pl.DataFrame:
     """Keys and codes replaced by names, in order."""
     most = pl.col("busy").max().over("key", "call")
@@ -192,37 +182,29 @@ def _table(
         .group_by("key")
         .agg(device_imbalance=ratio(pl.col("most").sum(), pl.col("mean").sum()))
     )
-    keys = pl.DataFrame(
-        {"submodule": folds.submodules, "layer": folds.layers},
-        schema={"submodule": pl.String, "layer": pl.String},
-    ).with_row_index("key")
+    keys = operators.select("submodule", "layer", key=pl.col("key").cast(pl.Int64))
     names = dict(enumerate(devices))
     of_device = pl.when(pl.col("part") == 3).then(pl.col("code"))
     whole = pl.col("total_ns").filter(pl.col("part") == 0).sum().over("key")
+    part = pl.col("part")
     table = (
-        parts.join(keys.with_columns(pl.col("key").cast(pl.Int64)), on="key")
+        parts.join(keys, on="key")
         .join(uneven, on="key", how="left")
         .with_columns(
             whole=whole,
             device=of_device.replace_strict(names, default=None, return_dtype=pl.String),
-            device_imbalance=pl.when(pl.col("part") == 0).then(pl.col("device_imbalance")),
+            device_imbalance=pl.when(part == 0).then(pl.col("device_imbalance")),
         )
         .sort(
             ["whole", "submodule", "layer", "part", "device"],
             descending=[True, False, False, False, False],
         )
+        .with_columns(part.replace_strict(dict(enumerate(_PARTS)), return_dtype=pl.String))
     )
-    named = table.with_columns(
-        pl.col("part").replace_strict(dict(enumerate(_PARTS)), return_dtype=pl.String)
-    )
-    return named.select(pl.col(n).cast(t) for n, t in schema(PARTITIONING).items())
+    return table.select(pl.col(n).cast(t) for n, t in schema(PARTITIONING).items())
 
 
 # --- The table of the parts of split operators.
-
-
-def _partitioning(of: Inputs) -> pl.DataFrame:
-    return partitioning_table(folds(of), of.calls, of.frame, of.commands)
 
 
 TABLES = (

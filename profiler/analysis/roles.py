@@ -187,22 +187,22 @@ def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:
 # Shares are of the total of device commands; host work has no role.
 
 
-def role_table(kinds: Kinds, roles: pl.DataFrame, overhead_ratio: pl.DataFrame) -> pl.DataFrame:
-    """One row a submodule and role (`columns.ROLES`), by submodule, longest first.
+def corrected(total: pl.Expr) -> pl.Expr:
+    """A time times `overhead_ratio`; null where a foreign factor is beyond reason."""
+    return (total * pl.col("overhead_ratio")).round().cast(pl.Int64, strict=False)
 
-    `roles` has a row a kind (`KIND_ROLE`); `overhead_ratio` the columns `submodule`,
-    `overhead_ratio`.
-    """
-    known = _with_role(kinds, roles)
+
+def _roles(of: Inputs) -> pl.DataFrame:
+    """One row a submodule and role, by submodule, longest first."""
+    known = _with_role(of.kinds, kind_roles(of))
+    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
     table = (
         known.group_by("submodule", "role")
         .agg(pl.col("commands", "total_ns").sum(), *_of_streams())
         .join(overhead_ratio, on="submodule", how="left")
         .with_columns(
             share=ratio(pl.col("total_ns"), pl.col("total_ns").sum().over("submodule")),
-            corrected_ns=(pl.col("total_ns") * pl.col("overhead_ratio"))
-            .round()
-            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
+            corrected_ns=corrected(pl.col("total_ns")),
         )
     )
     for name, joined in (("norm_kind", "norm_kinds"), ("role_by", "decided_by")):
@@ -214,13 +214,12 @@ def role_table(kinds: Kinds, roles: pl.DataFrame, overhead_ratio: pl.DataFrame) 
     return _declared(table, ROLES)
 
 
-def block_table(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
-    """One row a block of a submodule (`columns.BLOCKS`), in the order of their names' numbers."""
-    norm, modulation = (
-        pl.col("total_ns").filter(pl.col("role") == role) for role in ("norm", "modulation")
-    )
+def _blocks(of: Inputs) -> pl.DataFrame:
+    """One row a block of a submodule, in the order of their names' numbers."""
+    total = pl.col("total_ns")
+    norm, modulation = (total.filter(pl.col("role") == role) for role in ("norm", "modulation"))
     table = (
-        _with_role(kinds, roles)
+        _with_role(of.kinds, kind_roles(of))
         .drop_nulls("block")
         .group_by("submodule", "block")
         .agg(
@@ -230,8 +229,8 @@ def block_table(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
             modulation_ns=modulation.sum(),
         )
         .with_columns(
-            norm_share=ratio(pl.col("norm_ns"), pl.col("total_ns")),
-            modulation_share=ratio(pl.col("modulation_ns"), pl.col("total_ns")),
+            norm_share=ratio(pl.col("norm_ns"), total),
+            modulation_share=ratio(pl.col("modulation_ns"), total),
         )
         .sort("submodule", *_block_order(), nulls_last=True)
     )
@@ -301,15 +300,6 @@ def kind_roles(of: Inputs) -> pl.DataFrame:
     """The role of each kind of the selected commands, and what decided."""
     given = of.frame["role"]
     return roles_of(of.run.info.submodules, of.kinds, of.commands.call, given)
-
-
-def _roles(of: Inputs) -> pl.DataFrame:
-    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
-    return role_table(of.kinds, kind_roles(of), overhead_ratio)
-
-
-def _blocks(of: Inputs) -> pl.DataFrame:
-    return block_table(of.kinds, kind_roles(of))
 
 
 TABLES = (

@@ -472,9 +472,8 @@ def recorded_submodules(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _submodules(of: Inputs) -> pl.DataFrame:
-    of_devices = ~np.array(folds(of).host, dtype=np.bool_)
-    submodule = pl.DataFrame({"submodule": folds(of).submodules}, schema={"submodule": pl.String})
-    submodule = submodule.filter(pl.Series(of_devices))
+    operators = folds(of).operators
+    submodule = operators.filter(~pl.col("host")).select("submodule")
     factors = overhead_ratios(of.run.info.submodules)
     return submodule_table(of.table("calls"), submodule, _share(of), _device_time(of), factors)
 
@@ -515,7 +514,7 @@ def _calls(of: Inputs) -> pl.DataFrame:
     tiles, commands = of.run.tiles.calls, of.commands.call
     before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
     found = folds(of)
-    on_device = ~np.array(found.host, dtype=np.bool_)[found.key]
+    on_device = ~found.operators["host"].to_numpy()[found.key]
     return call_table(of.calls, tiles, commands, found.call[on_device], first, before, total)
 
 

@@ -118,6 +118,15 @@ class CompiledIn(StrEnum):
     OUTSIDE_CALLS = "outside_calls"
 
 
+SENTENCES: Sentences = {
+    CompiledIn: {
+        CompiledIn.FIRST_CALL: "the first call",
+        CompiledIn.LATER_CALL: "a later call",
+        CompiledIn.OUTSIDE_CALLS: "outside of calls",
+    }
+}
+
+
 # --- The rule about what was compiled while the run went on.
 
 
@@ -183,21 +192,6 @@ def _commonest(texts: pl.Series) -> str:
     """The text that stands there most often, of several the first."""
     counts = texts.to_frame("text").group_by("text", maintain_order=True).len()
     return str(counts.sort("len", descending=True, maintain_order=True)["text"][0])
-
-
-# --- What is said of where compilations were.
-
-
-SENTENCES: Sentences = {
-    CompiledIn: {
-        CompiledIn.FIRST_CALL: "the first call",
-        CompiledIn.LATER_CALL: "a later call",
-        CompiledIn.OUTSIDE_CALLS: "outside of calls",
-    }
-}
-
-
-# --- What is said of what was compiled while the run went on.
 
 
 _LONGEST = 120  # characters of a reason in a title

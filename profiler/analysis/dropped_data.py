@@ -49,15 +49,8 @@ DROPS: tuple[Column, ...] = (
 
 def _drops(of: Inputs) -> pl.DataFrame:
     rows = [
-        (
-            drop.kind,
-            drop.kind.time_missing,
-            drop.where,
-            drop.count,
-            drop.unit,
-            notes_text([drop.detail]),
-        )
-        for drop in of.run.drops
+        (one.kind, one.kind.time_missing, one.where, one.count, one.unit, notes_text([one.detail]))
+        for one in of.run.drops
     ]
     return pl.DataFrame(rows, schema=schema(DROPS), orient="row")
 
@@ -96,34 +89,34 @@ _MEANINGS = {
     GRAPH_CAPTURE: said("kernels of a graph's capture, to name those of its replays"),
 }
 
-CONSEQUENCES: Mapping[str, tuple[str, str]] = {
-    # code → the section that lacks it, and what it says
+CONSEQUENCES: Mapping[str, tuple[str, str, str]] = {
+    # code → the section that lacks it, what it says, and what no rule can find without it
     "timeline": (
         "idle",
         said(
             "The trace does not say when its commands ran: idle time, the critical path and use "
             "over time are unknown."
         ),
+        said("idle time"),
     ),
     "shapes": (
         "shapes",
         said("The trace has no shapes of operators: no FLOPs, no efficiency, no roofline."),
+        said("FLOPs and the roofline"),
     ),
     "launches": (
         "idle",
         said("The trace has no launches: what devices waited for within calls is not known."),
+        said("launches"),
     ),
-    "memory": ("memory", said("The trace has no allocations: memory over time is unknown.")),
+    "memory": (
+        "memory",
+        said("The trace has no allocations: memory over time is unknown."),
+        said("memory over time"),
+    ),
 }
 
-FINDINGS: Mapping[str, str] = {  # code → what no rule can find without it
-    "timeline": said("idle time"),
-    "shapes": said("FLOPs and the roofline"),
-    "launches": said("launches"),
-    "memory": said("memory over time"),
-}
-
-ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record it
+_ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record it
     ("shapes", "kineto"): said("Record with record_shapes=True."),
     ("memory", "kineto"): said("Record with profile_memory=True."),
     ("launches", "kineto"): said("Also record with ProfilerActivity.CPU."),
@@ -371,10 +364,6 @@ SENTENCES: Sentences = {
 # --- What a foreign trace cannot tell, said once in the section that lacks it.
 
 
-_FINDINGS = "findings"
-_OF_ALL = ("timeline", "shapes")
-
-
 def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     """A line for each capability that the run's producer lacks and the section needs, one of all
     where rules look for findings. Nothing for runs that were captured here, whose producer states
@@ -382,12 +371,12 @@ def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
     producer = analysis.inputs.run.info.producer
     lacking = _lacking(analysis)
     for code in lacking:
-        where, sentence = CONSEQUENCES[code]
+        where, sentence, _ = CONSEQUENCES[code]
         if where == section:
-            lead = joined(" ", filter(None, (sentence, ADVICE.get((code, producer)))))
+            lead = joined(" ", filter(None, (sentence, _ADVICE.get((code, producer)))))
             yield Part(lead=lead, always=True)
-    if section == _FINDINGS and lacking:
-        what = joined(", ", [FINDINGS[code] for code in lacking])
+    if section == "findings" and lacking:
+        what = joined(", ", [CONSEQUENCES[code][2] for code in lacking])
         yield Part(
             lead=said(
                 "Some rules could not be checked, because the trace lacks: {what}.", what=what
@@ -398,18 +387,12 @@ def untold_parts(section: str, analysis: Analysis) -> Iterator[Part]:
 
 def _lacking(analysis: Analysis) -> list[str]:
     """What sections need and the run's producer does not tell."""
-    told = analysis.inputs.run.info.capabilities
+    told, calls = analysis.inputs.run.info.capabilities, analysis.inputs.run.calls
     if not told:
         return []
-    lacking = [code for code in CONSEQUENCES if code not in told and _applies(code, analysis)]
+    lacking = [code for code in CONSEQUENCES if code not in told]
+    if not any(map(is_accelerator, calls["device"].cast(pl.String).unique())):
+        lacking = [code for code in lacking if code not in ("launches", "memory")]  # of the host
     if "timeline" in lacking and "launches" in lacking:
         lacking.remove("launches")  # nobody knows either why devices waited
     return lacking
-
-
-def _applies(code: str, analysis: Analysis) -> bool:
-    """Launches and allocators are of devices apart from the host."""
-    if code in _OF_ALL:
-        return True
-    devices = analysis.inputs.run.calls["device"].cast(pl.String).unique()
-    return any(is_accelerator(device) for device in devices)

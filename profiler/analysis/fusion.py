@@ -69,11 +69,105 @@ _MOVED_OF_RUN = 0.02
 _NAMED = 3
 _MAX_CHAIN_SHARE = 0.5  # of the time of chains
 _NEXT = "→"  # between the op types of a chain
+_SLOW = 0.25  # of the roofline
+_FEW_GROUPS = said(
+    "Its kernel has a block of threads for each group: with few groups in a small batch, most of a "
+    "large GPU does nothing. Compiled, the reduction is divided."
+)
+
+
+def _of_chains(
+    analysis: Analysis, rule: str, what: tuple[FusionKind, ...], chains: pl.DataFrame | None = None
+) -> tuple[Finding, ...]:
+    """A finding for each submodule whose chains of these sorts are worth a word, of all or of
+    `chains`: without a profile for the time they take, else for what fusing them saves."""
+    total = end_to_end_ns(analysis)
+    rows = (analysis.fusions if chains is None else chains).filter(
+        pl.col("what").is_in([kind.value for kind in what])
+    )
+    rows = scaled(analysis, rows, "total_ns", "saved_ns", "chains", "saved_bytes")
+    found = []
+    for (submodule,), some in rows.group_by("submodule", maintain_order=True):
+        busy = float(some["total_ns"].sum())
+        saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
+        lost = None
+        if saved is not None:
+            lost = Effect((str(submodule),), saved, launches_of=_launches(some))
+        part = share(busy if saved is None else saved, total)
+        if part < (_BUSY if saved is None else MATERIAL):
+            continue
+        found.append(
+            Finding(
+                rule=rule,
+                evidence=_evidence(some, busy, saved, total),
+                where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
+                cost_ns=None if saved is None else round(saved),
+                severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
+                effect=lost,
+            )
+        )
+    return tuple(found)
+
+
+def _launches(chains: pl.DataFrame) -> dict[str, float]:
+    """How many launches less fused chains have, by op type: of each the first one stays."""
+    found: dict[str, float] = {}
+    for names, times in chains.select("op_types", "chains").iter_rows():
+        for name in names.split(f" {_NEXT} ")[1:]:
+            found[name] = found.get(name, 0.0) + times
+    return found
+
+
+def _evidence(
+    chains: pl.DataFrame, busy: float, saved: float | None, total: int
+) -> dict[str, Value]:
+    evidence: dict[str, Value] = {
+        "chains": round(chains["chains"].sum()),
+        "total_ns": round(busy),
+        "busy_share": share(busy, total),
+        "memory_traffic_saved_bytes": round(chains["saved_bytes"].sum()),
+        "longest_chain": chains["op_types"][0],
+    }
+    if saved is not None:
+        evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
+    return evidence
+
+
+_UPPER_BOUND = (
+    "Chains are found by shapes and order, and their saving is an upper bound; where the device "
+    "waits for the host anyway, the run gains less. "
+)
+
+
+def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Finding], Words]:
+    """Words whose title ends with what fusing saves, or what the chains take where that is not
+    known."""
+
+    def words(found: Finding) -> Words:
+        given = texts(found)
+        figure = said("its chains take {busy_share} of the run")
+        if "saved_share" in given:
+            figure = said("at most {saved_share} of the run to save")
+        whole = filled(title, {**given, "figure": filled(figure, given)})
+        return Words(whole, said(_UPPER_BOUND + caveat), recommendation)
+
+    return words
 
 
 def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
     """Attention writes its scores to memory: product, softmax and product are commands each."""
     return _of_chains(analysis, "unfused_attention", (FusionKind.ATTENTION,))
+
+
+_UNFUSED_ATTENTION = _of_figure(
+    said("Attention of {submodule} is not fused: {figure}"),
+    "Fused kernels support only some masks and head sizes, and round differently.",
+    said(
+        "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
+        "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
+        "float32 softmax keeps the fused kernel away."
+    ),
+)
 
 
 def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
@@ -85,6 +179,16 @@ def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
         (FusionKind.NORM, FusionKind.NORM_AND_MODULATION),
         _chains_of(analysis, whole_norms=False),
     )
+
+
+_NORM_CHAINS = _of_figure(
+    said("Norms of {submodule} are chains of operators: {figure}"),
+    "A fused norm may accumulate in another type.",
+    said(
+        "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of a "
+        "handwritten one, compile the block, or use one kernel for norm, shift and scale."
+    ),
+)
 
 
 def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
@@ -156,6 +260,36 @@ def _is_norm(op_type: str) -> bool:
     return operation_of(op_type).sort is Sort.NORM
 
 
+def _elementwise_chains(found: Finding) -> Words:
+    title = said("Elementwise operators of {submodule} are not fused: {figure}")
+    recommendation = said(
+        "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
+        "of its formula) and let the optimizer fuse them."
+    )
+    if "norm" in found.evidence:
+        title = said(
+            "{norm} of {submodule}, and elementwise operators beside it, are not fused: {figure}"
+        )
+        recommendation = joined(" ", [*_slow_norm(found), recommendation])
+    caveat = "Compiling costs time at the first call and at each new shape."
+    return _of_figure(title, caveat, recommendation)(found)
+
+
+def _slow_norm(found: Finding) -> Iterator[str]:
+    """How long the norm takes, and why torch's norm of groups may be slow: its kernel has a block
+    of threads for each of them."""
+    taken = said("{norm} alone takes {norm_total_ns}.")
+    known = "norm_of_roofline_share" in found.evidence
+    if known:
+        taken = said(
+            "{norm} alone takes {norm_total_ns}, at {norm_of_roofline_share} of its roofline."
+        )
+    yield filled(taken, texts(found))
+    slow = known and number(found, "norm_of_roofline_share") < _SLOW
+    if slow and found.evidence["norm"] == "aten::native_group_norm":
+        yield _FEW_GROUPS
+
+
 def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     """Casts, transposes and concatenations take a large part of the time in which a submodule's
     devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
@@ -193,63 +327,6 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
-
-
-def _of_chains(
-    analysis: Analysis, rule: str, what: tuple[FusionKind, ...], chains: pl.DataFrame | None = None
-) -> tuple[Finding, ...]:
-    """A finding for each submodule whose chains of these sorts are worth a word, of all or of
-    `chains`: without a profile for the time they take, else for what fusing them saves."""
-    total = end_to_end_ns(analysis)
-    rows = (analysis.fusions if chains is None else chains).filter(
-        pl.col("what").is_in([kind.value for kind in what])
-    )
-    rows = scaled(analysis, rows, "total_ns", "saved_ns", "chains", "saved_bytes")
-    found = []
-    for (submodule,), some in rows.group_by("submodule", maintain_order=True):
-        busy = float(some["total_ns"].sum())
-        saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
-        lost = None
-        if saved is not None:
-            lost = Effect((str(submodule),), saved, launches_of=_launches(some))
-        part = share(busy if saved is None else saved, total)
-        if part < (_BUSY if saved is None else MATERIAL):
-            continue
-        found.append(
-            Finding(
-                rule=rule,
-                evidence=_evidence(some, busy, saved, total),
-                where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
-                cost_ns=None if saved is None else round(saved),
-                severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
-                effect=lost,
-            )
-        )
-    return tuple(found)
-
-
-def _launches(chains: pl.DataFrame) -> dict[str, float]:
-    """How many launches less fused chains have, by op type: of each the first one stays."""
-    found: dict[str, float] = {}
-    for names, times in chains.select("op_types", "chains").iter_rows():
-        for name in names.split(f" {_NEXT} ")[1:]:
-            found[name] = found.get(name, 0.0) + times
-    return found
-
-
-def _evidence(
-    chains: pl.DataFrame, busy: float, saved: float | None, total: int
-) -> dict[str, Value]:
-    evidence: dict[str, Value] = {
-        "chains": round(chains["chains"].sum()),
-        "total_ns": round(busy),
-        "busy_share": share(busy, total),
-        "memory_traffic_saved_bytes": round(chains["saved_bytes"].sum()),
-        "longest_chain": chains["op_types"][0],
-    }
-    if saved is not None:
-        evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
-    return evidence
 
 
 def _computing(analysis: Analysis) -> pl.DataFrame:
@@ -309,6 +386,37 @@ def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
 
     layers = longest("layer")
     return ", ".join(longest("op_type")), layers[0] if layers else ""
+
+
+_DATA_MOVEMENT = Words(
+    title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
+    caveat=said(
+        "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may be "
+        "what makes the product behind it fast."
+    ),
+    recommendation=said(
+        "Keep one type and layout from end to end (no casts around norms, channels-last for "
+        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
+    ),
+)
+RULES = (
+    Rule(
+        unfused_attention,
+        _UNFUSED_ATTENTION,
+        said("Use scaled_dot_product_attention, or a fused attention of ONNX"),
+    ),
+    Rule(norm_chains, _NORM_CHAINS, said("Use the framework's norm, or compile the block")),
+    Rule(
+        elementwise_chains,
+        _elementwise_chains,
+        said("Compile the submodule, or export activations as one operator"),
+    ),
+    Rule(
+        data_movement,
+        _DATA_MOVEMENT,
+        said("Keep one type and layout from end to end; avoid .contiguous()"),
+    ),
+)
 
 
 # --- The columns of operators held against their devices, and of what fusing them would save.
@@ -730,117 +838,3 @@ TABLES = (
         rank=("-saved_bytes",),
     ),
 )
-
-
-# --- What is said of chains of operators that could be one, and of data that is only moved.
-
-
-_SLOW = 0.25  # of the roofline
-_FEW_GROUPS = said(
-    "Its kernel has a block of threads for each group: with few groups in a small batch, most of a "
-    "large GPU does nothing. Compiled, the reduction is divided."
-)
-
-
-_DATA_MOVEMENT = Words(
-    title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
-    caveat=said(
-        "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may be "
-        "what makes the product behind it fast."
-    ),
-    recommendation=said(
-        "Keep one type and layout from end to end (no casts around norms, channels-last for "
-        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
-    ),
-)
-_UPPER_BOUND = (
-    "Chains are found by shapes and order, and their saving is an upper bound; where the device "
-    "waits for the host anyway, the run gains less. "
-)
-
-
-def _of_figure(title: Said, caveat: str, recommendation: str) -> Callable[[Finding], Words]:
-    """Words whose title ends with what fusing saves, or what the chains take where that is not
-    known."""
-
-    def words(found: Finding) -> Words:
-        given = texts(found)
-        figure = said("its chains take {busy_share} of the run")
-        if "saved_share" in given:
-            figure = said("at most {saved_share} of the run to save")
-        whole = filled(title, {**given, "figure": filled(figure, given)})
-        return Words(whole, said(_UPPER_BOUND + caveat), recommendation)
-
-    return words
-
-
-_UNFUSED_ATTENTION = _of_figure(
-    said("Attention of {submodule} is not fused: {figure}"),
-    "Fused kernels support only some masks and head sizes, and round differently.",
-    said(
-        "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
-        "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
-        "float32 softmax keeps the fused kernel away."
-    ),
-)
-_NORM_CHAINS = _of_figure(
-    said("Norms of {submodule} are chains of operators: {figure}"),
-    "A fused norm may accumulate in another type.",
-    said(
-        "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of a "
-        "handwritten one, compile the block, or use one kernel for norm, shift and scale."
-    ),
-)
-
-
-def _elementwise_chains(found: Finding) -> Words:
-    title = said("Elementwise operators of {submodule} are not fused: {figure}")
-    recommendation = said(
-        "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
-        "of its formula) and let the optimizer fuse them."
-    )
-    if "norm" in found.evidence:
-        title = said(
-            "{norm} of {submodule}, and elementwise operators beside it, are not fused: {figure}"
-        )
-        recommendation = joined(" ", [*_slow_norm(found), recommendation])
-    caveat = "Compiling costs time at the first call and at each new shape."
-    return _of_figure(title, caveat, recommendation)(found)
-
-
-def _slow_norm(found: Finding) -> Iterator[str]:
-    """How long the norm takes, and why torch's norm of groups may be slow: its kernel has a block
-    of threads for each of them."""
-    taken = said("{norm} alone takes {norm_total_ns}.")
-    known = "norm_of_roofline_share" in found.evidence
-    if known:
-        taken = said(
-            "{norm} alone takes {norm_total_ns}, at {norm_of_roofline_share} of its roofline."
-        )
-    yield filled(taken, texts(found))
-    slow = known and number(found, "norm_of_roofline_share") < _SLOW
-    if slow and found.evidence["norm"] == "aten::native_group_norm":
-        yield _FEW_GROUPS
-
-
-RULES = (
-    Rule(
-        unfused_attention,
-        _UNFUSED_ATTENTION,
-        said("Use scaled_dot_product_attention, or a fused attention of ONNX"),
-    ),
-    Rule(norm_chains, _NORM_CHAINS, said("Use the framework's norm, or compile the block")),
-    Rule(
-        elementwise_chains,
-        _elementwise_chains,
-        said("Compile the submodule, or export activations as one operator"),
-    ),
-    Rule(
-        data_movement,
-        _DATA_MOVEMENT,
-        said("Keep one type and layout from end to end; avoid .contiguous()"),
-    ),
-)
-
-
-# --- What is said of fusions.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis.commands import CallKinds, Kinds
+from profiler.analysis.commands import CallKinds
 from profiler.analysis.context import Inputs
 from profiler.analysis.document import TOP, Figure, Part, SectionKind
 from profiler.analysis.end_to_end import accounting
@@ -26,7 +25,7 @@ from profiler.analysis.module_paths import (
     sums_of,
 )
 from profiler.analysis.question import FigureSpec, Table, table_named
-from profiler.analysis.result import Accounting, Analysis, ReportInput
+from profiler.analysis.result import Analysis, ReportInput
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import Bound, bound_by, kind_bounds
 from profiler.analysis.table_text import (
@@ -53,7 +52,6 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Codes, Times, group_heads
 from profiler.text import count, duration, percent, said
-from profiler.trace.manifest_fields import Submodule
 
 # --- The columns of the module tree.
 
@@ -349,48 +347,17 @@ def _derived() -> Iterator[pl.Expr]:
 
 
 _CALLS = 1 << 12  # at a time
-_Flags = npt.NDArray[np.bool_]
 
 
-def kept_kinds(kinds: Kinds) -> _Flags:
-    """Which kinds are work of a device in a call, bool [kinds]."""
-    works = ~pl.col("host") & (pl.col("category") != "sync") & pl.col("submodule").is_not_null()
-    found: _Flags = kinds.table.select(works.alias("works"))["works"].to_numpy()
-    return found
-
-
-def paths_of(
-    kinds: Kinds, kept: _Flags, roles: pl.Series, names: list[str], known: dict[str, Submodule]
-) -> Paths:
-    """The modules and operators of the kinds that are `kept`; `roles` is that of each kind, `names`
-    are the submodules by first call."""
-    rows = kinds.table.with_columns(role=roles.cast(pl.String)).filter(pl.Series(kept))
-    classes = {name: known[name].modules for name in names if name in known}
-    return Paths.of(names, map(Kind._make, rows.select(Kind._fields).iter_rows()), classes)
-
-
-def stage_sums(cells: CallKinds, stage: Codes, stages: int, kinds: int) -> tuple[Times, Times]:
-    """Commands and durations of each kind in the calls of each stage, int64 [stages, kinds]."""
-    code = stage[cells.call] * np.int64(kinds) + cells.kind
-    found = tuple(
-        np.bincount(code, values, stages * kinds).astype(np.int64).reshape(stages, kinds)
-        for values in (cells.commands, cells.busy)
-    )
-    return found[0], found[1]
-
-
-def once_of(kinds: Kinds) -> Times:
-    """1 for kinds whose commands each are an execution, 0 for further kernels of an operator."""
-    part = kinds.table["shapes"].str.extract(r" part (\d+)/\d+$").cast(pl.Int64)
-    found: Times = (part.fill_null(1) == 1).cast(pl.Int64).to_numpy()
-    return found
-
-
-def around(
-    name: str, calls: pl.DataFrame, account: Accounting | None, lost_ns: int, pipelines: int
-) -> Around:
-    """What is around modules; without an `account`, which is of the whole run, calls alone."""
-    stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages} if account else {}
+def _around(of: Inputs, calls: pl.DataFrame) -> Around:
+    """What is around modules; of a selection, calls alone."""
+    info, axis, lost, pipelines = of.run.info, of.axis.of_all(), 0, 0
+    stages: dict[str, int] = {}
+    if not of.selection:
+        account = accounting(of)
+        pipelines = account.pipelines
+        lost = account.residual_ns if account.possible else axis.counted.minus(axis.tiles).length
+        stages = {one.stage: one.host_ns + one.idle_ns for one in account.stages}
     for stage in calls["stage"].unique(maintain_order=True).to_list():
         stages.setdefault(stage, 0)
     untraced = ~pl.col("ops_traced")
@@ -400,7 +367,8 @@ def around(
         untraced=untraced.sum().cast(pl.Int64),
         untraced_ns=pl.col("elapsed_ns").filter(untraced).sum(),
     )
-    return Around(name, pipelines, lost_ns, [*stages], [*stages.values()], submodules)
+    name = info.pipeline or info.model
+    return Around(name, pipelines, lost, [*stages], [*stages.values()], submodules)
 
 
 def inside(
@@ -504,33 +472,35 @@ def _depths(parent: Times) -> Times:
 
 
 def _module_tree(of: Inputs) -> pl.DataFrame:
-    calls, kinds = of.table("calls"), of.kinds
+    calls, kinds, cells = of.table("calls"), of.kinds, of.call_kinds
     if calls.is_empty():
         return pl.DataFrame(schema=schema(MODULE_TREE))
-    kept, roles = kept_kinds(kinds), kind_roles(of)["role"]
-    outside = _around(of, calls)
+    works = ~pl.col("host") & (pl.col("category") != "sync") & pl.col("submodule").is_not_null()
+    roles, part = kind_roles(of)["role"], pl.col("shapes").str.extract(r" part (\d+)/\d+$")
+    table = kinds.table.with_columns(
+        role=roles.cast(pl.String),
+        works=works,
+        once=(part.fill_null("1") == "1").cast(pl.Int64),  # further kernels of an operator are none
+    )
+    kept, once = table["works"].to_numpy(), table["once"].to_numpy()
     names = calls["submodule"].unique(maintain_order=True).to_list()
-    paths = paths_of(kinds, kept, roles, names, of.run.info.submodules)
-    number = {name: at for at, name in enumerate(outside.stages)}
+    known = of.run.info.submodules
+    classes = {name: known[name].modules for name in names if name in known}
+    rows = table.filter("works").select(Kind._fields).iter_rows()
+    paths = Paths.of(names, map(Kind._make, rows), classes)
+    outside = _around(of, calls)
+    number, stages = {name: at for at, name in enumerate(outside.stages)}, len(outside.stages)
     stage = calls["stage"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
-    begin = calls["begin_ns"].fill_null(0).to_numpy()
-    length = (calls["end_ns"].fill_null(0) - calls["begin_ns"].fill_null(0)).to_numpy()
-    stages = len(outside.stages)
-    own = own_times(of.commands, kinds.of_command, kept, (begin, length), stage, stages)
-    commands, totals = stage_sums(of.call_kinds, stage, stages, len(kinds))
-    sums = sums_of(own, commands, totals, once_of(kinds), kind_bounds(of))
-    return tree(outside, inside(paths, sums, roles, of.call_kinds, stage, len(calls)))
-
-
-def _around(of: Inputs, calls: pl.DataFrame) -> Around:
-    info = of.run.info
-    name = info.pipeline or info.model
-    if of.selection:
-        return around(name, calls, None, 0, 0)
-    account = accounting(of)
-    axis = of.axis.of_all()
-    lost = account.residual_ns if account.possible else (axis.counted.minus(axis.tiles)).length
-    return around(name, calls, account, lost, account.pipelines)
+    begin = calls["begin_ns"].fill_null(0)
+    tiles = begin.to_numpy(), (calls["end_ns"].fill_null(0) - begin).to_numpy()
+    own = own_times(of.commands, kinds.of_command, kept, tiles, stage, stages)
+    code = stage[cells.call] * np.int64(len(kinds)) + cells.kind
+    commands, totals = (
+        np.bincount(code, values, stages * len(kinds)).astype(np.int64).reshape(stages, -1)
+        for values in (cells.commands, cells.busy)
+    )
+    sums = sums_of(own, commands, totals, once, kind_bounds(of))
+    return tree(outside, inside(paths, sums, roles, cells, stage, len(calls)))
 
 
 TABLES = (

@@ -23,13 +23,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from profiler.analysis.commands import (
-    LAYER,
-    OP_TYPES,
-    CommandArrays,
-    ratio,
-    timelines_of,
-)
+from profiler.analysis.commands import LAYER, OP_TYPES, CommandArrays, ratio, timelines_of
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.question import Table
 from profiler.analysis.roles import corrected, kind_cells, texts_by_time

@@ -331,9 +331,6 @@ def _split(of: ReportInput) -> Part:
     )
 
 
-# --- What is said of operators that were split.
-
-
 # --- Rows of one label, told apart by the template arguments of their kernels.
 
 

@@ -100,6 +100,26 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
     )
 
 
+def _incomplete_trace(found: Finding) -> Words:
+    if not DropKind(str(found.evidence["worst_kind"])).time_missing:
+        return Words(
+            title=said(
+                "Part of the trace is doubtful or not broken down: {worst_kind} in {worst_in}"
+            ),
+            caveat=said("All sums include its time."),
+            recommendation=said("Read the drops at the top of the report."),
+        )
+    return Words(
+        title=said("The trace lacks part of what ran: {worst_kind} in {worst_in}"),
+        caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
+        recommendation=said(
+            "Read the drops at the top of the report. Copy truncated or missing files again. "
+            "Where events were dropped, record again with fewer pipeline calls, or with the "
+            "operators of fewer calls."
+        ),
+    )
+
+
 def graph_capture(analysis: Analysis) -> Finding | None:
     """Graphs were captured: the calls ran nothing on their device where none was replayed, else the
     run holds warm-ups and captures beside replays."""
@@ -111,6 +131,36 @@ def graph_capture(analysis: Analysis) -> Finding | None:
     elif GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
         return None
     return Finding(rule="graph_capture", evidence=evidence, severity="high")
+
+
+_RECORD_A_REPLAY = said(
+    "Record a replay: profile requests after the engine has captured its graphs."
+)
+
+
+def _graph_capture(found: Finding) -> Words:
+    if "replays" in found.evidence:
+        return Words(
+            title=said(
+                "Graphs were captured in this run: only their {replays} show what serving runs",
+                replays=counted(round(number(found, "replays")), "replay"),
+            ),
+            caveat=said(
+                "Calls that warm up for a capture have names of their own; the host's work for the "
+                "capture lies between calls and counts in the time of stages and steps."
+            ),
+            recommendation=_RECORD_A_REPLAY,
+        )
+    return Words(
+        title=said(
+            "A graph capture was recorded, not serving: {wall_ns} of the host building graphs"
+        ),
+        caveat=said(
+            "During a capture, launches become nodes of a graph and run nothing: calls have host "
+            "time and hardly any kernels. These are not the times of a replay."
+        ),
+        recommendation=_RECORD_A_REPLAY,
+    )
 
 
 def tracing_overhead(analysis: Analysis) -> Finding | None:
@@ -142,6 +192,56 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
     )
 
 
+def _doubtful_ns(overhead: Overhead) -> float:
+    """What recording operators cost beyond the lower end of its interval, or of its estimate."""
+    cost, low = overhead.operators_ns or 0.0, overhead.operators_low_ns
+    if low is not None:
+        return max(cost - low, 0.0)
+    each, least = overhead.operator_event_ns, overhead.operator_event_low_ns
+    if each is None or least is None:
+        return 0.0
+    return max(each - least, 0.0) * (overhead.estimated_events or 0)
+
+
+_SLOWER_HOST = Words(  # devices time their kernels themselves
+    title=said(
+        "Recording operators took {overhead_share} of the time in calls: devices wait longer for "
+        "the host than without it"
+    ),
+    caveat=said(
+        "Each recorded operator costs the host about the same. Where it is late anyway, calls, "
+        "steps and waiting are longer by that; times of kernels are their device's own."
+    ),
+    recommendation=said(
+        "Trust the times of kernels, and of calls that the device bounds; of waiting for the host "
+        "believe less. Trace fewer calls (--ops every:4), or leave some untraced "
+        "(--measure-overhead) and compare the untraced column."
+    ),
+)
+
+
+def _tracing_overhead(found: Finding) -> Words:
+    if found.evidence.get("timed_by") == TimedBy.DEVICE:
+        return _SLOWER_HOST
+    title = said("Tracing took {overhead_share} of the run: do not trust operator times")
+    if number(found, "overhead_share") >= 1:
+        title = said(
+            "The estimated cost of tracing exceeds the run itself: do not trust operator times"
+        )
+    return Words(
+        title=title,
+        caveat=said(
+            "Each recorded operator costs about the same, so short ones look longer than they "
+            "are, and a device may wait for a host that is busy recording."
+        ),
+        recommendation=said(
+            "Trust the times of calls and steps more than those of operators. Trace fewer calls "
+            "(--ops every:4), or leave some untraced (--measure-overhead) and compare the "
+            "untraced column."
+        ),
+    )
+
+
 def uncaptured_modules(analysis: Analysis) -> Finding | None:
     """Modules or sessions were executed outside captured calls."""
     coverage = analysis.run.coverage
@@ -160,6 +260,16 @@ def uncaptured_modules(analysis: Analysis) -> Finding | None:
     )
 
 
+_UNCAPTURED_MODULES = Words(
+    title=said("{uncaptured_share} of the modules' time is in no captured call: {uncaptured}"),
+    caveat=said(
+        "That time counts as host work between the calls. It was measured in the first pipeline "
+        "call and in those whose operators are traced."
+    ),
+    recommendation=said("Name what is missing with profiler.submodule(), and record again."),
+)
+
+
 def unaccounted_time(analysis: Analysis) -> Finding | None:
     """The stages do not add up to the end-to-end time."""
     account = analysis.accounting
@@ -176,27 +286,45 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
     )
 
 
-def _doubtful_ns(overhead: Overhead) -> float:
-    """What recording operators cost beyond the lower end of its interval, or of its estimate."""
-    cost, low = overhead.operators_ns or 0.0, overhead.operators_low_ns
-    if low is not None:
-        return max(cost - low, 0.0)
-    each, least = overhead.operator_event_ns, overhead.operator_event_low_ns
-    if each is None or least is None:
-        return 0.0
-    return max(each - least, 0.0) * (overhead.estimated_events or 0)
-
-
-RECORDING_RULES = frozenset(
-    rule.__name__
-    for rule in (
-        graph_capture,
-        incomplete_trace,
-        tracing_overhead,
-        unaccounted_time,
-        uncaptured_modules,
-    )
+_UNACCOUNTED_TIME = Words(
+    title=said("{residual_share} of the run is in no stage, or in several"),
+    caveat=said(
+        "Shares of stages are off by as much. The gaps may hold work of the pipeline that no hook "
+        "sees."
+    ),
+    recommendation=said(
+        "Look at the timeline between the stages. Give own submodules and host work to "
+        "profile(submodules=…), or record overlapping pipeline calls one after the other."
+    ),
 )
+RULES = (
+    Rule(
+        graph_capture,
+        _graph_capture,
+        said("Record a replay: profile after the engine has captured its graphs"),
+    ),
+    Rule(
+        incomplete_trace,
+        _incomplete_trace,
+        said("Record again with fewer calls traced; copy truncated files again"),
+    ),
+    Rule(
+        tracing_overhead,
+        _tracing_overhead,
+        said("Record with fewer calls traced: --ops every:4, or call spans only"),
+    ),
+    Rule(
+        unaccounted_time,
+        _UNACCOUNTED_TIME,
+        said("Record the pipeline's stages, or name what runs between them"),
+    ),
+    Rule(
+        uncaptured_modules,
+        _UNCAPTURED_MODULES,
+        said("Name what is not captured: profiler.submodule()"),
+    ),
+)
+RECORDING_RULES = frozenset(rule.name for rule in RULES)
 """The rules whose findings are about the recording, not about the run."""
 
 
@@ -366,144 +494,6 @@ def _twice(part: PartOfRun) -> str:
         commands=count(part.commands),
         twice=count(part.twice),
     )
-
-
-# --- What is said of the trace itself.
-
-
-_RECORD_A_REPLAY = said(
-    "Record a replay: profile requests after the engine has captured its graphs."
-)
-
-
-def _incomplete_trace(found: Finding) -> Words:
-    if not DropKind(str(found.evidence["worst_kind"])).time_missing:
-        return Words(
-            title=said(
-                "Part of the trace is doubtful or not broken down: {worst_kind} in {worst_in}"
-            ),
-            caveat=said("All sums include its time."),
-            recommendation=said("Read the drops at the top of the report."),
-        )
-    return Words(
-        title=said("The trace lacks part of what ran: {worst_kind} in {worst_in}"),
-        caveat=said("Sums and shares cover what was recorded; idle time may be unrecorded work."),
-        recommendation=said(
-            "Read the drops at the top of the report. Copy truncated or missing files again. "
-            "Where events were dropped, record again with fewer pipeline calls, or with the "
-            "operators of fewer calls."
-        ),
-    )
-
-
-def _graph_capture(found: Finding) -> Words:
-    if "replays" in found.evidence:
-        return Words(
-            title=said(
-                "Graphs were captured in this run: only their {replays} show what serving runs",
-                replays=counted(round(number(found, "replays")), "replay"),
-            ),
-            caveat=said(
-                "Calls that warm up for a capture have names of their own; the host's work for the "
-                "capture lies between calls and counts in the time of stages and steps."
-            ),
-            recommendation=_RECORD_A_REPLAY,
-        )
-    return Words(
-        title=said(
-            "A graph capture was recorded, not serving: {wall_ns} of the host building graphs"
-        ),
-        caveat=said(
-            "During a capture, launches become nodes of a graph and run nothing: calls have host "
-            "time and hardly any kernels. These are not the times of a replay."
-        ),
-        recommendation=_RECORD_A_REPLAY,
-    )
-
-
-def _tracing_overhead(found: Finding) -> Words:
-    if found.evidence.get("timed_by") == TimedBy.DEVICE:
-        return _SLOWER_HOST
-    title = said("Tracing took {overhead_share} of the run: do not trust operator times")
-    if number(found, "overhead_share") >= 1:
-        title = said(
-            "The estimated cost of tracing exceeds the run itself: do not trust operator times"
-        )
-    return Words(
-        title=title,
-        caveat=said(
-            "Each recorded operator costs about the same, so short ones look longer than they "
-            "are, and a device may wait for a host that is busy recording."
-        ),
-        recommendation=said(
-            "Trust the times of calls and steps more than those of operators. Trace fewer calls "
-            "(--ops every:4), or leave some untraced (--measure-overhead) and compare the "
-            "untraced column."
-        ),
-    )
-
-
-_SLOWER_HOST = Words(  # devices time their kernels themselves
-    title=said(
-        "Recording operators took {overhead_share} of the time in calls: devices wait longer for "
-        "the host than without it"
-    ),
-    caveat=said(
-        "Each recorded operator costs the host about the same. Where it is late anyway, calls, "
-        "steps and waiting are longer by that; times of kernels are their device's own."
-    ),
-    recommendation=said(
-        "Trust the times of kernels, and of calls that the device bounds; of waiting for the host "
-        "believe less. Trace fewer calls (--ops every:4), or leave some untraced "
-        "(--measure-overhead) and compare the untraced column."
-    ),
-)
-_UNACCOUNTED_TIME = Words(
-    title=said("{residual_share} of the run is in no stage, or in several"),
-    caveat=said(
-        "Shares of stages are off by as much. The gaps may hold work of the pipeline that no hook "
-        "sees."
-    ),
-    recommendation=said(
-        "Look at the timeline between the stages. Give own submodules and host work to "
-        "profile(submodules=…), or record overlapping pipeline calls one after the other."
-    ),
-)
-_UNCAPTURED_MODULES = Words(
-    title=said("{uncaptured_share} of the modules' time is in no captured call: {uncaptured}"),
-    caveat=said(
-        "That time counts as host work between the calls. It was measured in the first pipeline "
-        "call and in those whose operators are traced."
-    ),
-    recommendation=said("Name what is missing with profiler.submodule(), and record again."),
-)
-RULES = (
-    Rule(
-        graph_capture,
-        _graph_capture,
-        said("Record a replay: profile after the engine has captured its graphs"),
-    ),
-    Rule(
-        incomplete_trace,
-        _incomplete_trace,
-        said("Record again with fewer calls traced; copy truncated files again"),
-    ),
-    Rule(
-        tracing_overhead,
-        _tracing_overhead,
-        said("Record with fewer calls traced: --ops every:4, or call spans only"),
-    ),
-    Rule(
-        unaccounted_time,
-        _UNACCOUNTED_TIME,
-        said("Record the pipeline's stages, or name what runs between them"),
-    ),
-    Rule(
-        uncaptured_modules,
-        _UNCAPTURED_MODULES,
-        said("Name what is not captured: profiler.submodule()"),
-    ),
-)
 
 
 # --- What is said of who timed a call.

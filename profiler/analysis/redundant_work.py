@@ -31,7 +31,7 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.flop_shapes import Shapes, Tensor, parse_shapes
 from profiler.analysis.question import Table
-from profiler.analysis.result import Analysis, Effect, Evidence, Finding
+from profiler.analysis.result import Analysis, Effect, Finding
 from profiler.analysis.role_kernel_names import Sort, operation_of, word_of
 from profiler.analysis.role_patterns import only_vectors
 from profiler.analysis.roles import kind_roles, texts_by_time
@@ -554,30 +554,26 @@ def _of_redundant_work(
         part = share(saved, total)
         if part < least:
             continue
-        most_first = some.sort("saved_ns", descending=True)
+        first = some.sort("saved_ns", descending=True)
         launches = (some["layers"] * (some["calls"] - some["minimum_executions"])).sum()
         found.append(
             Finding(
                 rule=rule,
-                evidence=_evidence(most_first, saved, part),
-                where=calls_of(analysis, str(submodule), layer=most_first["layer"][0]),
+                evidence={
+                    "saved_ns": round(saved),
+                    "saved_share": part,
+                    "operators": int(some["layers"].sum()),
+                    "what": tuple(map(RedundancyKind, first["rule"].unique(maintain_order=True))),
+                    "most": first["layer"][0],
+                    "most_is": RedundancyKind(first["rule"][0]),
+                    "speaks_for_it": notes_from(first["evidence"][0], RedundancyEvidence),
+                },
+                where=calls_of(analysis, str(submodule), layer=first["layer"][0]),
                 cost_ns=round(saved),
                 effect=Effect((str(submodule),), saved, float(launches)),
             )
         )
     return tuple(found)
-
-
-def _evidence(rows: pl.DataFrame, saved: float, part: float) -> Evidence:
-    return {
-        "saved_ns": round(saved),
-        "saved_share": part,
-        "operators": int(rows["layers"].sum()),
-        "what": tuple(map(RedundancyKind, rows["rule"].unique(maintain_order=True))),
-        "most": rows["layer"][0],
-        "most_is": RedundancyKind(rows["rule"][0]),
-        "speaks_for_it": notes_from(rows["evidence"][0], RedundancyEvidence),
-    }
 
 
 # --- What is said of redundant work.

@@ -98,6 +98,23 @@ def _without_launches(analysis: Analysis) -> pl.DataFrame:
     return rows.hstack(rates).with_columns(work_ns=work, saved_ns=(known - work).fill_null(0.0))
 
 
+_LAUNCH_BOUND = Rule(
+    launch_bound,
+    Words(
+        title=said("{device_time_share} of the device time of {submodule} is launch-bound"),
+        caveat=said(
+            "The minimum time of a command was measured on an idle machine. Recording lengthens "
+            "short commands most."
+        ),
+        recommendation=said(
+            "Launch fewer, larger commands: fuse, batch prompts and branches, generate larger "
+            "images. CUDA graphs do not help here: they help where the host is the limit."
+        ),
+    ),
+    said("Launch fewer, larger commands: fuse, batch prompts and branches"),
+)
+
+
 def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
     """Products and attention reach a small part of what the accelerator can compute."""
     total = end_to_end_ns(analysis)
@@ -136,6 +153,37 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
             )
         )
     return tuple(found)
+
+
+_OTHER_ATTENTION = said(
+    "Try another attention backend, and lengths and head sizes that are multiples of 64."
+)
+_OTHER_PRODUCT = said(
+    "Try another kernel (GEMM tuning such as TunableOp or max-autotune), and sizes that are "
+    "multiples of 64."
+)
+
+
+def is_attention(found: Finding) -> bool:
+    """Whether a finding is of the role attention, whose kernels no tuning of products changes."""
+    return found.evidence.get("role") == "attention"
+
+
+def _slow_products(found: Finding) -> Words:
+    return Words(
+        title=said("{role} of {submodule} reaches {of_roofline_share} of its roofline on {device}"),
+        caveat=said(
+            "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
+            "and small or odd sizes reach less with any kernel."
+        ),
+        recommendation=_OTHER_ATTENTION if is_attention(found) else _OTHER_PRODUCT,
+    )
+
+
+def _slow_products_change(found: Finding) -> Said:
+    if is_attention(found):
+        return said("Try another attention backend; lengths in multiples of 64")
+    return said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64")
 
 
 def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
@@ -186,6 +234,28 @@ def _faster(profile: DeviceProfile | None) -> float | None:
         return None
     single, half = profile.peak("float32"), profile.peak("bfloat16")
     return half / single if single and half else None
+
+
+_SINGLE_PRECISION = Rule(
+    single_precision,
+    Words(
+        title=said("{submodule} computes products in float32 on {device}: {run_share} of the run"),
+        caveat=said(
+            "TF32 may be on already, which traces do not tell. T5 and some VAEs overflow in "
+            "float16: take bfloat16, and compare images."
+        ),
+        recommendation=said(
+            "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+            "(torch.set_float32_matmul_precision('high'))."
+        ),
+    ),
+    said("Load it in bfloat16, or allow TF32"),
+)
+RULES = (
+    _LAUNCH_BOUND,
+    Rule(slow_products, _slow_products, _slow_products_change),
+    _SINGLE_PRECISION,
+)
 
 
 # --- What part a shape reaches of the peak that bounds it, as one column.
@@ -350,75 +420,6 @@ SECTION = SectionKind(
 def bounds(analysis: Analysis) -> pl.DataFrame:
     """What bounds each operator, a row each, as the timeline colours its commands by it."""
     return analysis.roofline
-
-
-# --- What is said of what the device could do.
-
-
-_LAUNCH_BOUND = Words(
-    title=said("{device_time_share} of the device time of {submodule} is launch-bound"),
-    caveat=said(
-        "The minimum time of a command was measured on an idle machine. Recording lengthens short "
-        "commands most."
-    ),
-    recommendation=said(
-        "Launch fewer, larger commands: fuse, batch prompts and branches, generate larger images. "
-        "CUDA graphs do not help here: they help where the host is the limit."
-    ),
-)
-_OTHER_ATTENTION = said(
-    "Try another attention backend, and lengths and head sizes that are multiples of 64."
-)
-_OTHER_PRODUCT = said(
-    "Try another kernel (GEMM tuning such as TunableOp or max-autotune), and sizes that are "
-    "multiples of 64."
-)
-
-
-def is_attention(found: Finding) -> bool:
-    """Whether a finding is of the role attention, whose kernels no tuning of products changes."""
-    return found.evidence.get("role") == "attention"
-
-
-def _slow_products(found: Finding) -> Words:
-    return Words(
-        title=said("{role} of {submodule} reaches {of_roofline_share} of its roofline on {device}"),
-        caveat=said(
-            "No kernel reaches the published peak: half of it is good. Clocks fall under load, "
-            "and small or odd sizes reach less with any kernel."
-        ),
-        recommendation=_OTHER_ATTENTION if is_attention(found) else _OTHER_PRODUCT,
-    )
-
-
-_SINGLE_PRECISION = Words(
-    title=said("{submodule} computes products in float32 on {device}: {run_share} of the run"),
-    caveat=said(
-        "TF32 may be on already, which traces do not tell. T5 and some VAEs overflow in float16: "
-        "take bfloat16, and compare images."
-    ),
-    recommendation=said(
-        "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
-        "(torch.set_float32_matmul_precision('high'))."
-    ),
-)
-
-
-def _slow_products_change(found: Finding) -> Said:
-    if is_attention(found):
-        return said("Try another attention backend; lengths in multiples of 64")
-    return said("Tune its kernels: TunableOp, max-autotune; sizes in multiples of 64")
-
-
-RULES = (
-    Rule(
-        launch_bound,
-        _LAUNCH_BOUND,
-        said("Launch fewer, larger commands: fuse, batch prompts and branches"),
-    ),
-    Rule(slow_products, _slow_products, _slow_products_change),
-    Rule(single_precision, _SINGLE_PRECISION, said("Load it in bfloat16, or allow TF32")),
-)
 
 
 # --- What is said of rooflines and of chains of operators that could be one.

@@ -348,16 +348,9 @@ def _is_kernels_name() -> pl.Expr:
 def executions(cells: pl.DataFrame, kinds: Kinds) -> pl.DataFrame:
     """How often each row ran on each device: row, device, executions. Of an operator that launched
     several kernels, all of them are one execution."""
-    texts = kinds.table["shapes"]
-    known = {text: parse_shapes(text) for text in texts.unique().to_list()}
-    shapes = [known[text] for text in texts.to_list()]
-    parts = pl.DataFrame(
-        {
-            "kind": kinds.table["kind"],
-            "part": [one.part if one else 1 for one in shapes],
-            "parts": [one.parts if one else 1 for one in shapes],
-        }
-    )
+    numbers = pl.col("shapes").str.extract_groups(r" part (\d+)/(\d+)$")
+    part, whole = (numbers.struct[at].cast(pl.Int64).fill_null(1) for at in (0, 1))
+    parts = kinds.table.select("kind", part=part, parts=whole)
     return (
         cells.join(parts, on="kind")
         .group_by("row", "device", "parts", "part")

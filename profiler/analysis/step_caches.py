@@ -17,40 +17,6 @@ from profiler.analysis.result import Analysis, Finding, Where
 from profiler.run.columns import BOOL, FLOAT64, INT32, NS, STEP, STRING, Column, col, schema
 from profiler.text import Value, filled, joined, said
 
-# --- The rule about step caches: medians of their submodules mix two kinds of calls.
-
-
-_FEWEST = 2  # calls of a submodule that can be mixed
-
-
-def step_cache(analysis: Analysis) -> tuple[Finding, ...]:
-    """A submodule ran under a step cache, which skipped blocks in some of its calls, or in none."""
-    found = []
-    groups = analysis.cache_use.group_by("submodule", "cache", maintain_order=True)
-    for (submodule, cache), rows in groups:
-        if rows["calls"].sum() < _FEWEST:
-            continue
-        skipping = rows.filter(pl.col("skipped_blocks") > 0)
-        possible = int((rows["calls"] * rows["blocks"]).sum())
-        skipped = int((rows["calls"] * rows["skipped_blocks"]).sum())
-        evidence: dict[str, Value] = {
-            "cache": str(cache),
-            "calls": int(rows["calls"].sum()),
-            "skipping_calls": int(skipping["calls"].sum()),
-            "skipped_blocks_share": skipped / possible if possible else 0.0,
-            **_median("full_median_ns", rows.filter(pl.col("skipped_blocks") == 0)),
-            **_median("skipping_median_ns", skipping),
-        }
-        found.append(Finding("step_cache", evidence, Where(submodule=str(submodule))))
-    return tuple(found)
-
-
-def _median(name: str, rows: pl.DataFrame) -> dict[str, Value]:
-    """Of the kind of calls with the most steady ones; nothing where there are none."""
-    steady = rows.filter(pl.col("steady_calls") > 0).sort("steady_calls", maintain_order=True)
-    return {} if steady.is_empty() else {name: int(steady["median_ns"][-1])}
-
-
 # --- The columns of calls under step caches.
 
 
@@ -94,33 +60,29 @@ CACHE_USE: tuple[Column, ...] = (
 # --- The tables of calls under step caches: one by one, and by how much they skipped.
 
 
+_OF_CACHE = ("call", "cache", "blocks", "without_uncond", "residual_ratio")
+
+
 def _cached_calls(of: Inputs) -> pl.DataFrame:
     """Those of the calls that are selected."""
+    types = schema(CACHED_CALLS)
     rows = [
-        (
-            one.call,
-            one.cache,
-            one.blocks,
-            len(one.skipped),
-            one.without_uncond,
-            one.residual_ratio,
-            ", ".join(one.skipped) or None,
-        )
+        {
+            **{name: getattr(one, name) for name in _OF_CACHE},
+            "skipped_blocks": len(one.skipped),
+            "skipped": ", ".join(one.skipped) or None,
+        }
         for one in of.run.info.cached_calls
     ]
-    names = [c.name for c in CACHED_CALLS]
-    told = ("call", "cache", "blocks", "skipped_blocks", "without_uncond", "residual_ratio")
-    types = schema(CACHED_CALLS)
-    known = pl.DataFrame(
-        rows, schema={name: types[name] for name in (*told, "skipped")}, orient="row"
-    )
+    names = (*_OF_CACHE, "skipped_blocks", "skipped")
+    known = pl.DataFrame(rows, schema={name: types[name] for name in names})
     calls = of.calls.select(
         pl.col("call").cast(pl.Int32),
         pl.col("submodule", "branch").cast(pl.String),
         pl.col("step").cast(pl.Int32),
     )
     calls = calls.join(of.run.tiles.calls.select("call", "elapsed_ns"), on="call")
-    return known.join(calls, on="call", maintain_order="left").select(names).cast(types)
+    return known.join(calls, on="call", maintain_order="left").select(*types).cast(types)
 
 
 def _cache_use(of: Inputs) -> pl.DataFrame:
@@ -166,10 +128,49 @@ TABLES = (
 )
 
 
-# --- What is said of step caches.
+# --- The rule about step caches: medians of their submodules mix two kinds of calls.
+
+
+_FEWEST = 2  # calls of a submodule that can be mixed
+
+
+def step_cache(analysis: Analysis) -> tuple[Finding, ...]:
+    """A submodule ran under a step cache, which skipped blocks in some of its calls, or in none."""
+    found = []
+    groups = analysis.cache_use.group_by("submodule", "cache", maintain_order=True)
+    for (submodule, cache), rows in groups:
+        if rows["calls"].sum() < _FEWEST:
+            continue
+        skipping = rows.filter(pl.col("skipped_blocks") > 0)
+        possible = int((rows["calls"] * rows["blocks"]).sum())
+        skipped = int((rows["calls"] * rows["skipped_blocks"]).sum())
+        evidence: dict[str, Value] = {
+            "cache": str(cache),
+            "calls": int(rows["calls"].sum()),
+            "skipping_calls": int(skipping["calls"].sum()),
+            "skipped_blocks_share": skipped / possible if possible else 0.0,
+            **_median("full_median_ns", rows.filter(pl.col("skipped_blocks") == 0)),
+            **_median("skipping_median_ns", skipping),
+        }
+        found.append(Finding("step_cache", evidence, Where(submodule=str(submodule))))
+    return tuple(found)
+
+
+def _median(name: str, rows: pl.DataFrame) -> dict[str, Value]:
+    """Of the kind of calls with the most steady ones; nothing where there are none."""
+    steady = rows.filter(pl.col("steady_calls") > 0).sort("steady_calls", maintain_order=True)
+    return {} if steady.is_empty() else {name: int(steady["median_ns"][-1])}
 
 
 def _step_cache(found: Finding) -> Words:
+    recommendation = said(
+        "Compare images and times at other thresholds; compare runs only under the same cache."
+    )
+    if not number(found, "skipping_calls"):
+        recommendation = said(
+            "Raise the cache's threshold or widen its range of steps, or switch it off: its checks "
+            "cost time and saved none."
+        )
     return Words(
         title=joined("; ", _title(found)),
         caveat=said(
@@ -177,7 +178,7 @@ def _step_cache(found: Finding) -> Words:
             "the table of step caches separates them. No trace shows what skipping changes in the "
             "result."
         ),
-        recommendation=_advice(found),
+        recommendation=recommendation,
     )
 
 
@@ -191,17 +192,6 @@ def _title(found: Finding) -> Iterator[str]:
     if "full_median_ns" in given and "skipping_median_ns" in given:
         medians = said("{skipping_median_ns} a call that skips, {full_median_ns} a full one")
         yield filled(medians, given)
-
-
-def _advice(found: Finding) -> str:
-    if not number(found, "skipping_calls"):
-        return said(
-            "Raise the cache's threshold or widen its range of steps, or switch it off: its checks "
-            "cost time and saved none."
-        )
-    return said(
-        "Compare images and times at other thresholds; compare runs only under the same cache."
-    )
 
 
 RULES = (

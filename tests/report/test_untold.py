@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.dropped_data import CONSEQUENCES, FINDINGS, untold_parts
+from profiler.analysis.dropped_data import CONSEQUENCES, untold_parts
 from tests.runs import TINY_INFO, Command, make_call, make_run, tiny_run
 
 
@@ -21,7 +21,7 @@ def _on(device, *capabilities, producer="nsys"):
 def _said(run):
     """The lines, by section."""
     analysis = analyze(run)
-    sections = {"findings", *(section for section, _ in CONSEQUENCES.values())}
+    sections = {"findings", *(section for section, *_ in CONSEQUENCES.values())}
     found = {
         section: [part.lead for part in untold_parts(section, analysis)] for section in sections
     }
@@ -37,9 +37,9 @@ def test_a_captured_run_says_nothing():
 def test_what_is_lacking_is_said_once(code):
     """In one section, in one line, and in one of those that rules cannot look for; the others'
     capabilities are there."""
-    section, sentence = CONSEQUENCES[code]
+    section, sentence, result = CONSEQUENCES[code]
     there = {*CONSEQUENCES} - {code}
-    lacking = f"Some rules could not be checked, because the trace lacks: {FINDINGS[code]}."
+    lacking = f"Some rules could not be checked, because the trace lacks: {result}."
     found = _said(_on("cuda:0", *there, producer="toy"))
     assert found == {section: [sentence], "findings": [lacking]}
 

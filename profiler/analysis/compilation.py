@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 import polars as pl
+from msgspec import structs
 
 from profiler.analysis.context import Inputs
 from profiler.analysis.finding_text import (
@@ -65,25 +66,19 @@ def _compilations(of: Inputs) -> pl.DataFrame:
     if not of.selection:
         known[NO_CALL] = (None, NO_STEP)
     rows = [_row(one, *known[one.call]) for one in of.run.info.compilations if one.call in known]
-    return pl.DataFrame(rows, schema=schema(COMPILATIONS), orient="row")
+    return pl.DataFrame(rows, schema=schema(COMPILATIONS))
 
 
-def _row(one: Compilation, submodule: str | None, step: int) -> tuple[object, ...]:
-    return (
-        one.id,
-        one.call,
-        submodule,
-        step,
-        one.function,
-        one.start_ns,
-        one.duration_ns,
-        one.recompile_reason or None,
-        sum(each.times for each in one.graph_breaks),
-        "; ".join(map(_said, one.graph_breaks)) or None,
-        one.failure or None,
-        one.forgotten,
-        one.forgotten_ns,
-    )
+def _row(one: Compilation, submodule: str | None, step: int) -> dict[str, object]:
+    return structs.asdict(one) | {
+        "compilation": one.id,
+        "submodule": submodule,
+        "step": step,
+        "recompile_reason": one.recompile_reason or None,
+        "graph_breaks": sum(each.times for each in one.graph_breaks),
+        "graph_break_reason": "; ".join(map(_said, one.graph_breaks)) or None,
+        "failure": one.failure or None,
+    }
 
 
 def _said(graph_break: GraphBreak) -> str:

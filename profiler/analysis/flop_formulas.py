@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from math import prod
 
+from msgspec.structs import replace
+
 from profiler.analysis.flop_shapes import (
     DoesNotFit,
     Family,
@@ -20,6 +22,7 @@ from profiler.analysis.flop_shapes import (
     Work,
     broadcast,
     formula,
+    sum_of_sizes,
 )
 
 # --- Attention: two products, `q @ kᵀ` and `scores @ v`; the softmax between them is not counted.
@@ -436,15 +439,14 @@ def aten_matmul(op: Operation) -> Work:
 def aten_addmm(op: Operation) -> Work:
     """`aten::addmm(c, a, b)`: c + a @ b. Source: torch's `native_functions.yaml`."""
     found = aten_matmul(Operation(op.op_type, (op.input(1), op.input(2)), None))
-    return Work(found.family, found.dtype, found.flops, (*found.reads, op.input(0)), found.writes)
+    return replace(found, reads=(*found.reads, op.input(0)))
 
 
 @formula("aten::_int_mm")
 def aten_int_mm(op: Operation) -> Work:
     """`aten::_int_mm(a, b)`: int8, summed in int32. Source: torch's `native_functions.yaml`."""
     found = aten_matmul(op)
-    sums = tuple(Tensor("int32", out.dims) for out in found.writes or ())
-    return Work(found.family, found.dtype, found.flops, found.reads, sums)
+    return replace(found, writes=tuple(Tensor("int32", out.dims) for out in found.writes or ()))
 
 
 @formula(
@@ -537,11 +539,9 @@ def einsum(op: Operation) -> Work:
     With one input and as many elements in the result nothing is computed. Source:
     onnx.ai/onnx/operators/onnx__Einsum.html.
     """
-    if len(op.inputs) != 1:
+    if len(op.inputs) != 1 or op.outputs is None:
         raise DoesNotFit
     x = op.input(0)
-    if op.outputs is None:
-        raise DoesNotFit
     flops = 0 if op.output.size == x.size else x.size
     return Work(Family.MOVEMENT, x.dtype, flops, (x,), op.outputs)
 
@@ -582,9 +582,7 @@ def part(op: Operation) -> Work:
         raise DoesNotFit
     x = op.input(0)
     taken = x.like(min(sum(t.size for t in op.outputs), x.size))
-    sizes = [t.nbytes for t in (taken, *op.inputs[1:])]
-    read = sum(size for size in sizes if size is not None)
-    known = None if None in sizes else read
+    known = sum_of_sizes((taken, *op.inputs[1:]))
     return Work(Family.MOVEMENT, x.dtype, 0, op.inputs, op.outputs, known)
 
 

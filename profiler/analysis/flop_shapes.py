@@ -249,18 +249,18 @@ class Work(Struct, frozen=True):
         """Bytes that the operation reads."""
         if self.partly:
             return None
-        return self.read_override if self.read_override is not None else _sum(self.reads)
+        return self.read_override if self.read_override is not None else sum_of_sizes(self.reads)
 
     @property
     def bytes_written(self) -> int | None:
         """Bytes that the operation writes; at least, where its outputs are not known."""
-        return self.least_written if self.writes is None else _sum(self.writes)
+        return self.least_written if self.writes is None else sum_of_sizes(self.writes)
 
 
-def _sum(tensors: tuple[Tensor, ...]) -> int | None:
+def sum_of_sizes(tensors: tuple[Tensor, ...]) -> int | None:
+    """Bytes of all tensors, None where the size of one is not known."""
     sizes = [tensor.nbytes for tensor in tensors]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None
+    return None if None in sizes else sum(filter(None, sizes))
 
 
 Formula = Callable[[Operation], Work]

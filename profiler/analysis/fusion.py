@@ -388,16 +388,20 @@ def _movers(kinds: pl.DataFrame, submodule: str) -> tuple[str, str]:
     return ", ".join(longest("op_type")), layers[0] if layers else ""
 
 
-_DATA_MOVEMENT = Words(
-    title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
-    caveat=said(
-        "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may be "
-        "what makes the product behind it fast."
+_DATA_MOVEMENT = Rule(
+    data_movement,
+    Words(
+        title=said("{submodule} spends {compute_time_share} of its computing time on moving data"),
+        caveat=said(
+            "The cost is an upper bound, as if all of it could go. Some is needed: a transpose may "
+            "be what makes the product behind it fast."
+        ),
+        recommendation=said(
+            "Keep one type and layout from end to end (no casts around norms, channels-last for "
+            "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
+        ),
     ),
-    recommendation=said(
-        "Keep one type and layout from end to end (no casts around norms, channels-last for "
-        "convolutions), avoid .contiguous(), concatenate less, export with fixed shapes."
-    ),
+    said("Keep one type and layout from end to end; avoid .contiguous()"),
 )
 RULES = (
     Rule(
@@ -411,11 +415,7 @@ RULES = (
         _elementwise_chains,
         said("Compile the submodule, or export activations as one operator"),
     ),
-    Rule(
-        data_movement,
-        _DATA_MOVEMENT,
-        said("Keep one type and layout from end to end; avoid .contiguous()"),
-    ),
+    _DATA_MOVEMENT,
 )
 
 

@@ -295,37 +295,23 @@ def _estimated(analysis: Analysis) -> tuple[str, ...]:
         pl.col("submodule").is_in(rows["submodule"].implode())
     )
     late = of_submodules.filter(pl.col("launch_bound_ns") > _LAUNCH_BOUND * pl.col("elapsed_ns"))
-    return (
-        sentence(_HALF_OF_BATCH),
-        *(
-            sentence(
-                said(
-                    "half the batch has as many launches: of {less} less work on the device of "
-                    "{submodule} {gained} are gained, by a replay of its launches; a CUDA graph "
-                    "(`profile-sd3 predict --cuda-graph`) removes the waiting for launches",
-                    less=duration(less),
-                    submodule=submodule,
-                    gained=duration(gained),
-                )
-            )
-            for submodule, less, gained in replayed.select(
-                "submodule", "busy_ns", "elapsed_ns"
-            ).iter_rows()
-        ),
-        *(
-            sentence(
-                said(
-                    "{share} of {submodule} is launch-bound: half the batch takes as many "
-                    "launches, so it saves less than the estimate, or nothing",
-                    share=percent(bound / elapsed),
-                    submodule=submodule,
-                )
-            )
-            for submodule, bound, elapsed in late.select(
-                "submodule", "launch_bound_ns", "elapsed_ns"
-            ).iter_rows()
-        ),
+    gained = said(
+        "half the batch has as many launches: of {less} less work on the device of {submodule} "
+        "{gained} are gained, by a replay of its launches; a CUDA graph (`profile-sd3 predict "
+        "--cuda-graph`) removes the waiting for launches"
     )
+    bound = said(
+        "{share} of {submodule} is launch-bound: half the batch takes as many launches, so it "
+        "saves less than the estimate, or nothing"
+    )
+    gains = replayed.select("submodule", "busy_ns", "elapsed_ns").iter_rows()
+    shares = late.select("submodule", pl.col("launch_bound_ns") / pl.col("elapsed_ns")).iter_rows()
+    notes = [_HALF_OF_BATCH]
+    for name, less, more in gains:
+        values = {"less": duration(less), "submodule": name, "gained": duration(more)}
+        notes.append(said(gained, **values))
+    notes += [said(bound, share=percent(share), submodule=name) for name, share in shares]
+    return tuple(map(sentence, notes))
 
 
 def _savings(analysis: Analysis) -> str:

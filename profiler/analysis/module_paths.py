@@ -116,7 +116,10 @@ def own_times(
     # Tiles are laid one behind the other: a single running maximum serves all of them.
     offset = np.cumsum(length) - length
     tiles_of = (begin, length, offset)
-    order, first = _in_order(commands, kind, _kept(commands, kind, kept), tiles_of)
+    which = np.empty(len(kind), dtype=np.bool_)
+    for batch in batches(len(kind)):
+        np.logical_and(kept[kind[batch]], commands.call[batch] >= 0, out=which[batch])
+    order, first = _in_order(commands, kind, np.flatnonzero(which), tiles_of)
     until = 0
     for batch in batches(len(order)):
         rows = order[batch]
@@ -128,14 +131,6 @@ def own_times(
         found += np.bincount(code, own, len(found)).astype(np.int64)  # exact to 2^53
         until = int(reach[-1])
     return found.reshape(stages, -1)
-
-
-def _kept(commands: CommandArrays, kind: Codes, kept: npt.NDArray[np.bool_]) -> Times:
-    """The rows of the commands of calls whose kinds are `kept`."""
-    which = np.empty(len(kind), dtype=np.bool_)
-    for rows in batches(len(kind)):
-        np.logical_and(kept[kind[rows]], commands.call[rows] >= 0, out=which[rows])
-    return np.flatnonzero(which)
 
 
 def _in_order(

@@ -38,7 +38,6 @@ from profiler.trace.manifest_fields import (
     Apart,
     AttributedTo,
     Attribution,
-    LeftOut,
     MeasuredCost,
     Overhead,
     PartOfRun,
@@ -260,13 +259,17 @@ def uncaptured_modules(analysis: Analysis) -> Finding | None:
     )
 
 
-_UNCAPTURED_MODULES = Words(
-    title=said("{uncaptured_share} of the modules' time is in no captured call: {uncaptured}"),
-    caveat=said(
-        "That time counts as host work between the calls. It was measured in the first pipeline "
-        "call and in those whose operators are traced."
+_UNCAPTURED_MODULES = Rule(
+    uncaptured_modules,
+    Words(
+        title=said("{uncaptured_share} of the modules' time is in no captured call: {uncaptured}"),
+        caveat=said(
+            "That time counts as host work between the calls. It was measured in the first "
+            "pipeline call and in those whose operators are traced."
+        ),
+        recommendation=said("Name what is missing with profiler.submodule(), and record again."),
     ),
-    recommendation=said("Name what is missing with profiler.submodule(), and record again."),
+    said("Name what is not captured: profiler.submodule()"),
 )
 
 
@@ -286,16 +289,20 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
     )
 
 
-_UNACCOUNTED_TIME = Words(
-    title=said("{residual_share} of the run is in no stage, or in several"),
-    caveat=said(
-        "Shares of stages are off by as much. The gaps may hold work of the pipeline that no hook "
-        "sees."
+_UNACCOUNTED_TIME = Rule(
+    unaccounted_time,
+    Words(
+        title=said("{residual_share} of the run is in no stage, or in several"),
+        caveat=said(
+            "Shares of stages are off by as much. The gaps may hold work of the pipeline that no "
+            "hook sees."
+        ),
+        recommendation=said(
+            "Look at the timeline between the stages. Give own submodules and host work to "
+            "profile(submodules=…), or record overlapping pipeline calls one after the other."
+        ),
     ),
-    recommendation=said(
-        "Look at the timeline between the stages. Give own submodules and host work to "
-        "profile(submodules=…), or record overlapping pipeline calls one after the other."
-    ),
+    said("Record the pipeline's stages, or name what runs between them"),
 )
 RULES = (
     Rule(
@@ -313,16 +320,8 @@ RULES = (
         _tracing_overhead,
         said("Record with fewer calls traced: --ops every:4, or call spans only"),
     ),
-    Rule(
-        unaccounted_time,
-        _UNACCOUNTED_TIME,
-        said("Record the pipeline's stages, or name what runs between them"),
-    ),
-    Rule(
-        uncaptured_modules,
-        _UNCAPTURED_MODULES,
-        said("Name what is not captured: profiler.submodule()"),
-    ),
+    _UNACCOUNTED_TIME,
+    _UNCAPTURED_MODULES,
 )
 RECORDING_RULES = frozenset(rule.name for rule in RULES)
 """The rules whose findings are about the recording, not about the run."""
@@ -411,7 +410,15 @@ _NAMED_FILES = 4  # files that are left out
 def part_rows(parts: Parts) -> Iterator[tuple[str, str]]:
     """A row for each part: its file, what relates its clock, what of it is left out."""
     for part in parts.parts:
-        yield _files(part), said("{producer}: {clock}{twice}", **_said_of(part))
+        yield (
+            _files(part),
+            said(
+                "{producer}: {clock}{twice}",
+                producer=part.producer,
+                clock=_clock(part),
+                twice=_twice(part),
+            ),
+        )
     for apart in parts.apart:
         yield apart.files[0], _why(apart, parts)
     for one in parts.left_out:
@@ -431,7 +438,8 @@ def beside(info: RunInfo) -> Iterator[str]:
     left_out = info.parts.left_out
     if left_out:
         more = f" and {len(left_out) - _NAMED_FILES} more" if len(left_out) > _NAMED_FILES else ""
-        yield f"not read: {', '.join(map(_left_out, left_out[:_NAMED_FILES]))}{more}"
+        named = ", ".join(f"{one.file} ({one.what})" for one in left_out[:_NAMED_FILES])
+        yield f"not read: {named}{more}"
 
 
 def _why(apart: Apart, parts: Parts) -> str:
@@ -451,18 +459,10 @@ def _why(apart: Apart, parts: Parts) -> str:
     )
 
 
-def _left_out(one: LeftOut) -> str:
-    return f"{one.file} ({one.what})"
-
-
 def _files(part: PartOfRun) -> str:
     if len(part.files) == 1:
         return part.files[0]
     return said("{file} and {more} more", file=part.files[0], more=count(len(part.files) - 1))
-
-
-def _said_of(part: PartOfRun) -> dict[str, str]:
-    return {"producer": part.producer, "clock": _clock(part), "twice": _twice(part)}
 
 
 def _clock(part: PartOfRun) -> str:

@@ -216,7 +216,10 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield grouped(said("Settings"), {**stated(run.recording), **run.settings})
     parts = of.analysis.inputs.run.info.parts
     yield Group(said("Recorded by"), tuple(part_rows(parts)) if parts is not None else ())
-    yield grouped(said("Set-up"), _set_up(run))
+    yield grouped(
+        said("Set-up"),
+        {**generation_pairs(run.generations), **setting_pairs(run.submodule_settings)},
+    )
     yield grouped_by_name(said("Devices"), run.devices)
     yield grouped_by_name(said("Submodules"), run.submodules)
     yield grouped(said("Hardware"), stated(run.hardware))
@@ -238,11 +241,6 @@ def _run(run: RunSummary, noun: Noun) -> Group:
         (said("command line"), " ".join(run.command_line)),
     )
     return Group(said("Run"), tuple(row for row in rows if row[1]))
-
-
-def _set_up(run: RunSummary) -> Mapping[str, str]:
-    """What the objects said that ran: of pipeline calls, then of submodules."""
-    return {**generation_pairs(run.generations), **setting_pairs(run.submodule_settings)}
 
 
 def _traced(run: RunSummary, noun: Noun) -> str:

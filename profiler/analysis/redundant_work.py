@@ -202,16 +202,14 @@ def redundancies_of(
     }
     pooled = {row.submodule for row in rows if row is not None and _POOLED.search(row.path)}
     paths = {row.submodule for row in rows if row is not None and "." in row.path}
-    found: list[Redundancy | None] = []
-    for row in rows:
-        if row is None:
-            found.append(None)
-        elif row.submodule in denoisers:
-            unknown = row.submodule in pooled or row.submodule not in paths
-            found.append(_of_denoiser(row, queries, pooled=unknown))
-        else:
-            found.append(_of_encoder(row))
-    return found
+    unknown = pooled | ({row.submodule for row in rows if row is not None} - paths)
+
+    def decide(row: _Row) -> Redundancy | None:
+        if row.submodule not in denoisers:
+            return _of_encoder(row)
+        return _of_denoiser(row, queries, pooled=row.submodule in unknown)
+
+    return [None if row is None else decide(row) for row in rows]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -289,9 +287,7 @@ def _cross_attention(
 
 def _of_encoder(row: _Row) -> Redundancy | None:
     named = _OF_ENCODER.search(row.path)
-    if named:
-        return Redundancy(RedundancyKind.POSITION, Over.BRANCHES, _path(named[1]))
-    return None
+    return Redundancy(RedundancyKind.POSITION, Over.BRANCHES, _path(named[1])) if named else None
 
 
 def _is_position_table(row: _Row) -> bool:

@@ -11,7 +11,7 @@ twice: with the host as recorded, and with a host that is never late and launche
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -99,12 +99,16 @@ def works_of(run: Run, launches: Launches) -> Works | None:
     if not len(rows):
         return None
     stream = np.unique(streams_of(run.commands, rows), return_inverse=True)[1].astype(np.int64)
+    named = run.tiles.devices.select("device", "latency_ns")
+    latencies = device.to_frame("device").join(
+        named, on="device", how="left", maintain_order="left"
+    )
     found = {
         "row": rows,
         "stream": stream,
         "start": launches.start[rows],
         "length": launches.end[rows] - launches.start[rows],
-        "latency": _latencies(run, device),
+        "latency": latencies["latency_ns"].fill_null(0).to_numpy(),
     }
     found = _with_unrecorded(found, run, device)
     order = np.lexsort((found["start"], found["stream"]))
@@ -159,13 +163,6 @@ def _rows(run: Run, launches: Launches) -> tuple[Times, pl.Series]:
     known = device.gather(np.flatnonzero(launches.source[rows] >= 0)).unique()
     kept = np.flatnonzero(device.is_in(known.implode()).to_numpy())
     return rows[kept], device.gather(kept)
-
-
-def _latencies(run: Run, device: pl.Series) -> Times:
-    """The latency of the device of each work."""
-    named = run.tiles.devices.select("device", "latency_ns")
-    found = device.to_frame("device").join(named, on="device", how="left", maintain_order="left")
-    return found["latency_ns"].fill_null(0).to_numpy()
 
 
 def _with_unrecorded(found: dict[str, Times], run: Run, device: pl.Series) -> dict[str, Times]:
@@ -391,7 +388,9 @@ def replay(
     expanded = _Expanded.of(recording, script, place)
     length = (works.length if lengths is None else lengths)[expanded.work]
     stops = _stops(recording, script, place, expanded)
-    done, late_at, late = _run(expanded, length, stops, _free(recording, script))
+    last = works.last_launched(script.first[:1])[0]  # before the script
+    free = np.where(last >= 0, works.end[last], NEVER).tolist()
+    done, late_at, late = _run(expanded, length, stops, free)
     return Replayed(
         begin=place[:-1] + _late(late_at, late, place[:-1]),
         end=place[1:] + _late(late_at, late, place[1:]),
@@ -405,14 +404,6 @@ def replay(
 def _late(at: Times, late: Times, moments: Times) -> Times:
     """How far the host is behind at each moment."""
     found: Times = late[np.searchsorted(at, moments, side="right")]
-    return found
-
-
-def _free(recording: Recording, script: Script) -> list[int]:
-    """When each stream is done with what was launched before the script."""
-    works = recording.works
-    last = works.last_launched(script.first[:1])[0]
-    found: list[int] = np.where(last >= 0, works.end[last], NEVER).tolist()
     return found
 
 
@@ -759,6 +750,7 @@ def gains_of(run: Run) -> Gains | None:
     if whole is None or not whole.fidelity.believed:
         return None
     calls = run.calls
+    names, branches = calls.select(pl.col("submodule", "branch").cast(pl.String).fill_null(""))
     queued = np.zeros(len(calls), dtype=np.bool_)
     queued[whole.recording.works.call[whole.recording.works.call >= 0]] = True
     return Gains(
@@ -766,16 +758,11 @@ def gains_of(run: Run) -> Gains | None:
         numbers=calls["call"].to_numpy().astype(np.int64),
         begin=calls["start_ns"].to_numpy(),
         end=ends(calls),
-        names=_texts(calls["submodule"]),
-        branches=_texts(calls["branch"]),
+        names=np.array(names.to_list(), dtype=np.str_),
+        branches=np.array(branches.to_list(), dtype=np.str_),
         queued=queued & calls["ops_traced"].to_numpy(),
         op_types=run.commands["op_type"],
     )
-
-
-def _texts(column: pl.Series) -> npt.NDArray[np.str_]:
-    texts: Sequence[str] = column.cast(pl.String).fill_null("").to_list()
-    return np.array(texts, dtype=np.str_)
 
 
 # --- The gains of an analysis' run, made once and only when somebody asks.

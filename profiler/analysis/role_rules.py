@@ -514,9 +514,8 @@ def _in_block(found: Evidence) -> Decision | None:
 
 
 def _of_chain(found: Evidence) -> Decision | None:
-    if found.chained is None:
-        return None
-    return Decision(found.chained.role, "chain", found.chained.norm_kind)
+    chained = found.chained
+    return Decision(chained.role, "chain", chained.norm_kind) if chained is not None else None
 
 
 def _of_shapes(found: Evidence) -> Decision | None:

@@ -704,13 +704,7 @@ def role_roofline(roofline: pl.DataFrame, kinds: Kinds, roles: pl.Series | None)
     """One row a role of a submodule on one device; none without `roles`, one a kind."""
     if roles is None:
         return pl.DataFrame(schema=schema(ROOFLINE_ROLES))
-    role = pl.DataFrame(
-        {
-            "kind": kinds.table["kind"],
-            "submodule": kinds.table["submodule"],
-            "role": roles.cast(pl.String).fill_null("other"),
-        }
-    )
+    role = kinds.table.select("kind", "submodule", role=roles.cast(pl.String).fill_null("other"))
     keyed = roofline.join(role, on="kind")
     table = _summed(keyed, ["submodule", "role", "device"])
     return _declared(table, ROOFLINE_ROLES, ["submodule", "role", "device"])

@@ -419,14 +419,12 @@ def _named(names: pl.DataFrame, work: KindWork) -> pl.DataFrame:
 
 def _kernels(cells: pl.DataFrame) -> pl.DataFrame:
     """The kernels of each row: how many, and the one with most time with how many others."""
-    named = (
-        cells.drop_nulls("kernel")
-        .group_by(*_KEY, "kernel")
-        .agg(pl.col("total_ns").sum())
-        .sort(["total_ns", "kernel"], descending=[True, False])
-    )
-    found = named.group_by(_KEY, maintain_order=True).agg(
-        pl.col("kernel").first(), kernels=pl.len()
+    by = ["total_ns", "kernel"]
+    named = cells.drop_nulls("kernel").group_by(*_KEY, "kernel").agg(pl.col("total_ns").sum())
+    found = (
+        named.sort(by, descending=[True, False])
+        .group_by(_KEY, maintain_order=True)
+        .agg(pl.col("kernel").first(), kernels=pl.len())
     )
     others = pl.format("{} +{}", "kernel", pl.col("kernels") - 1)
     kernel = pl.when(pl.col("kernels") > 1).then(others).otherwise("kernel")

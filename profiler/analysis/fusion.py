@@ -661,7 +661,7 @@ def _is_of_shapes(work: Work) -> bool:
     return all(t.dtype == "int64" and (t.nbytes or 0) <= _SHAPE_BYTES for t in tensors)
 
 
-# --- What fusing would save: the chains of `fusible_chains`, in bytes and time.
+# --- What fusing would save: the chains of `find_chains`, in bytes and time.
 #
 # One traced call of each submodule is looked at, the second where there are several, and stands
 # for

@@ -332,7 +332,7 @@ def _tokens(row: _Row) -> tuple[int, ...]:
 #
 # What a kind of command gave once, and still has to give in the same pipeline call, branch, or
 # step,
-# is not computed again when it is hoisted out of the loop: `redundancy_rules` says of which kinds
+# is not computed again when it is hoisted out of the loop: `redundancies_of` says of which kinds
 # that holds. Equal kinds have equal shapes. Saved is the median of a kind's executions times
 # those
 # that need not be, and no more than these took: one slow execution promises nothing. Of what is

@@ -66,13 +66,13 @@ from profiler.trace.manifest_fields import Submodule
 # --- Roles by the names of kernels: those that torch.compile wrote, and those of libraries.
 
 
-_BY_SORT = {  # in the order in which a fused kernel is asked
-    Sort.ATTENTION: "attention",
-    Sort.CONVOLUTION: "convolution",
-    Sort.RESAMPLE: "resample",
-    Sort.EMBEDDING: "embedding",
-    Sort.ROPE: "rope",
-}
+_BY_SORT = (
+    Sort.ATTENTION,
+    Sort.CONVOLUTION,
+    Sort.RESAMPLE,
+    Sort.EMBEDDING,
+    Sort.ROPE,
+)  # in this order
 _SAMPLING = word_set("argmax argmin topk multinomial sort exponential")
 _SPLITTING_OPS = word_set("split split_with_sizes chunk unbind unsqueeze select slice")
 _TURNED = word_set("mul cat stack neg view_as_complex")
@@ -110,7 +110,7 @@ def _is_norm(fused: FusedKernel) -> bool:
 
 def _by_sort(fused: FusedKernel) -> str:
     """By an operation that can be nothing else, "" where there is none."""
-    role = next((role for sort, role in _BY_SORT.items() if sort in fused.sorts), "")
+    role = next((sort.value for sort in _BY_SORT if sort in fused.sorts), "")
     if not role and Sort.MATMUL in fused.sorts:  # torch.compile's own product
         return "mlp" if Sort.ACTIVATION in fused.sorts else "matmul"
     return role
@@ -382,24 +382,10 @@ _MOVES = (Sort.LAYOUT, Sort.REORDER)
 _ROPE_WORDS = word_set(
     "mul add sub neg stack unbind view_as_complex view_as_real type_as sin cos complex"
 )
-_CERTAIN = {
-    Sort.ATTENTION: "attention",
-    Sort.NORM: "norm",
-    Sort.RESAMPLE: "resample",
-    Sort.ROPE: "rope",
-    Sort.REORDER: "data_movement",
-}
-_WHOLE = {  # modules all of whose operations are for the same
-    Purpose.NORM: "norm",
-    Purpose.MODULATION: "modulation",
-    Purpose.EMBEDDING: "embedding",
-    Purpose.ROPE: "rope",
-}
-_PURPOSE_OPS = {  # modules whose arithmetic is for the same
-    Purpose.MLP: "mlp",
-    Purpose.CONVOLUTION: "convolution",
-    Purpose.RESAMPLE: "resample",
-}
+_CERTAIN = (Sort.ATTENTION, Sort.NORM, Sort.RESAMPLE, Sort.ROPE)
+# Modules all of whose operations, and those whose arithmetic, are for the same.
+_WHOLE = (Purpose.NORM, Purpose.MODULATION, Purpose.EMBEDDING, Purpose.ROPE)
+_PURPOSE_OPS = (Purpose.MLP, Purpose.CONVOLUTION, Purpose.RESAMPLE)
 _BY_CATEGORY = {"dma": "data_movement", "copy": "data_movement", "collective": "collective"}
 _WITHOUT_PLACE = {Sort.MATMUL: "matmul", Sort.ARITHMETIC: "elementwise"}
 _FILLS = ("fill", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")  # as memset
@@ -427,8 +413,8 @@ def _of_operation(found: Evidence) -> Decision | None:
         return Decision("elementwise", "chain")
     if sort in _CERTAIN:
         kind = norm_kind(found) if sort is Sort.NORM else ""
-        return Decision(_CERTAIN[sort], "op_type", kind)
-    if sort is Sort.UNKNOWN and writes_cache(found.op_type):
+        return Decision(sort.value, "op_type", kind)
+    if sort is Sort.REORDER or (sort is Sort.UNKNOWN and writes_cache(found.op_type)):
         return Decision("data_movement", "op_type")
     special = (Purpose.ATTENTION, Purpose.EMBEDDING, Purpose.MODULATION)
     if sort is Sort.CONVOLUTION and found.place.purpose not in special:
@@ -454,7 +440,7 @@ def _of_place(found: Evidence) -> Decision | None:
         decision = Decision("attention", place.by)  # a table of position biases
     elif purpose in _WHOLE:
         kind = norm_kind(found) if purpose is Purpose.NORM else ""
-        decision = Decision(_WHOLE[purpose], place.by, kind)
+        decision = Decision(purpose.value, place.by, kind)
     elif purpose is Purpose.ATTENTION:
         decision = _in_attention(found)
     elif sort in _MOVES:
@@ -464,7 +450,7 @@ def _of_place(found: Evidence) -> Decision | None:
     elif purpose is Purpose.CONVOLUTION and sort is Sort.ACTIVATION and only_vectors(found.shapes):
         decision = Decision("modulation", "shapes")  # of the timestep's vector, activated
     elif purpose in _PURPOSE_OPS:
-        decision = Decision(_PURPOSE_OPS[purpose], place.by)
+        decision = Decision(purpose.value, place.by)
     else:
         return _in_block(found)
     return decision

@@ -125,9 +125,5 @@ def _parts(of: ReportInput) -> Iterator[Part]:
 
 
 SECTION = SectionKind(
-    "calls",
-    100,
-    said("Calls"),
-    _parts,
-    tables=("calls", "compilations", "operators"),
+    "calls", 100, said("Calls"), _parts, tables=("calls", "compilations", "operators")
 )

@@ -23,27 +23,11 @@ from msgspec import Struct
 
 from profiler.analysis.commands import HOST, CommandArrays, rows_by_call
 from profiler.analysis.idle import if_times_recorded, timeline_of
-from profiler.analysis.idle_causes import (
-    NOT_LAUNCHED,
-    Cover,
-    Queues,
-    RunTimeline,
-    Stretch,
-)
+from profiler.analysis.idle_causes import NOT_LAUNCHED, Cover, Queues, RunTimeline, Stretch
 from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis
-from profiler.run.columns import (
-    DATA_ONLY,
-    INT32,
-    INT64,
-    NS,
-    SHARE,
-    STRING,
-    Column,
-    col,
-    schema,
-)
+from profiler.run.columns import DATA_ONLY, INT32, INT64, NS, SHARE, STRING, Column, col, schema
 from profiler.run.intervals import (
     Codes,
     Stretches,
@@ -617,5 +601,5 @@ SENTENCES: Sentences = {
         PathPart.TRANSFER: said("transfer"),
         PathPart.QUEUED: said("queued"),
         PathPart.HOST_WORK: said("host work"),
-    },
+    }
 }

@@ -51,15 +51,7 @@ from profiler.run.columns import (
     schema,
 )
 from profiler.run.device_timeline import Busy, RunTiles, device_work, work_axes
-from profiler.run.intervals import (
-    Codes,
-    Stretches,
-    Times,
-    counts,
-    positions,
-    text_codes,
-    union_by,
-)
+from profiler.run.intervals import Codes, Stretches, Times, counts, positions, text_codes, union_by
 from profiler.run.run import Run
 from profiler.text import Said, counted, joined, percent, said
 from profiler.trace.events import CATEGORIES, NO_RANK, rank_of_device
@@ -76,13 +68,7 @@ DEVICES: tuple[Column, ...] = (
         "process of the job to which it belongs, from 0; -1 in a run of a single process",
         importance=DATA_ONLY,
     ),
-    col(
-        "hardware",
-        STRING,
-        "name of the hardware, where the run knows it",
-        True,
-        importance=8,
-    ),
+    col("hardware", STRING, "name of the hardware, where the run knows it", True, importance=8),
     col("calls", INT64, "calls placed there", importance=9),
     col("commands", INT64, "commands executed there", adds=Adds("commands")),
     col("calls_ns", NS, "union of the tiles of calls on it", importance=8),
@@ -207,7 +193,7 @@ def device_table(
             "carried_over_ns": _carried_over(run.tiles, at.names),
             "calls_share": _call_shares(axis, run, calls, at.calls, len(at.names)),
             "weight_bytes": pl.Series([weights.get(name) for name in at.names], dtype=pl.Int64),
-        },
+        }
     )
     return table.select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
 
@@ -226,10 +212,7 @@ def _times(
     names, groups = at.names, len(at.names)
     of_commands = extent(ran.commands.start, ran.commands.end, at.commands, groups)
     of_calls = extent(*at.tile_span, at.tiles, groups)
-    extents = (
-        np.minimum(of_commands[0], of_calls[0]),
-        np.maximum(of_commands[1], of_calls[1]),
-    )
+    extents = (np.minimum(of_commands[0], of_calls[0]), np.maximum(of_commands[1], of_calls[1]))
     lost = _unrecorded(run.tiles, missing, ran, names, extents)
     span = extents[1] - extents[0] - _profilers(run.tiles, axis, ran, names, extents)
     known = (busy > 0) & (span > 0) & ~_has_untraced(calls, at.calls, groups)
@@ -656,25 +639,12 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         Part(
             said("Time by category of work"),
             figure=devices_figure(analysis),
-            table=table(
-                "devices",
-                "devices",
-                _DEVICES,
-                DEVICES,
-                analysis.devices,
-                shown=20,
-            ),
+            table=table("devices", "devices", _DEVICES, DEVICES, analysis.devices, shown=20),
         ),
     )
 
 
-SECTION = SectionKind(
-    "devices",
-    110,
-    said("Devices"),
-    _parts,
-    tables=("devices",),
-)
+SECTION = SectionKind("devices", 110, said("Devices"), _parts, tables=("devices",))
 
 
 # --- What is said of operators that were split over tracks or devices.

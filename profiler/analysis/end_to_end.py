@@ -22,12 +22,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler.analysis.commands import (
-    are_apart,
-    has_accelerators,
-    is_accelerator,
-    times_recorded,
-)
+from profiler.analysis.commands import are_apart, has_accelerators, is_accelerator, times_recorded
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.finding_text import captures_and_replays
 from profiler.analysis.question import Table
@@ -54,14 +49,7 @@ from profiler.run.columns import (
     empty,
     schema,
 )
-from profiler.run.intervals import (
-    Codes,
-    Stretches,
-    Times,
-    ends,
-    text_codes,
-    union_length,
-)
+from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, count, counted, duration, joined, percent, said
 from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
@@ -359,11 +347,7 @@ def _recorded(rows: StageRows) -> dict[str, int]:
 
 
 def _pipeline_table(
-    run: Run,
-    rows: StageRows,
-    pipelines: PipelineCalls,
-    balance: _Balance,
-    accounting: Accounting,
+    run: Run, rows: StageRows, pipelines: PipelineCalls, balance: _Balance, accounting: Accounting
 ) -> pl.DataFrame:
     """The pipeline calls that have a span, each accounted for by itself; nulls where that is not
     possible."""
@@ -685,8 +669,7 @@ def _devices_without_call(shares: list[tuple[float, str]]) -> str:
 
 def _each(shares: list[tuple[float, str]]) -> str:
     return joined(
-        ", ",
-        [said("{device} {share}", device=d, share=percent(share)) for share, d in shares],
+        ", ", [said("{device} {share}", device=d, share=percent(share)) for share, d in shares]
     )
 
 
@@ -738,5 +721,5 @@ SENTENCES: Sentences = {
         NoAccount.NO_SPAN: said("the trace holds no {kind} span"),
         NoAccount.NO_SPANS: said("the trace holds no {one} and no {other} span"),
         NoAccount.HOST_FILE_MISSING: said("{reason}, host.pb is missing"),
-    },
+    }
 }

@@ -20,15 +20,7 @@ from profiler.analysis.commands import HOST, SYNC, CommandArrays, host_unseen, t
 from profiler.analysis.idle_causes import DeviceGaps, GapPosition, HostDoing
 from profiler.analysis.timeline import Axis, PipelineCalls, device_spans
 from profiler.run.device_timeline import Axes, DeviceAxis, Launches
-from profiler.run.intervals import (
-    Codes,
-    Stretches,
-    Times,
-    batches,
-    ends,
-    group_heads,
-    text_codes,
-)
+from profiler.run.intervals import Codes, Stretches, Times, batches, ends, group_heads, text_codes
 from profiler.run.run import Run
 from profiler.trace.events import (
     CATEGORIES,

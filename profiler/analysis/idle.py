@@ -391,11 +391,7 @@ def _longest(gaps: DeviceGaps) -> tuple[Times, Times]:
 
 
 def _rows(
-    gaps: DeviceGaps,
-    places: Times,
-    parts: Times,
-    calls: KernelsOfCalls,
-    doings: HostDoings,
+    gaps: DeviceGaps, places: Times, parts: Times, calls: KernelsOfCalls, doings: HostDoings
 ) -> Iterator[tuple[object, ...]]:
     names = doings.run.calls.select("call", pl.col("submodule").cast(pl.String), "step")
     ranges = zip(*(column.tolist() for column in gaps.ranges(places)), strict=True)

@@ -346,12 +346,7 @@ class DeviceGaps(Struct, frozen=True, eq=False):
         return sums
 
     def _parts(
-        self,
-        within: _Within,
-        length: Times,
-        blocked: _Flags,
-        in_time: _Flags,
-        unknown: _Flags,
+        self, within: _Within, length: Times, blocked: _Flags, in_time: _Flags, unknown: _Flags
     ) -> Times:
         """The parts of gaps by how much of them lies `within` a cover, [len(PARTS), k]."""
         borders = (self.elsewhere, self.tails, self.own, self.others, self.counted)
@@ -737,13 +732,7 @@ class Queues(Struct, frozen=True, eq=False):
         return None
 
     def _add(
-        self,
-        found: list[Stretch],
-        awaited: int,
-        until: int,
-        first: int,
-        moment: int,
-        guessed: bool,
+        self, found: list[Stretch], awaited: int, until: int, first: int, moment: int, guessed: bool
     ) -> int:
         """Add the stretch that ends with the command `awaited` or at `until`, as far as it is
         behind `first`; where the path goes on, which is `moment` without a stretch."""

@@ -403,14 +403,7 @@ _DEVICE_TRANSITIONS = (
     "copy_ns",
     "gap_ns",
 )
-_FALLBACK_NODES = (
-    "layer",
-    "submodule",
-    "op_type",
-    "provider",
-    "nodes",
-    "total_ns",
-)
+_FALLBACK_NODES = ("layer", "submodule", "op_type", "provider", "nodes", "total_ns")
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
@@ -589,9 +582,7 @@ def _idle_gaps(found: Finding) -> Words:
         title = with_host(title, found)
         caveat = _OF_ALL_WAITING
     return Words(
-        title=title,
-        caveat=caveat,
-        recommendation=_RECOMMENDATIONS[found.evidence["cause"]],
+        title=title, caveat=caveat, recommendation=_RECOMMENDATIONS[found.evidence["cause"]]
     )
 
 

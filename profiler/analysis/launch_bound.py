@@ -192,7 +192,7 @@ SENTENCES: Sentences = {
     MostlyBetween: {
         MostlyBetween.HOST_WORK: said("host work"),
         MostlyBetween.NOT_RECORDED: said("not recorded"),
-    },
+    }
 }
 
 

@@ -18,14 +18,7 @@ from msgspec import Struct
 from profiler.analysis.commands import is_accelerator
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Bars, Figure, Part, SectionKind
-from profiler.analysis.finding_text import (
-    Rule,
-    Words,
-    calls_of,
-    number,
-    share,
-    texts,
-)
+from profiler.analysis.finding_text import Rule, Words, calls_of, number, share, texts
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import Sentences, table, worded_note
@@ -806,11 +799,7 @@ def _course(analysis: Analysis) -> tuple[Bars, ...]:
 
 
 SECTION = SectionKind(
-    "memory",
-    80,
-    said("Memory"),
-    _parts,
-    tables=("memory_devices", "memory", "memory_timeline"),
+    "memory", 80, said("Memory"), _parts, tables=("memory_devices", "memory", "memory_timeline")
 )
 
 

@@ -16,14 +16,7 @@ from msgspec.structs import replace
 
 from profiler.analysis.commands import are_apart, timelines_of
 from profiler.analysis.devices import device_facts
-from profiler.analysis.document import (
-    Advice,
-    Fact,
-    Opening,
-    SectionKind,
-    Summary,
-    TableView,
-)
+from profiler.analysis.document import Advice, Fact, Opening, SectionKind, Summary, TableView
 from profiler.analysis.end_to_end import (
     asynchronous,
     at_once,
@@ -84,13 +77,7 @@ from profiler.text import (
     sentence,
 )
 from profiler.trace.events import Drop
-from profiler.trace.manifest_fields import (
-    Attribution,
-    CallsFrom,
-    Coverage,
-    Device,
-    Overhead,
-)
+from profiler.trace.manifest_fields import Attribution, CallsFrom, Coverage, Device, Overhead
 
 # --- From when to when a run lasted.
 
@@ -530,14 +517,7 @@ _SUBMODULES = (
     "launch_bound_ns",
     "device",
 )
-_SHAPES = (
-    "label",
-    "total_ns",
-    "share",
-    OF_PEAK,
-    "bound",
-    "executions",
-)
+_SHAPES = ("label", "total_ns", "share", OF_PEAK, "bound", "executions")
 _READ_NEXT = {  # sections, by rule
     "compilation": "time",
     "cpu_fallback": "idle",

@@ -16,14 +16,7 @@ import polars as pl
 
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Part, SectionKind
-from profiler.analysis.finding_text import (
-    MATERIAL,
-    Rule,
-    Words,
-    end_to_end_ns,
-    share,
-    texts,
-)
+from profiler.analysis.finding_text import MATERIAL, Rule, Words, end_to_end_ns, share, texts
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import renamed, table

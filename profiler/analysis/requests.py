@@ -158,8 +158,7 @@ def _requests(of: Inputs) -> pl.DataFrame:
 def _extents(pipelines: PipelineCalls) -> tuple[Times, Times, list[str]]:
     """Begin and end of each pipeline call, and its name, that of the span which began first."""
     spans = pipelines.spans.with_columns(
-        code=pl.Series(pipelines.code_of_spans),
-        end_ns=pl.Series(ends(pipelines.spans)),
+        code=pl.Series(pipelines.code_of_spans), end_ns=pl.Series(ends(pipelines.spans))
     )
     found = (
         spans.group_by("code")
@@ -370,11 +369,7 @@ def _queued(analysis: Analysis) -> Iterator[str]:
 
 
 SECTION = SectionKind(
-    "requests",
-    22,
-    said("Requests"),
-    _parts,
-    tables=("requests", "request_percentiles"),
+    "requests", 22, said("Requests"), _parts, tables=("requests", "request_percentiles")
 )
 
 
@@ -389,5 +384,5 @@ SENTENCES: Sentences = {
         RequestPart.ENCODE: said("encode"),
         RequestPart.DENOISE: said("denoise"),
         RequestPart.DECODE: said("decode"),
-    },
+    }
 }

@@ -8,14 +8,7 @@ import polars as pl
 
 from profiler.analysis.document import Figure, Part, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES
-from profiler.analysis.finding_text import (
-    Rule,
-    Words,
-    calls_of,
-    end_to_end_ns,
-    share,
-    texts,
-)
+from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share, texts
 from profiler.analysis.guidance import GuidanceKind
 from profiler.analysis.launch_bound import stalls_of
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
@@ -135,16 +128,7 @@ def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
 
 _AT_ONCE = 1.01  # times the share of the end-to-end time: more than rounding
 
-_STAGES = (
-    "stage",
-    "elapsed_ns",
-    "share",
-    "calls",
-    "calls_ns",
-    "host_ns",
-    "idle_ns",
-    "duration_ns",
-)
+_STAGES = ("stage", "elapsed_ns", "share", "calls", "calls_ns", "host_ns", "idle_ns", "duration_ns")
 _PIPELINES = (
     "pipeline",
     "name",
@@ -182,11 +166,7 @@ _SUBMODULES = (
     "operators",
     "overhead_ratio",
 )
-_BRANCHES = (
-    "submodule",
-    "branch",
-    *_CALL_TIMES,
-)
+_BRANCHES = ("submodule", "branch", *_CALL_TIMES)
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:

@@ -238,10 +238,7 @@ _PART: tuple[Column, ...] = (
     ),
     col("role", STRING, "role, where the level is by role", True, importance=DATA_ONLY),
 )
-_STEP: tuple[Column, ...] = (
-    column_of(ON_AXIS, "pipeline"),
-    column_of(ON_AXIS, "step"),
-)
+_STEP: tuple[Column, ...] = (column_of(ON_AXIS, "pipeline"), column_of(ON_AXIS, "step"))
 
 STEP_OPERATORS: tuple[Column, ...] = (
     *_PART,
@@ -857,5 +854,5 @@ SENTENCES: Sentences = {
         PartLevel.OPERATOR: said("operator"),
         PartLevel.BLOCK_AND_ROLE: said("block and role"),
         PartLevel.ROLE: said("role"),
-    },
+    }
 }

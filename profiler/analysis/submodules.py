@@ -36,15 +36,7 @@ from profiler.run.columns import (
     schema,
 )
 from profiler.run.device_timeline import TILES
-from profiler.run.intervals import (
-    Codes,
-    Times,
-    batches,
-    counts,
-    group_heads,
-    positions,
-    union_by,
-)
+from profiler.run.intervals import Codes, Times, batches, counts, group_heads, positions, union_by
 from profiler.trace import events
 from profiler.trace.manifest_fields import OverheadRatio, Submodule
 
@@ -62,42 +54,18 @@ def _sum(name: str, **changes: Any) -> Column:
 
 SUBMODULES: tuple[Column, ...] = (
     col("submodule", STRING, "named part of the pipeline, in order of its first call", key=True),
-    col(
-        "stage",
-        STRING,
-        "stages that call it, joined with commas",
-        importance=15,
-    ),
-    col(
-        "device",
-        STRING,
-        "devices that its calls are placed on, joined with commas",
-        importance=1,
-    ),
+    col("stage", STRING, "stages that call it, joined with commas", importance=15),
+    col("device", STRING, "devices that its calls are placed on, joined with commas", importance=1),
     col("calls", INT64, "its calls"),
-    col(
-        "traced_calls",
-        INT64,
-        "calls whose commands were recorded",
-        importance=DATA_ONLY,
-    ),
-    col(
-        "elapsed_ns",
-        NS,
-        "sum of its calls' elapsed_ns, on the device's axis",
-    ),
+    col("traced_calls", INT64, "calls whose commands were recorded", importance=DATA_ONLY),
+    col("elapsed_ns", NS, "sum of its calls' elapsed_ns, on the device's axis"),
     col("first_ns", NS, "elapsed_ns of its first call", label="first call"),
     col("min_ns", NS, "shortest steady call", label="shortest", importance=12),
     col("median_ns", NS, "median of the steady calls"),
     col("max_ns", NS, "longest steady call", label="longest", importance=2),
     col("share", SHARE, "union of its calls' tiles / end-to-end time", True),
     col("commands", INT64, "commands of its calls", importance=4, adds=Adds("commands")),
-    col(
-        "operators",
-        INT64,
-        "different operators that devices ran in its calls",
-        importance=15,
-    ),
+    col("operators", INT64, "different operators that devices ran in its calls", importance=15),
     column_of(
         TILES,
         "busy_ns",
@@ -167,12 +135,7 @@ CALLS: tuple[Column, ...] = (
     column_of(TILES, "elapsed_ns"),
     col("share", SHARE, "elapsed_ns / end-to-end time", True),
     col("commands", INT64, "commands of the call", importance=4, adds=Adds("commands")),
-    col(
-        "operators",
-        INT64,
-        "operators that devices ran in the call",
-        importance=5,
-    ),
+    col("operators", INT64, "operators that devices ran in the call", importance=5),
     column_of(TILES, "busy_ns"),
     column_of(TILES, "idle_inside_ns"),
     column_of(TILES, "launch_bound_ns"),

@@ -50,14 +50,7 @@ from profiler.run.columns import (
     col,
     schema,
 )
-from profiler.run.intervals import (
-    Codes,
-    Stretches,
-    Times,
-    batches,
-    physical_codes,
-    text_codes,
-)
+from profiler.run.intervals import Codes, Stretches, Times, batches, physical_codes, text_codes
 from profiler.run.run import Run
 from profiler.text import Note, NoteCode, Said, Value, said
 from profiler.trace.events import CATEGORIES, device_kind

@@ -141,12 +141,7 @@ _ROOMS = (
 
 
 def print_opening(
-    console: Console,
-    opening: Opening,
-    place: Path,
-    *,
-    notes: Sequence[str] = (),
-    below: int = 0,
+    console: Console, opening: Opening, place: Path, *, notes: Sequence[str] = (), below: int = 0
 ) -> None:
     """Print what a reader with thirty seconds needs of the run at `place`; `notes` are lines about
     how it was chosen, `below` how many lines the caller prints after it."""
@@ -155,12 +150,7 @@ def print_opening(
 
 
 def opening_texts(
-    opening: Opening,
-    place: Path,
-    width: int,
-    *,
-    notes: Sequence[str] = (),
-    lines: int = LINES,
+    opening: Opening, place: Path, width: int, *, notes: Sequence[str] = (), lines: int = LINES
 ) -> list[RenderableType]:
     """What `print_opening` prints, in at most that many `lines`."""
     found: list[RenderableType] = []

@@ -89,11 +89,7 @@ class Grid(Struct, frozen=True, eq=False):
 
 
 def table(
-    columns: Sequence[Drawn],
-    width: int,
-    *,
-    strong: Iterable[int] = (),
-    below: Iterable[str] = (),
+    columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = (), below: Iterable[str] = ()
 ) -> Grid:
     """The columns as a table of at most `width` characters; `strong` rows bold, a text `below` each
     of the first ones. Columns that had to go are named below it."""
@@ -422,12 +418,7 @@ def _most(values: Sequence[int | None]) -> int:
 
 
 def _column(
-    shown: Column,
-    values: list[Any],
-    longest_ns: int,
-    *,
-    own_unit: bool,
-    significant: bool = False,
+    shown: Column, values: list[Any], longest_ns: int, *, own_unit: bool, significant: bool = False
 ) -> Drawn:
     """The values as their kind is written: times in the unit of `longest_ns`, the table's longest,
     or in the column's `own_unit` where all of them are below a tenth of that."""

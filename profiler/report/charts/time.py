@@ -346,10 +346,7 @@ def _peak(row: dict[str, Any]) -> str:
 
 @draws("operators")
 def operators(
-    frame: pl.DataFrame,
-    submodules: Sequence[str],
-    top: int = 15,
-    theme: Theme = "light",
+    frame: pl.DataFrame, submodules: Sequence[str], top: int = 15, theme: Theme = "light"
 ) -> Chart:
     """The `top` operators by total, folded or single, in the colour of their submodule of
     `submodules`, all of the run."""
@@ -415,10 +412,7 @@ def roles(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
             "name": role,
             "y": [number[row["submodule"]] for row in rows],
             "x": [round(100 * row["total_ns"] / totals[row["submodule"]], 3) for row in rows],
-            "marker": {
-                "color": colour.on(theme),
-                "line": {"color": SURFACE.on(theme), "width": 1},
-            },
+            "marker": {"color": colour.on(theme), "line": {"color": SURFACE.on(theme), "width": 1}},
             "customdata": [escaped(text) for text in texts],
             "hovertemplate": HOVER,
         }

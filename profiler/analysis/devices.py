@@ -28,7 +28,6 @@ from profiler.analysis.finding_text import (
     end_to_end_ns,
     scaled,
     share,
-    texts,
 )
 from profiler.analysis.host_activity import dropped_tiles
 from profiler.analysis.idle import busy_of
@@ -650,52 +649,40 @@ SECTION = SectionKind("devices", 110, said("Devices"), _parts, tables=("devices"
 # --- What is said of operators that were split over tracks or devices.
 
 
-def _uneven_words(found: Finding, over: str, caveat: str, recommendation: str) -> Words:
-    given = texts(found)
-    title = said(
-        "Operators of {submodule} are split unevenly over {over}: {share} of the run",
-        submodule=given["submodule"],
-        over=over,
-        share=given["lost_share"],
-    )
-    return Words(title, caveat, recommendation)
-
-
-def _track_imbalance(found: Finding) -> Words:
-    return _uneven_words(
-        found,
-        said("tracks"),
-        caveat=said(
-            "The part of the busiest track beyond the mean is what an even split saves, if the "
-            "work can be divided evenly at all; commands that wait for data look busy."
-        ),
-        recommendation=said(
-            "Divide by a size that is a multiple of the number of tracks (heads, channels, "
-            "tokens), give the odd rest to no single one, or run such operators on fewer tracks."
-        ),
-    )
-
-
-def _device_imbalance(found: Finding) -> Words:
-    return _uneven_words(
-        found,
-        said("devices"),
-        caveat=said(
-            "Devices of different speed, or one that also serves others, look the same; transfers "
-            "between them are not counted here."
-        ),
-        recommendation=said(
-            "Divide heads or channels evenly over the devices, give the slower one less, or move "
-            "whole submodules instead of parts of operators."
-        ),
-    )
-
-
 RULES = (
-    Rule(track_imbalance, _track_imbalance, said("Divide by a multiple of the number of tracks")),
+    Rule(
+        track_imbalance,
+        Words(
+            title=said(
+                "Operators of {submodule} are split unevenly over tracks: {lost_share} of the run"
+            ),
+            caveat=said(
+                "The part of the busiest track beyond the mean is what an even split saves, if the "
+                "work can be divided evenly at all; commands that wait for data look busy."
+            ),
+            recommendation=said(
+                "Divide by a size that is a multiple of the number of tracks (heads, channels, "
+                "tokens), give the odd rest to no single one, or run such operators on fewer "
+                "tracks."
+            ),
+        ),
+        said("Divide by a multiple of the number of tracks"),
+    ),
     Rule(
         device_imbalance,
-        _device_imbalance,
+        Words(
+            title=said(
+                "Operators of {submodule} are split unevenly over devices: {lost_share} of the run"
+            ),
+            caveat=said(
+                "Devices of different speed, or one that also serves others, look the same; "
+                "transfers between them are not counted here."
+            ),
+            recommendation=said(
+                "Divide heads or channels evenly over the devices, give the slower one less, or "
+                "move whole submodules instead of parts of operators."
+            ),
+        ),
         said("Divide heads or channels evenly over the devices"),
     ),
 )

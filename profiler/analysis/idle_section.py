@@ -53,7 +53,7 @@ from profiler.analysis.table_text import (
     why_no_waits,
 )
 from profiler.analysis.transfers import COPIES, CPU_FALLBACK, DEVICE_TRANSITIONS
-from profiler.text import Said, Value, count, said, sentence
+from profiler.text import Said, Value, count, filled, said, sentence
 from profiler.trace.events import NO_STEP, device_kind
 from profiler.trace.manifest_fields import Device
 
@@ -558,32 +558,30 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
 def _idle_gaps(found: Finding) -> Words:
     if on_several(found):
         return _idle_devices(found)
-    given = texts(found)
-    known = {
-        "device": given["device"],
-        "times": _times(round(number(found, "gaps"))),
-        "share": given["gap_share"],
-    }
-    if found.evidence["cause"] == WaitCause.UNRECORDED:
-        title = said(
-            "{device} is idle for more than 100 µs {times}, {share} of its time in all; the cause "
-            "of {unrecorded} of its waiting was not recorded",
-            **known,
-            unrecorded=given["unrecorded_share"],
-        )
-        caveat = _without_launches(found)
-    else:
-        title = said(
-            "{device} is idle for more than 100 µs {times}, {share} of its time in all; it mainly "
-            "waits for {most}",
-            **known,
-            most=given["cause"],
-        )
-        title = with_host(title, found)
-        caveat = _OF_ALL_WAITING
-    return Words(
-        title=title, caveat=caveat, recommendation=_RECOMMENDATIONS[found.evidence["cause"]]
+    times = _times(round(number(found, "gaps")))
+    return _waiting(
+        found,
+        {"times": times},
+        said(
+            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; it "
+            "mainly waits for {cause}"
+        ),
+        said(
+            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; the "
+            "cause of {unrecorded_share} of its waiting was not recorded"
+        ),
     )
+
+
+def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said) -> Words:
+    """The words of a device, or of several, whose cause is `known` or not; `more` is what these
+    say beside the evidence."""
+    cause = found.evidence["cause"]
+    if cause == WaitCause.UNRECORDED:
+        title, caveat = filled(unrecorded, texts(found) | more), _WITHOUT_LAUNCHES
+    else:
+        title, caveat = with_host(filled(known, texts(found) | more), found), _OF_ALL_WAITING
+    return Words(title, caveat, _RECOMMENDATIONS[cause])
 
 
 _OF_ALL_WAITING = said(
@@ -592,41 +590,26 @@ _OF_ALL_WAITING = said(
 )
 
 
-def _without_launches(found: Finding) -> Said:
-    return said(
-        "Of its {commands} commands, {missing} were recorded without their launch. A gap that "
-        "other requests fill costs nothing.",
-        commands=count(round(number(found, "commands"))),
-        missing=count(round(number(found, "unrecorded_launches"))),
-    )
+_WITHOUT_LAUNCHES = said(
+    "Of its {commands} commands, {unrecorded_launches} were recorded without their launch. A gap "
+    "that other requests fill costs nothing."
+)
 
 
 def _idle_devices(found: Finding) -> Words:
     """The same of several devices, the caveat of the one that is idle longest."""
-    known = {
-        "devices": named_devices(found),
-        "low": count(round(number(found, "least_gaps"))),
-        "high": count(round(number(found, "most_gaps"))),
-        "share": value_range(found, "gap_share"),
-    }
-    if found.evidence["cause"] == WaitCause.UNRECORDED:
-        title = said(
-            "{devices} are each idle for more than 100 µs {low} to {high} times, {share} of the "
-            "time in all; the cause was mostly not recorded",
-            **known,
-        )
-        caveat = _without_launches(found)
-    else:
-        title = said(
-            "{devices} are each idle for more than 100 µs {low} to {high} times, {share} of the "
-            "time in all; they mainly wait for {most}",
-            **known,
-            most=texts(found)["cause"],
-        )
-        title = with_host(title, found)
-        caveat = _OF_ALL_WAITING
-    recommendation = _RECOMMENDATIONS[found.evidence["cause"]]
-    return Words(title=title, caveat=caveat, recommendation=recommendation)
+    return _waiting(
+        found,
+        {"devices": named_devices(found), "share": value_range(found, "gap_share")},
+        said(
+            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
+            "{share} of the time in all; they mainly wait for {cause}"
+        ),
+        said(
+            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
+            "{share} of the time in all; the cause was mostly not recorded"
+        ),
+    )
 
 
 def _transfers_exposed(found: Finding) -> Words:

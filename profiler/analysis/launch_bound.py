@@ -26,7 +26,7 @@ from profiler.analysis.finding_text import (
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
 from profiler.analysis.table_text import Sentences
-from profiler.text import Said, Value, joined, said
+from profiler.text import Said, Value, filled, joined, said
 
 # --- Words of the evidence of findings: closed sets.
 
@@ -210,32 +210,14 @@ _FIND_OUT = said(
 
 
 def _host_between_steps(found: Finding) -> Words:
-    given = texts(found)
     recorded = found.evidence["mostly"] == MostlyBetween.HOST_WORK
     return Words(
-        title=said("{share} of the steps' time lies between calls", share=given["between_share"]),
+        title=said("{between_share} of the steps' time lies between calls"),
         caveat=said(
             "What is not recorded may be callbacks, progress bars or other threads. Part of "
             "the host work may be arithmetic that has to run somewhere."
         ),
         recommendation=_KEEP_THERE if recorded else _FIND_OUT,
-    )
-
-
-def _scheduler_sync(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "The host waits for {device} between the calls of most steps", device=given["device"]
-        ),
-        caveat=said(
-            "While the host waits it launches nothing, so the device is idle after every "
-            "wait. The wait itself is the device's work, not lost time."
-        ),
-        recommendation=said(
-            "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
-            "nonzero() in the scheduler or a callback) and keep those values on the host."
-        ),
     )
 
 
@@ -274,76 +256,53 @@ _LOAD_AHEAD = said(
 
 def host_bound_words(found: Finding) -> Words:
     """What a finding says of a device that waits for the host."""
-    given = texts(found)
     title = _waits_for_host(found)
     if waits_longer_than_launches(found):
         title = with_host(title, found)
     if "stalls_ns" in found.evidence and not on_several(found):
-        title = said(
-            "{what}, not counting {time} of host work that happened only once",
-            what=title,
-            time=given["stalls_ns"],
-        )
+        stalls = said("{what}, not counting {stalls_ns} of host work that happened only once")
+        title = extended(title, stalls, found)
     if "recording_ns" in found.evidence:
-        title = said(
-            "{what}; recording operators took {time} of the host's time in calls",
-            what=title,
-            time=given["recording_ns"],
-        )
+        cost = said("{what}; recording operators took {recording_ns} of the host's time in calls")
+        title = extended(title, cost, found)
+    if waits_for_data_loader(found):
+        loading = said("{what}; at least {data_loader_ns} of that for the DataLoader")
+        title = extended(title, loading, found)
     return Words(
-        title=_with_data_loader(title, found),
+        title=title,
         caveat=_SLOWER_WITH_STACKS if _has_stacks(found) else _SLOWER,
         recommendation=_less_waiting(found),
     )
 
 
-def _waits_for_host(found: Finding) -> Said:
+def extended(title: str, template: Said, found: Finding) -> str:
+    """`template` with the evidence and the title, as `what`."""
+    return filled(template, {"what": title, **texts(found)})
+
+
+def _waits_for_host(found: Finding) -> str:
     """For how long a device waits, and in which stage or where in each step; or several devices."""
-    given = texts(found)
     if on_several(found):
         return said(
             "{devices} each wait for the host to launch work for {share} of the time",
             devices=named_devices(found),
             share=value_range(found, "host_wait_share"),
         )
-    title = said(
-        "{device} waits for the host to launch work for {share} of the time",
-        device=given["device"],
-        share=given["host_wait_share"],
-    )
+    waits = said("{device} waits for the host to launch work for {host_wait_share} of the time")
+    title = filled(waits, texts(found))
     if "waits_in_ns" in found.evidence:
-        return said(
-            "{what}, {time} of it in {stage}",
-            what=title,
-            time=given["waits_in_ns"],
-            stage=given["waits_in"],
-        )
+        return extended(title, said("{what}, {waits_in_ns} of it in {waits_in}"), found)
     if found.evidence.get("most_of_step_ns"):
-        return said(
-            "{what}: {low} to {high} of each step, of which {least} to {most} before the first "
-            "kernel",
-            what=title,
-            low=given["least_of_step_ns"],
-            high=given["most_of_step_ns"],
-            least=given["least_before_kernel_ns"],
-            most=given["most_before_kernel_ns"],
+        of_step = said(
+            "{what}: {least_of_step_ns} to {most_of_step_ns} of each step, of which "
+            "{least_before_kernel_ns} to {most_before_kernel_ns} before the first kernel"
         )
+        return extended(title, of_step, found)
     return title
 
 
 def _has_stacks(found: Finding) -> bool:
     return found.evidence.get("recorded") == Recorded.PYTHON_STACKS
-
-
-def _with_data_loader(title: Said, found: Finding) -> Said:
-    """The title, with how long it was for a DataLoader."""
-    if not waits_for_data_loader(found):
-        return title
-    return said(
-        "{what}; at least {time} of that for the DataLoader",
-        what=title,
-        time=texts(found)["data_loader_ns"],
-    )
 
 
 def waits_for_data_loader(found: Finding) -> bool:
@@ -370,17 +329,11 @@ def waits_longer_than_launches(found: Finding) -> bool:
     return bool(commands) and number(found, "host_wait_ns") / commands > _LAUNCH_NS
 
 
-def with_host(title: Said, found: Finding) -> Said:
+def with_host(title: str, found: Finding) -> str:
     """The title, with what the host was in for a large part of the longest gaps."""
     if "host_in" not in found.evidence:
         return title
-    given = texts(found)
-    return said(
-        "{what}; the host was in {name} for {time}",
-        what=title,
-        name=given["host_in"],
-        time=given["host_in_ns"],
-    )
+    return extended(title, said("{what}; the host was in {host_in} for {host_in_ns}"), found)
 
 
 LOAD_AHEAD = said("Load ahead: DataLoader workers (num_workers), persistent, pinned memory")
@@ -412,7 +365,17 @@ RULES = (
     Rule(host_between_steps, _host_between_steps, _between_steps_change),
     Rule(
         scheduler_sync,
-        _scheduler_sync,
+        Words(
+            title=said("The host waits for {device} between the calls of most steps"),
+            caveat=said(
+                "While the host waits it launches nothing, so the device is idle after every "
+                "wait. The wait itself is the device's work, not lost time."
+            ),
+            recommendation=said(
+                "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
+                "nonzero() in the scheduler or a callback) and keep those values on the host."
+            ),
+        ),
         said("Find what synchronizes (.item(), .cpu()) and keep it on the host"),
     ),
 )

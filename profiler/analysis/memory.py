@@ -807,18 +807,14 @@ SECTION = SectionKind(
 
 
 def _little_headroom(found: Finding) -> Words:
-    given = texts(found)
     needed, whole = number(found, "needed_bytes"), number(found, "size_bytes")
-    title = said(
-        "{device} has {share} of its memory left at the peak",
-        device=given["device"],
-        share=given["headroom_share"],
-    )
+    title = said("{device} has {headroom_share} of its memory left at the peak")
     if needed > whole:
+        over = percent(needed / whole).replace("\N{NO-BREAK SPACE}", " ")
         title = said(
             "The run needs {share} of the memory of {device}: it does not fit",
-            share=percent(needed / whole).replace("\N{NO-BREAK SPACE}", " "),
-            device=given["device"],
+            share=over,
+            device=texts(found)["device"],
         )
     return Words(
         title=title,
@@ -833,26 +829,6 @@ def _little_headroom(found: Finding) -> Words:
     )
 
 
-def _decode_peak(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "The peak of {device} is in {submodule}: its activations are {share} of it",
-            device=given["device"],
-            submodule=given["submodule"],
-            share=given["activation_share"],
-        ),
-        caveat=said(
-            "Tiles take longer and may show seams; a VAE in float16 may overflow "
-            "(bfloat16 or a fixed VAE does not)."
-        ),
-        recommendation=said(
-            "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
-            "16 bits, or after the denoiser's weights have left the device."
-        ),
-    )
-
-
 RULES = (
     Rule(
         little_headroom,
@@ -861,7 +837,20 @@ RULES = (
     ),
     Rule(
         decode_peak,
-        _decode_peak,
+        Words(
+            title=said(
+                "The peak of {device} is in {submodule}: its activations are {activation_share} "
+                "of it"
+            ),
+            caveat=said(
+                "Tiles take longer and may show seams; a VAE in float16 may overflow "
+                "(bfloat16 or a fixed VAE does not)."
+            ),
+            recommendation=said(
+                "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
+                "16 bits, or after the denoiser's weights have left the device."
+            ),
+        ),
         said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
     ),
 )

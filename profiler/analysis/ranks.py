@@ -16,7 +16,7 @@ import polars as pl
 
 from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Part, SectionKind
-from profiler.analysis.finding_text import MATERIAL, Rule, Words, end_to_end_ns, share, texts
+from profiler.analysis.finding_text import MATERIAL, Rule, Words, end_to_end_ns, share
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import renamed, table
@@ -728,31 +728,24 @@ SECTION = SectionKind(
 # --- What is said of ranks that keep others waiting.
 
 
-def _straggler(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "Rank {rank} is the last to begin {last} of {compared} collectives, {late} in all: "
-            "the others wait for it",
-            rank=given["rank"],
-            last=given["last"],
-            compared=given["compared"],
-            late=given["late_ns"],
-        ),
-        caveat=said(
-            "Were it on time, the second latest rank would be the last: the gain is at most the "
-            "time by which it is late. Ranks that were not recorded may be later still."
-        ),
-        recommendation=said(
-            "Find what this rank does beyond the others (imbalance between ranks). Check its "
-            "clocks, its neighbours on the machine and its input pipeline. Give all ranks the "
-            "same amount of work."
-        ),
-    )
-
-
 RULES = (
     Rule(
-        straggler, _straggler, said("Find what this rank does beyond the others; check its clocks")
+        straggler,
+        Words(
+            title=said(
+                "Rank {rank} is the last to begin {last} of {compared} collectives, {late_ns} in "
+                "all: the others wait for it"
+            ),
+            caveat=said(
+                "Were it on time, the second latest rank would be the last: the gain is at most "
+                "the time by which it is late. Ranks that were not recorded may be later still."
+            ),
+            recommendation=said(
+                "Find what this rank does beyond the others (imbalance between ranks). Check its "
+                "clocks, its neighbours on the machine and its input pipeline. Give all ranks the "
+                "same amount of work."
+            ),
+        ),
+        said("Find what this rank does beyond the others; check its clocks"),
     ),
 )

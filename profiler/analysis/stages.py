@@ -8,7 +8,7 @@ import polars as pl
 
 from profiler.analysis.document import Figure, Part, SectionKind, TableView
 from profiler.analysis.end_to_end import PIPELINES, STAGES
-from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share, texts
+from profiler.analysis.finding_text import Rule, Words, calls_of, end_to_end_ns, share
 from profiler.analysis.guidance import GuidanceKind
 from profiler.analysis.launch_bound import stalls_of
 from profiler.analysis.result import Analysis, Effect, Finding, ReportInput
@@ -289,63 +289,53 @@ SECTION = SectionKind(
 # --- What is said of submodules as wholes.
 
 
-def _encoder_dominates(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{longest} takes {share} of a run of {steps} steps",
-            longest=given["submodule"],
-            share=given["encoder_share"],
-            steps=given["steps"],
-        ),
-        caveat=said(
-            "What a cache saves depends on how often prompts repeat, which one run does not show. "
-            "The time includes a cold first call, and its share falls with more steps. Dropping "
-            "T5 (SD3 allows it) gives up long prompts and text in images."
-        ),
-        recommendation=said(
-            "Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on an "
-            "accelerator, or beside the other encoders on a device of its own."
-        ),
-    )
-
-
-def _negative_prompt(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "Encoding the negative prompt takes {share} of the run", share=given["wall_share"]
-        ),
-        caveat=said(
-            "Cached embeddings are valid only for the same negative prompt, sequence length, "
-            "encoders and LoRAs."
-        ),
-        recommendation=said(
-            "The negative prompt seldom changes: cache its embeddings (negative_prompt_embeds), "
-            "or encode both prompts as one batch."
-        ),
-    )
-
-
-def _separate_guidance(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "{submodule} is called twice a step for guidance, and {bound} of its device time is "
-            "not compute-bound",
-            submodule=given["submodule"],
-            bound=given["not_compute_bound_share"],
-        ),
-        caveat=said(
-            "A batch of two needs twice the activation memory, and prompts of "
-            "different lengths need padding and a mask, which change results slightly."
-        ),
-        recommendation=said("Batch both branches in one call, or run them on two devices at once."),
-    )
-
-
 RULES = (
-    Rule(encoder_dominates, _encoder_dominates, said("Cache the embeddings of repeated prompts")),
-    Rule(negative_prompt, _negative_prompt, said("Cache the embeddings of the negative prompt")),
-    Rule(separate_guidance, _separate_guidance, said("Batch both branches in one call")),
+    Rule(
+        encoder_dominates,
+        Words(
+            title=said("{submodule} takes {encoder_share} of a run of {steps} steps"),
+            caveat=said(
+                "What a cache saves depends on how often prompts repeat, which one run does not "
+                "show. The time includes a cold first call, and its share falls with more steps. "
+                "Dropping T5 (SD3 allows it) gives up long prompts and text in images."
+            ),
+            recommendation=said(
+                "Cache the embeddings of repeated prompts; run it in 16 or 8 bits, on an "
+                "accelerator, or beside the other encoders on a device of its own."
+            ),
+        ),
+        said("Cache the embeddings of repeated prompts"),
+    ),
+    Rule(
+        negative_prompt,
+        Words(
+            title=said("Encoding the negative prompt takes {wall_share} of the run"),
+            caveat=said(
+                "Cached embeddings are valid only for the same negative prompt, sequence length, "
+                "encoders and LoRAs."
+            ),
+            recommendation=said(
+                "The negative prompt seldom changes: cache its embeddings "
+                "(negative_prompt_embeds), or encode both prompts as one batch."
+            ),
+        ),
+        said("Cache the embeddings of the negative prompt"),
+    ),
+    Rule(
+        separate_guidance,
+        Words(
+            title=said(
+                "{submodule} is called twice a step for guidance, and {not_compute_bound_share} "
+                "of its device time is not compute-bound"
+            ),
+            caveat=said(
+                "A batch of two needs twice the activation memory, and prompts of "
+                "different lengths need padding and a mask, which change results slightly."
+            ),
+            recommendation=said(
+                "Batch both branches in one call, or run them on two devices at once."
+            ),
+        ),
+        said("Batch both branches in one call"),
+    ),
 )

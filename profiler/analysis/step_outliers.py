@@ -39,7 +39,7 @@ from profiler.analysis.finding_text import (
     share,
     texts,
 )
-from profiler.analysis.launch_bound import stalls_of
+from profiler.analysis.launch_bound import extended, stalls_of
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.step_matrix import _PART, _STEP, StepMatrix, medians, steps_matrix
@@ -47,7 +47,7 @@ from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, LAYER, NS, STRING, Column, col, empty, schema
 from profiler.run.intervals import Codes, Times, ends, order_by, positions
 from profiler.run.run import Run
-from profiler.text import Said, Value, said
+from profiler.text import Said, Value, filled, said
 
 # --- Words of the tables about denoising steps: closed sets.
 
@@ -582,15 +582,12 @@ _AGAIN = said(
 
 
 def _first_call(found: Finding) -> Words:
-    given = texts(found)
     ratio = number(found, "first_ns") / number(found, "later_median_ns")
-    title = said(
-        "The first call of {submodule} takes {ratio} times as long as a later one: {share} of "
-        "the run is that excess",
-        submodule=given["submodule"],
-        ratio=f"{ratio:.1f}",
-        share=given["excess_share"],
+    first = said(
+        "The first call of {submodule} takes {ratio} times as long as a later one: {excess_share} "
+        "of the run is that excess"
     )
+    title = filled(first, {**texts(found), "ratio": f"{ratio:.1f}"})
     if "stalls_ns" in found.evidence:
         return _stall_words(title, found)
     return Words(
@@ -607,13 +604,10 @@ def _first_call(found: Finding) -> Words:
     )
 
 
-def _stall_words(title: Said, found: Finding) -> Words:
-    given = texts(found)
-    title = said(
-        "{what}; the host launched nothing for {time}", what=title, time=given["stalls_ns"]
-    )
+def _stall_words(title: str, found: Finding) -> Words:
+    title = extended(title, said("{what}; the host launched nothing for {stalls_ns}"), found)
     if "host_in" in found.evidence:
-        title = said("{what}, in {function}", what=title, function=given["host_in"])
+        title = extended(title, said("{what}, in {host_in}"), found)
     return Words(
         title=title,
         caveat=said(
@@ -624,40 +618,6 @@ def _stall_words(title: Said, found: Finding) -> Words:
             "Warm up with the same shapes and record again: a stall that comes back is not "
             "caused by recording. To prevent collections, call gc.collect() and gc.freeze() "
             "before the run."
-        ),
-    )
-
-
-def _slow_start(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "The first {warmup_steps} steps are slower than the later ones by {share} of the run",
-            warmup_steps=given["warmup_steps"],
-            share=given["warmup_share"],
-        ),
-        caveat=said(
-            "The mean describes neither the first steps nor the later ones. Comparing short runs "
-            "compares their warm-up."
-        ),
-        recommendation=said(
-            "Run at least as many steps before recording (--warmup), compare medians; look for "
-            "compilation or allocation in the first steps."
-        ),
-    )
-
-
-def _step_drift(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "Steps slow down: from the first to the last by {share} of a median step",
-            share=given["drift_share"],
-        ),
-        caveat=said("A short run looks faster than a service that runs for hours."),
-        recommendation=said(
-            "Watch clocks, temperature and power while it runs (throttling), memory that "
-            "grows, and what else the machine does; measure again when it is warm."
         ),
     )
 
@@ -677,26 +637,16 @@ def _outlier_steps(found: Finding) -> Words:
 
 def _longer(found: Finding) -> Said:
     """The title: one step by its name, or how many there are."""
-    given = texts(found)
     if number(found, "outliers") > 1:
         return said(
-            "{steps} steps take longer than the median step, by {share} of the run",
-            steps=given["outliers"],
-            share=given["excess_share"],
+            "{outliers} steps take longer than the median step, by {excess_share} of the run"
         )
     if number(found, "pipeline_calls") > 1:
         return said(
-            "Step {step} of pipeline call {pipeline} takes longer than the median step, by {share} "
-            "of the run",
-            step=given["step"],
-            pipeline=given["pipeline"],
-            share=given["excess_share"],
+            "Step {step} of pipeline call {pipeline} takes longer than the median step, by "
+            "{excess_share} of the run"
         )
-    return said(
-        "Step {step} takes longer than the median step, by {share} of the run",
-        step=given["step"],
-        share=given["excess_share"],
-    )
+    return said("Step {step} takes longer than the median step, by {excess_share} of the run")
 
 
 _OUTLIER_CHANGES: Mapping[object, Said] = {
@@ -721,10 +671,36 @@ def _outlier_change(found: Finding) -> Said:
 
 RULES = (
     Rule(first_call, _first_call, _first_call_change),
-    Rule(slow_start, _slow_start, said("Run at least as many steps before recording (--warmup)")),
+    Rule(
+        slow_start,
+        Words(
+            title=said(
+                "The first {warmup_steps} steps are slower than the later ones by {warmup_share} "
+                "of the run"
+            ),
+            caveat=said(
+                "The mean describes neither the first steps nor the later ones. Comparing short "
+                "runs compares their warm-up."
+            ),
+            recommendation=said(
+                "Run at least as many steps before recording (--warmup), compare medians; look for "
+                "compilation or allocation in the first steps."
+            ),
+        ),
+        said("Run at least as many steps before recording (--warmup)"),
+    ),
     Rule(
         step_drift,
-        _step_drift,
+        Words(
+            title=said(
+                "Steps slow down: from the first to the last by {drift_share} of a median step"
+            ),
+            caveat=said("A short run looks faster than a service that runs for hours."),
+            recommendation=said(
+                "Watch clocks, temperature and power while it runs (throttling), memory that "
+                "grows, and what else the machine does; measure again when it is warm."
+            ),
+        ),
         said("Watch clocks, temperature and memory; measure again when it is warm"),
     ),
     Rule(outlier_steps, _outlier_steps, _outlier_change),

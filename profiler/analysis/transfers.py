@@ -52,7 +52,7 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Codes, Stretches, Times, batches, physical_codes, text_codes
 from profiler.run.run import Run
-from profiler.text import Note, NoteCode, Said, Value, said
+from profiler.text import Note, NoteCode, Said, Value, filled, said
 from profiler.trace.events import CATEGORIES, device_kind
 
 # --- Words of the evidence of findings: closed sets.
@@ -715,14 +715,10 @@ _CAVEAT_OF_QNN = said(
 
 
 def _outside_nodes(found: Finding) -> Words:
-    given = texts(found)
     return Words(
         title=said(
-            "{share} of the time, {outside}, lies outside of the nodes that {device} ran: {parts}",
-            share=given["outside_share"],
-            outside=given["outside_ns"],
-            device=given["device"],
-            parts=given["parts"],
+            "{outside_share} of the time, {outside_ns}, lies outside of the nodes that {device} "
+            "ran: {parts}"
         ),
         caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
         recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,
@@ -737,37 +733,14 @@ def is_qnn(found: Finding) -> bool:
 # --- What is said of ONNX Runtime sessions on several execution providers.
 
 
-def _cpu_fallback_words(found: Finding) -> Words:
-    given = texts(found)
-    return Words(
-        title=said(
-            "Nodes of {submodule} fall back to the CPU: with their copies they take {share} of "
-            "the run",
-            submodule=given["submodule"],
-            share=given["cost_share"],
-        ),
-        caveat=said(
-            "Moving one of several consecutive nodes changes nothing: the copies stay until all "
-            "have moved. Arithmetic on shapes belongs on the host."
-        ),
-        recommendation=said(
-            "Find why the provider refuses them (verbose session log): opset, type, "
-            "dynamic shape; export with another opset, replace the operator, or fold "
-            "it away."
-        ),
-    )
-
-
 def _provider_switches(found: Finding) -> Words:
-    given = texts(found)
+    switches = said(
+        "{submodule} switches providers {each} times a call: {cost_share} of the run for copies "
+        "and gaps"
+    )
+    each = f"{number(found, 'switches_per_call'):.0f}"
     return Words(
-        title=said(
-            "{submodule} switches providers {each} times a call: {share} of the run "
-            "for copies and gaps",
-            submodule=given["submodule"],
-            each=f"{number(found, 'switches_per_call'):.0f}",
-            share=given["cost_share"],
-        ),
+        title=filled(switches, {**texts(found), "each": each}),
         caveat=said(
             "On an asynchronous provider the time of a node is that of its launch: the wait is "
             "part of the copy after it."
@@ -789,7 +762,21 @@ RULES = (
     Rule(outside_nodes, _outside_nodes, _outside_nodes_change),
     Rule(
         cpu_fallback,
-        _cpu_fallback_words,
+        Words(
+            title=said(
+                "Nodes of {submodule} fall back to the CPU: with their copies they take "
+                "{cost_share} of the run"
+            ),
+            caveat=said(
+                "Moving one of several consecutive nodes changes nothing: the copies stay until "
+                "all have moved. Arithmetic on shapes belongs on the host."
+            ),
+            recommendation=said(
+                "Find why the provider refuses them (verbose session log): opset, type, "
+                "dynamic shape; export with another opset, replace the operator, or fold "
+                "it away."
+            ),
+        ),
         said("Export with another opset or type, so that the provider takes them"),
     ),
     Rule(

@@ -595,11 +595,6 @@ NULLS = {PathPart: said("other")}  # what the longest parts leave
 
 SENTENCES: Sentences = {
     PathPart: {
-        PathPart.CALL: said("call"),
         PathPart.LAUNCHES: said("the host, launching"),
-        PathPart.COMPUTE: said("compute"),
-        PathPart.TRANSFER: said("transfer"),
-        PathPart.QUEUED: said("queued"),
-        PathPart.HOST_WORK: said("host work"),
     }
 }

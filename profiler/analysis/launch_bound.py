@@ -25,7 +25,6 @@ from profiler.analysis.finding_text import (
 )
 from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.result import Analysis, Finding, Recorded, Where
-from profiler.analysis.table_text import Sentences
 from profiler.text import Said, Value, filled, joined, said
 
 # --- Words of the evidence of findings: closed sets.
@@ -186,14 +185,6 @@ def stalls_of(
 
 
 # --- What is said of what is mostly between calls.
-
-
-SENTENCES: Sentences = {
-    MostlyBetween: {
-        MostlyBetween.HOST_WORK: said("host work"),
-        MostlyBetween.NOT_RECORDED: said("not recorded"),
-    }
-}
 
 
 # --- What is said of the time between calls.

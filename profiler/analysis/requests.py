@@ -13,7 +13,7 @@ from profiler.analysis.context import Inputs, shared
 from profiler.analysis.document import Fact, Part, SectionKind
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput
-from profiler.analysis.table_text import Sentences, table
+from profiler.analysis.table_text import table
 from profiler.analysis.timeline import PipelineCalls, stage_parts
 from profiler.run.columns import INT32, INT64, NS, STEP, STRING, Column, col, empty, schema
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
@@ -374,15 +374,3 @@ SECTION = SectionKind(
 
 
 # --- What parts of requests are called.
-
-
-SENTENCES: Sentences = {
-    RequestPart: {
-        RequestPart.LATENCY: said("latency"),
-        RequestPart.QUEUE: said("queue"),
-        RequestPart.COMPUTE: said("compute"),
-        RequestPart.ENCODE: said("encode"),
-        RequestPart.DENOISE: said("denoise"),
-        RequestPart.DECODE: said("decode"),
-    }
-}

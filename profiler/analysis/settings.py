@@ -197,7 +197,6 @@ def _is_number(value: Setting) -> TypeGuard[int | float]:
 SENTENCES: Sentences = {
     SettingNote: {
         SettingNote.RANGE: said("{least} to {most}"),
-        SettingNote.DIFFERS: said("differs"),
         SettingNote.IN_SOME_CALLS: said("{value} in {of} of {calls} pipeline calls"),
     }
 }

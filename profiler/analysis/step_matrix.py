@@ -29,7 +29,7 @@ from profiler.analysis.question import Table
 from profiler.analysis.redundant_work import redundant_work
 from profiler.analysis.roles import kind_roles
 from profiler.analysis.roofline import CallCosts, KindCost, Ratio, Scaled, call_costs
-from profiler.analysis.table_text import Sentences, pattern
+from profiler.analysis.table_text import pattern
 from profiler.analysis.timeline import ON_AXIS, PipelineCalls, step_keys
 from profiler.run.columns import (
     BOOL,
@@ -845,14 +845,3 @@ def _longest(time: _Reals, each: int) -> _Reals:
 
 
 # --- What is said of denoising steps: why some stand out, guidance, redundant work.
-
-
-SENTENCES: Sentences = {
-    PartLevel: {
-        PartLevel.STEP: said("step"),
-        PartLevel.SUBMODULE: said("submodule"),
-        PartLevel.OPERATOR: said("operator"),
-        PartLevel.BLOCK_AND_ROLE: said("block and role"),
-        PartLevel.ROLE: said("role"),
-    }
-}

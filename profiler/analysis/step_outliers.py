@@ -715,15 +715,8 @@ NULLS = {OutlierCause: said("no other track explains it")}
 SENTENCES: Sentences = {
     OutlierPattern: {
         OutlierPattern.EACH_FIRST_STEP: said("the first step of each pipeline call"),
-        OutlierPattern.SINGLE_STEPS: said("single steps"),
     },
     OutlierCause: {
         OutlierCause.WARM_UP: said("warm-up"),
-        OutlierCause.FIRST_STEP: said("first step"),
-        OutlierCause.COMMANDS: said("commands"),
-        OutlierCause.OVERLAP: said("overlap"),
-        OutlierCause.HOST_WORK: said("host work"),
-        OutlierCause.IDLE: said("idle"),
-        OutlierCause.CALLS: said("calls"),
     },
 }

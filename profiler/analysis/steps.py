@@ -525,7 +525,6 @@ def _of_submodules(steps: pl.DataFrame, calls: pl.DataFrame) -> dict[str, list[i
 
 
 SENTENCES: Sentences = {
-    StepSource: {StepSource.STEP_SPANS: said("step spans"), StepSource.CALLS: said("calls")},
     OutlierRule: {
         OutlierRule.MEDIAN_DEVIATION: said(
             "longer than the median by more than {deviations} scaled median absolute deviations "

@@ -793,10 +793,6 @@ RULES = (
 SENTENCES: Sentences = {
     AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")},
     CopyDirection: {
-        CopyDirection.HOST_TO_DEVICE: said("host to device"),
-        CopyDirection.DEVICE_TO_HOST: said("device to host"),
         CopyDirection.HOST_AND_DEVICE: said("between host and device"),
-        CopyDirection.DEVICE_TO_DEVICE: said("device to device"),
-        CopyDirection.HOST_TO_HOST: said("host to host"),
     },
 }

@@ -23,22 +23,12 @@ from msgspec import Struct
 
 from profiler.analysis.commands import HOST, CommandArrays, rows_by_call
 from profiler.analysis.idle import if_times_recorded, timeline_of
-from profiler.analysis.idle_causes import NOT_LAUNCHED, Cover, Queues, RunTimeline, Stretch
+from profiler.analysis.idle_causes import NOT_LAUNCHED, Queues, RunTimeline, Stretch
 from profiler.analysis.question import Table
 from profiler.analysis.table_text import Sentences
 from profiler.analysis.timeline import Axis
 from profiler.run.columns import DATA_ONLY, INT32, INT64, NS, SHARE, STRING, Column, col, schema
-from profiler.run.intervals import (
-    Codes,
-    Stretches,
-    Times,
-    counts,
-    ends,
-    is_sorted,
-    order_by,
-    positions,
-    text_codes,
-)
+from profiler.run.intervals import Codes, Stretches, Times, ends, order_by, positions, text_codes
 from profiler.run.run import Run
 from profiler.text import said
 from profiler.trace.events import CALLS_TRACK, CATEGORIES, NO_PIPELINE
@@ -47,7 +37,7 @@ from profiler.trace.events import CALLS_TRACK, CATEGORIES, NO_PIPELINE
 #
 #     source = BusySource.of(run, commands)
 #     busy = source.between(start, end, own_calls, limit)     # every track between two moments
-#     Window(busy, *merged(starts, ends), own).overlaps()      # ns by track, beside one's own
+#     Window(busy, times, own).overlaps()      # ns by track, beside one's own
 #
 # The calls of other pipeline calls count as work of a track `Calls`, so that a run without
 # commands
@@ -59,71 +49,43 @@ Place = tuple[str, str]
 
 
 class _Busy(Struct, frozen=True, eq=False):
-    """When a track was busy: `covered` ns of it before each of `edges`; and what ran, by
-    `start`."""
+    """When a track was busy, and what ran: `layer` from `start` to `end`."""
 
-    edges: Times
-    covered: Times
+    times: Stretches
     start: Times
     end: Times
     layer: pl.Series
 
     @classmethod
     def of(cls, start: Times, end: Times, layer: pl.Series) -> _Busy:
-        first, last = merged(start, end)
-        edges = np.stack((first, last), axis=1).ravel()
-        lengths = np.stack((np.zeros_like(first), last - first), axis=1).ravel()
-        return cls(edges, np.cumsum(lengths), start, end, layer)
-
-    def within(self, start: Times, end: Times) -> int:
-        """How much of the disjoint intervals it was busy in, in ns."""
-        base = self.edges[0]
-        at = (np.interp(t - base, self.edges - base, self.covered) for t in (end, start))
-        return round(float(np.sum(next(at) - next(at))))
-
-    def longest(self, start: Times, end: Times) -> str:
-        """The layer that ran longest within the disjoint intervals."""
-        spans = _Busy.of(start, end, self.layer)
-        base = spans.edges[0]
-        last, first = (
-            np.interp(t - base, spans.edges - base, spans.covered) for t in (self.end, self.start)
-        )
-        found = pl.DataFrame({"layer": self.layer.cast(pl.String), "time": last - first})
-        return str(found.group_by("layer").sum().sort("time", "layer").item(-1, 0))
+        return cls(Stretches.union(start, end), start, end, layer)
 
 
-class BusyTracks(Struct, frozen=True, eq=False):
-    """The tracks that were busy between two moments; `looked_at` commands were read for it."""
-
-    tracks: Mapping[Place, _Busy]
-    looked_at: int
+BusyTracks = Mapping[Place, _Busy]
 
 
 class Window(Struct, frozen=True, eq=False):
-    """Disjoint intervals in order, in which something of one's `own` tracks ran, among others."""
+    """Times in which something of one's `own` tracks ran, among others."""
 
     busy: BusyTracks
-    start: Times
-    end: Times
+    times: Stretches
     own: Set[Place]
 
-    @property
-    def length(self) -> int:
-        """Sum of the intervals, in ns."""
-        return int((self.end - self.start).sum())
-
     def overlaps(self) -> dict[Place, int]:
-        """How long each track but one's own was busy within the intervals, in ns."""
-        if not len(self.start):
-            return {}
-        others = (
-            (place, busy) for place, busy in self.busy.tracks.items() if place not in self.own
-        )
-        return {place: busy.within(self.start, self.end) for place, busy in others}
+        """How long each track but one's own was busy meanwhile, in ns."""
+        first, last = self.times.start, self.times.end
+        return {
+            place: int(busy.times.within(first, last).sum())
+            for place, busy in self.busy.items()
+            if len(first) and place not in self.own
+        }
 
     def longest(self, place: Place) -> str:
-        """The layer that ran longest on a track within the intervals."""
-        return self.busy.tracks[place].longest(self.start, self.end)
+        """The layer that ran longest on a track meanwhile."""
+        busy = self.busy[place]
+        time = self.times.within(busy.start, busy.end)
+        found = pl.DataFrame({"layer": busy.layer.cast(pl.String), "time": time})
+        return str(found.group_by("layer").sum().sort("time", "layer").item(-1, 0))
 
 
 class BusySource(Struct, frozen=True, eq=False):
@@ -131,7 +93,6 @@ class BusySource(Struct, frozen=True, eq=False):
 
     run: Run
     commands: CommandArrays
-    tracks: Tracks
     rows: Mapping[int, slice | Times]
     first: Times
     last: Times
@@ -144,24 +105,23 @@ class BusySource(Struct, frozen=True, eq=False):
         for call, some in rows.items():
             first[call] = min(first[call], commands.start[some].min())
             last[call] = max(last[call], commands.end[some].max())
-        return cls(run, commands, Tracks.of(run.commands["track"]), rows, first, last)
+        return cls(run, commands, rows, first, last)
 
-    def between(self, start: int, end: int, own: Set[int], limit: int) -> BusyTracks | None:
-        """What ran from `start` to `end`; `own` are the rows of calls whose span does not count.
-
-        None where more than `limit` commands would have to be looked at.
-        """
+    def between(
+        self, start: int, end: int, own: Set[int], limit: int
+    ) -> tuple[BusyTracks | None, int]:
+        """What ran from `start` to `end`, and how many commands were looked at for it: None where
+        these would be more than `limit`. `own` are the rows of calls whose span does not count."""
         calls = np.flatnonzero((self.first < end) & (self.last > start))
         free = np.flatnonzero(self.commands.call < 0)
         picked = [free, *map(self.rows_of, calls.tolist())]
         if sum(map(len, picked)) > limit:
-            return None
+            return None, 0
         rows = np.concatenate(picked)
-        looked_at = len(rows)
         here = (self.commands.start[rows] < end) & (self.commands.end[rows] > start)
         tracks = self._commands(rows[here])
         tracks.update(self._calls(np.array([c for c in calls.tolist() if c not in own], np.int64)))
-        return BusyTracks(tracks, looked_at)
+        return tracks, len(rows)
 
     def rows_of(self, call: int) -> Times:
         """The rows of the commands of a call, in their order."""
@@ -172,7 +132,7 @@ class BusySource(Struct, frozen=True, eq=False):
         frame, commands = self.run.commands, self.commands
         return {
             place: _Busy.of(commands.start[some], commands.end[some], frame["layer"].gather(some))
-            for place, some in rows_by_place(commands, self.tracks, rows)
+            for place, some in rows_by_place(commands, frame["track"], rows)
         }
 
     def _calls(self, calls: Times) -> dict[Place, _Busy]:
@@ -185,56 +145,21 @@ class BusySource(Struct, frozen=True, eq=False):
         }
 
 
-class Tracks(Struct, frozen=True, eq=False):
-    """The tracks of commands: their `names`, and a code for each, int [n]."""
-
-    names: pl.Series
-    codes: Codes
-
-    @classmethod
-    def of(cls, names: pl.Series) -> Tracks:
-        """The column `track` of a frame of commands."""
-        return cls(names, names.to_physical().to_numpy())
-
-
 def rows_by_place(
-    commands: CommandArrays, tracks: Tracks, rows: Times
+    commands: CommandArrays, tracks: pl.Series, rows: Times
 ) -> list[tuple[Place, Times]]:
-    """The places of some of `commands`, whose tracks are `tracks`, each with its rows."""
-    devices = (*commands.devices, "")
-    track = tracks.codes[rows]
-    width = int(track.max(initial=0)) + 1
-    code = commands.device[rows].astype(np.int64) * width + track
+    """The places of some of `commands`, whose column `track` is `tracks`, each with its rows."""
+    devices, track = (*commands.devices, ""), tracks.gather(rows)
+    codes = track.to_physical().to_numpy()
+    width = int(codes.max(initial=0)) + 1
+    code = commands.device[rows].astype(np.int64) * width + codes
     order = order_by(code, len(devices) * width)
     heads = np.flatnonzero(np.diff(code[order], prepend=-1))
-    groups = np.split(rows[order], heads[1:]) if len(rows) else []
+    groups = np.split(order, heads[1:]) if len(rows) else []
     return [
-        ((devices[int(commands.device[some[0]])], str(tracks.names[int(some[0])])), some)
+        ((devices[int(commands.device[rows[some[0]]])], str(track[int(some[0])])), rows[some])
         for some in groups
     ]
-
-
-def places(commands: CommandArrays, tracks: Tracks, rows: Times) -> set[Place]:
-    """The places of some of `commands`, whose tracks are `tracks`."""
-    devices = (*commands.devices, "")
-    track = tracks.codes[rows]
-    width = int(track.max(initial=0)) + 1
-    code = commands.device[rows].astype(np.int64) * width + track
-    found = np.flatnonzero(counts(code, len(devices) * width))
-    first = (int(rows[np.argmax(code == number)]) for number in found.tolist())
-    return {(devices[int(commands.device[row])], str(tracks.names[row])) for row in first}
-
-
-def merged(start: Times, end: Times) -> tuple[Times, Times]:
-    """The union of intervals as disjoint ones, in order."""
-    if not len(start):
-        return start, end
-    if not is_sorted(start):
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-    reached = np.maximum.accumulate(end)
-    heads = np.flatnonzero(np.append(True, start[1:] > reached[:-1]))
-    return start[heads], reached[np.append(heads[1:] - 1, len(start) - 1)]
 
 
 # --- Words of the tables that say who waits for whom: closed sets.
@@ -553,8 +478,8 @@ class _Paths(Struct, frozen=True, eq=False):
         start, end = start[chain], end[chain]
         began = np.array([stretch.start for stretch in stretches], dtype=np.int64)
         ended = np.array([stretch.end for stretch in stretches], dtype=np.int64)
-        on_device = Cover.of(counted.before(began), counted.before(ended))
-        took = end - start - (on_device.before(end) - on_device.before(start))
+        on_device = Stretches.union(counted.before(began), counted.before(ended))
+        took = end - start - on_device.within(start, end)
         return self.activities.code[rows][chain], took
 
     def _on_device(self, stretch: Stretch, counted: Stretches) -> tuple[Times, Times]:
@@ -593,8 +518,4 @@ TABLES = (
 
 NULLS = {PathPart: said("other")}  # what the longest parts leave
 
-SENTENCES: Sentences = {
-    PathPart: {
-        PathPart.LAUNCHES: said("the host, launching"),
-    }
-}
+SENTENCES: Sentences = {PathPart: {PathPart.LAUNCHES: said("the host, launching")}}

@@ -5,7 +5,7 @@ It also has the rules about operators whose parts on several tracks or devices a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -419,7 +419,7 @@ _UNEVEN = 1.2  # busiest / mean: of four tracks one has a fifth more to do
 _AT_ONCE = 1.05  # total / wall: less, and the parts did not run side by side
 
 
-def track_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
+def track_imbalance(analysis: Analysis) -> Iterable[Finding]:
     """The parts of split operators end at different times: tracks wait for the busiest."""
     if analysis.partitioning.is_empty():
         return ()
@@ -439,7 +439,7 @@ def track_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
     )
 
 
-def device_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
+def device_imbalance(analysis: Analysis) -> Iterable[Finding]:
     """Operators were split over devices of a kind, and one has more to do than the others."""
     if analysis.partitioning.is_empty():
         return ()
@@ -460,7 +460,7 @@ def device_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
 
 def _uneven_splits(
     analysis: Analysis, rows: pl.DataFrame, rule: str, over: str
-) -> tuple[Finding, ...]:
+) -> Iterator[Finding]:
     """One finding a submodule; `rows` are split operators, their `imbalance` that of `parts`.
 
     Lost is what the busiest part takes beyond `mean_ns`, the mean of them.
@@ -472,29 +472,25 @@ def _uneven_splits(
         pl.col("imbalance") >= _UNEVEN,
         pl.col("total_ns") >= _AT_ONCE * pl.col("wall_ns"),
     ).with_columns(lost_ns=(pl.col("imbalance") - 1) * pl.col("mean_ns"))
-    found = []
     rows = scaled(analysis, uneven, "lost_ns").sort("lost_ns", "layer", descending=[True, False])
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         lost = float(some["lost_ns"].sum())
         if share(lost, total) < MATERIAL:
             continue
         worst = some.row(0, named=True)
-        found.append(
-            Finding(
-                rule=rule,
-                evidence={
-                    "operators": len(some),
-                    "lost_ns": round(lost),
-                    "lost_share": share(lost, total),
-                    "worst_layer": worst["layer"],
-                    "worst_imbalance": round(worst["imbalance"], 3),
-                    f"worst_{over}": worst["parts"],
-                },
-                where=calls_of(analysis, str(submodule), layer=worst["layer"]),
-                cost_ns=round(lost),
-            )
+        yield Finding(
+            rule,
+            {
+                "operators": len(some),
+                "lost_ns": round(lost),
+                "lost_share": share(lost, total),
+                "worst_layer": worst["layer"],
+                "worst_imbalance": round(worst["imbalance"], 3),
+                f"worst_{over}": worst["parts"],
+            },
+            where=calls_of(analysis, str(submodule), layer=worst["layer"]),
+            cost_ns=round(lost),
         )
-    return tuple(found)
 
 
 # --- How busy each device was, and why it was idle, in a line a device.

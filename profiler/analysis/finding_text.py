@@ -9,7 +9,7 @@ them: kernels on GPUs, nodes in ONNX Runtime, operators in torch on a CPU.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import lru_cache
@@ -305,7 +305,7 @@ class Rule:
     `change` is what to do about it in at most 72 characters, or makes it of a finding; None: the
     whole recommendation. Its name is that of `find`."""
 
-    find: Callable[[Analysis], Finding | tuple[Finding, ...] | None]
+    find: Callable[[Analysis], Finding | Iterable[Finding] | None]
     words: Words | Callable[[Finding], Words]
     change: Said | Callable[[Finding], Said | None] | None = None
 

@@ -10,7 +10,7 @@ device time of the removed work alone would overstate it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -188,7 +188,7 @@ def find(
     return tuple(sorted(found, key=rank))
 
 
-def _several(found: Finding | tuple[Finding, ...] | None) -> tuple[Finding, ...]:
+def _several(found: Finding | Iterable[Finding] | None) -> Iterable[Finding]:
     if found is None:
         return ()
     return (found,) if isinstance(found, Finding) else found

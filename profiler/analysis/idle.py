@@ -614,5 +614,5 @@ SENTENCES: Sentences = {
         WaitCause.COPY: said("asynchronous copies"),
         WaitCause.OTHER_DEVICE: said("another device"),
         WaitCause.UNRECORDED: said("work that was not recorded"),
-    },
+    }
 }

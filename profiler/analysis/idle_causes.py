@@ -72,55 +72,6 @@ class HostDoing(StrEnum):
 # --- Unions of time intervals as lists, and how much of one lies before given moments.
 
 
-class Cover(Struct, frozen=True, eq=False):
-    """Disjoint intervals `[start, end)` in ns in order of time, none empty, int64 [n] each."""
-
-    start: Times
-    end: Times
-
-    @classmethod
-    def of(cls, start: Times, end: Times) -> Cover:
-        """The union of intervals in any order; those that are empty count for nothing."""
-        kept = np.flatnonzero(end > start)
-        if len(kept) < len(start):
-            start, end = start[kept], end[kept]
-        if not len(start):
-            return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        if not is_sorted(start):
-            order = np.argsort(start, kind="stable")
-            start, end = start[order], end[order]
-        until = np.maximum.accumulate(end)
-        heads = np.append(0, np.flatnonzero(start[1:] > until[:-1]) + 1)
-        return cls(start[heads], until[np.append(heads[1:], len(start)) - 1])
-
-    @property
-    def length(self) -> int:
-        """Its length in ns."""
-        return int((self.end - self.start).sum())
-
-    def clipped(self, first: int, last: int) -> Cover:
-        """What lies in `[first, last)`."""
-        return Cover.of(np.maximum(self.start, first), np.minimum(self.end, last))
-
-    def holds(self, moments: Times) -> npt.NDArray[np.bool_]:
-        """Whether each moment lies in it, bool [len(moments)]."""
-        found = np.zeros(len(moments), dtype=np.bool_)
-        for rows in batches(len(moments) if len(self.start) else 0):
-            place = np.searchsorted(self.start, moments[rows], side="right") - 1
-            found[rows] = (place >= 0) & (moments[rows] < self.end[place])
-        return found
-
-    def before(self, moments: Times) -> Times:
-        """How much of it lies before each moment, int64 [len(moments)]; moments in any order."""
-        if not len(self.start):
-            return np.zeros(len(moments), dtype=np.int64)
-        sums = np.cumsum(self.end - self.start)
-        place = np.searchsorted(self.start, moments, side="right") - 1
-        beyond = np.maximum(self.end[place] - moments, 0)
-        found: Times = np.where(place >= 0, sums[place] - beyond, 0)
-        return found
-
-
 class InOrder(Struct, frozen=True, eq=False):
     """Some of many intervals in order of their start, taken by slices of that order. `rows` are
     their rows, int32 [n]; None where they are all, and stand in order."""

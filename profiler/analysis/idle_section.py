@@ -82,16 +82,15 @@ _WAITS = {  # by column of the idle table
 }
 
 
-def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
+def host_bound(analysis: Analysis) -> Iterator[Finding]:
     """A device waits for the host to launch its next command, within calls. Silent where clocks of
     devices are not aligned (when the host had called is not known on its clock), where nothing of
     the host was recorded, and where what is launched one by one warms up for graphs. Commands whose
     launch was not recorded do not count, nor does what the host did once in one of several calls:
     fewer launches do not gain that."""
     if unaligned(analysis) or captures_and_replays(analysis):
-        return ()
+        return
     total = end_to_end_ns(analysis)
-    found = []
     for row in accelerators(analysis).to_dicts():
         device, stalls = row["device"], stalls_of(analysis, device=row["device"])
         wait = row["launch_ns"] - (stalls.length_ns if stalls else 0)
@@ -108,15 +107,12 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             **({"stalls": stalls.times, "stalls_ns": stalls.length_ns} if stalls else {}),
             **_slowed_by(analysis),
         }
-        found.append(
-            Finding(
-                rule="host_bound",
-                evidence=evidence,
-                where=calls_of(analysis, _longest_wait(analysis, device), device=device),
-                cost_ns=wait,
-            )
+        yield Finding(
+            "host_bound",
+            evidence,
+            where=calls_of(analysis, _longest_wait(analysis, device), device=device),
+            cost_ns=wait,
         )
-    return tuple(found)
 
 
 def _slowed_by(analysis: Analysis) -> dict[str, Value]:
@@ -135,14 +131,13 @@ def _slowed_by(analysis: Analysis) -> dict[str, Value]:
     return evidence
 
 
-def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
+def idle_gaps(analysis: Analysis) -> Iterator[Finding]:
     """A device is idle for over 100 µs at a time, and why it waits most. Silent where that is
     what `host_bound` says, where clocks of devices are not aligned: how far apart their calls were
     is not known, and where devices are models of a server: an idle one keeps no hardware."""
     if unaligned(analysis) or of_server(analysis):
-        return ()
+        return
     total = end_to_end_ns(analysis)
-    found = []
     for row in accelerators(analysis).to_dicts():
         length = row["long_gap_ns"]
         largest = max(_WAITS, key=lambda name: row[name])
@@ -154,48 +149,41 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
-        found.append(
-            Finding(
-                rule="idle_gaps",
-                evidence={
-                    **_gap_evidence(row),
-                    "gap_share": share(length, total),
-                    "cause": _WAITS[largest],
-                    "waits_most_ns": row[largest],
-                    **_unrecorded(analysis, row),
-                    **(_host_in(analysis, row) if largest in _FOR_HOST else {}),
-                },
-                where=where or Where(device=row["device"]),
-                cost_ns=length,
-            )
+        yield Finding(
+            "idle_gaps",
+            {
+                **_gap_evidence(row),
+                "gap_share": share(length, total),
+                "cause": _WAITS[largest],
+                "waits_most_ns": row[largest],
+                **_unrecorded(analysis, row),
+                **(_host_in(analysis, row) if largest in _FOR_HOST else {}),
+            },
+            where=where or Where(device=row["device"]),
+            cost_ns=length,
         )
-    return tuple(found)
 
 
-def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
+def transfers_exposed(analysis: Analysis) -> Iterator[Finding]:
     """A device waits for transfers that nothing hides."""
     total = end_to_end_ns(analysis)
-    found = []
     for row in analysis.idle.to_dicts():
         wait, hidden = row["data_ns"], row["overlap_share"]
         if hidden is None or hidden >= _HIDDEN:
             continue
         if share(wait, row["span_ns"]) < _EXPOSED or share(wait, total) < MATERIAL:
             continue
-        found.append(
-            Finding(
-                rule="transfers_exposed",
-                evidence={
-                    "data_wait_ns": wait,
-                    "data_wait_share": share(wait, row["span_ns"]),
-                    "transfer_ns": row["transfer_ns"],
-                    "hidden_share": hidden,
-                },
-                where=Where(device=row["device"]),
-                cost_ns=wait,
-            )
+        yield Finding(
+            "transfers_exposed",
+            {
+                "data_wait_ns": wait,
+                "data_wait_share": share(wait, row["span_ns"]),
+                "transfer_ns": row["transfer_ns"],
+                "hidden_share": hidden,
+            },
+            where=Where(device=row["device"]),
+            cost_ns=wait,
         )
-    return tuple(found)
 
 
 def idle_device(analysis: Analysis) -> Finding | None:
@@ -217,8 +205,8 @@ def idle_device(analysis: Analysis) -> Finding | None:
     if not alike or used[busiest][0] < _BUSY_DEVICE or used[least][0] > _IDLE_DEVICE:
         return None
     return Finding(
-        rule="idle_device",
-        evidence={
+        "idle_device",
+        {
             "devices": len(used),
             "idle_device_calls_ns": used[least][1],
             "idle_device_share": used[least][0],
@@ -392,17 +380,6 @@ _PATH = (
     "guessed_ns",
     renamed(CRITICAL_PATH, "share", meaning="path_ns / wall time of the pipeline calls"),
 )
-_DEVICE_TRANSITIONS = (
-    "submodule",
-    "source",
-    "target",
-    "calls",
-    "switches",
-    "copies",
-    "bytes",
-    "copy_ns",
-    "gap_ns",
-)
 _FALLBACK_NODES = ("layer", "submodule", "op_type", "provider", "nodes", "total_ns")
 
 
@@ -440,8 +417,7 @@ def _idle(of: ReportInput) -> Iterator[Part]:
 
 
 def _copies(of: ReportInput) -> Iterator[Part]:
-    columns = [column.name for column in COPIES]
-    made = table("copies", "copies", columns, COPIES, of.analysis.copies, shown=20)
+    made = table("copies", "copies", COPIES, COPIES, of.analysis.copies, shown=20)
     yield Part(said("Copies, whole run"), table=made)
 
 
@@ -485,7 +461,7 @@ def _providers(of: ReportInput) -> Iterator[Part]:
     yield Part(
         said("Switches between providers"),
         table=table(
-            "device_transitions", "switches", _DEVICE_TRANSITIONS, DEVICE_TRANSITIONS, edges
+            "device_transitions", "switches", DEVICE_TRANSITIONS, DEVICE_TRANSITIONS, edges
         ),
     )
     yield Part(

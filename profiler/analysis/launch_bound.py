@@ -66,8 +66,8 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
         return None
     host_work = int(steps["host_ns"].sum()) + int(steps["between_host_ns"].sum())
     return Finding(
-        rule="host_between_steps",
-        evidence={
+        "host_between_steps",
+        {
             "between_ns": between,
             "between_share": share(between, duration),
             "host_work_ns": host_work,
@@ -95,8 +95,8 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
     if rows.is_empty() or share(wait, longest["span_ns"]) < _SYNC_WAIT:
         return None
     return Finding(
-        rule="scheduler_sync",
-        evidence={
+        "scheduler_sync",
+        {
             "operation": rows["layer"][0],
             "waits": int(rows["commands"].sum()),
             "host_ns": int(rows["wall_ns"].sum()),

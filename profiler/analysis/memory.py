@@ -7,7 +7,7 @@ same holds if an arena never reaches the size of its submodule's weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -52,34 +52,29 @@ _OF_SIZE = 0.50  # of the memory: a peak below half of it is nobody's problem
 _LARGE = 1 << 30  # bytes, where the device's memory is not known
 
 
-def little_headroom(analysis: Analysis) -> tuple[Finding, ...]:
+def little_headroom(analysis: Analysis) -> Iterator[Finding]:
     """A device's memory is nearly, or more than, full."""
-    found = []
     for row in analysis.memory_devices.drop_nulls("headroom_bytes").to_dicts():
         left, size = row["headroom_bytes"], row["size_bytes"]
         if not size or share(left, size) >= _HEADROOM:
             continue
         over = left < 0
-        found.append(
-            Finding(
-                rule="little_headroom",
-                evidence={
-                    "needed_bytes": row["needed_bytes"],
-                    "size_bytes": size,
-                    "headroom_bytes": left,
-                    "headroom_share": share(left, size),
-                    **({"peak_in": row["submodule"]} if row["submodule"] else {}),
-                },
-                where=_at_peak(analysis, row),
-                severity="high" if over else "medium",
-            )
+        yield Finding(
+            "little_headroom",
+            {
+                "needed_bytes": row["needed_bytes"],
+                "size_bytes": size,
+                "headroom_bytes": left,
+                "headroom_share": share(left, size),
+                **({"peak_in": row["submodule"]} if row["submodule"] else {}),
+            },
+            where=_at_peak(analysis, row),
+            severity="high" if over else "medium",
         )
-    return tuple(found)
 
 
-def decode_peak(analysis: Analysis) -> tuple[Finding, ...]:
+def decode_peak(analysis: Analysis) -> Iterator[Finding]:
     """Decoding the image needs most memory, for activations."""
-    found = []
     for row in analysis.memory_devices.filter(pl.col("stage") == "decode").to_dicts():
         held = analysis.memory.filter(
             (pl.col("device") == row["device"]) & (pl.col("submodule") == row["submodule"])
@@ -97,15 +92,12 @@ def decode_peak(analysis: Analysis) -> tuple[Finding, ...]:
         }
         if size:
             evidence["size_bytes"] = size
-        found.append(
-            Finding(
-                rule="decode_peak",
-                evidence=evidence,
-                where=_at_peak(analysis, row),
-                severity="medium" if size else "low",
-            )
+        yield Finding(
+            "decode_peak",
+            evidence,
+            where=_at_peak(analysis, row),
+            severity="medium" if size else "low",
         )
-    return tuple(found)
 
 
 def _at_peak(analysis: Analysis, row: dict[str, Any]) -> Where:

@@ -67,8 +67,8 @@ def straggler(analysis: Analysis) -> Finding | None:
         return None
     waited = int(rows.filter(pl.col("rank") != worst["rank"])["waited_ns"].sum())
     return Finding(
-        rule="straggler",
-        evidence={
+        "straggler",
+        {
             "rank": worst["rank"],
             "ranks": len(rows),
             "last": worst["last"],
@@ -615,11 +615,10 @@ def _ranks(of: ReportInput) -> Iterator[Part]:
     job, frame = of.analysis.inputs.run.info.job, of.analysis.ranks
     if job is None or frame.is_empty():
         return
-    names = [column.name for column in RANKS]
     yield Part(
         said("Ranks, whole run"),
         lead=sentence(_alone(job) if len(job.ranks) == 1 else _clocks(job)),
-        table=table("ranks", "ranks", names, RANKS, frame, shown=20),
+        table=table("ranks", "ranks", RANKS, RANKS, frame, shown=20),
         notes=tuple(_notes(job)),
     )
 
@@ -668,7 +667,6 @@ def _notes(job: Job) -> Iterator[str]:
 
 def _collectives(of: ReportInput) -> Iterator[Part]:
     frame, ranks = of.analysis.collectives, of.analysis.ranks
-    names = [column.name for column in COLLECTIVES]
     all_of = frame if ranks.is_empty() else ranks  # in which those that overlap count once
     total = int(all_of["total_ns" if ranks.is_empty() else "collective_ns"].sum())
     exposed = int(all_of["exposed_ns"].sum())
@@ -680,7 +678,9 @@ def _collectives(of: ReportInput) -> Iterator[Part]:
             exposed=duration(exposed),
             total=duration(total),
         ),
-        table=table("collectives", "collectives", names, COLLECTIVES, frame, shown=of.rows(10)),
+        table=table(
+            "collectives", "collectives", COLLECTIVES, COLLECTIVES, frame, shown=of.rows(10)
+        ),
     )
 
 
@@ -702,13 +702,12 @@ def _arrivals(of: ReportInput) -> Iterator[Part]:
 
 
 def _imbalance(of: ReportInput) -> Iterator[Part]:
-    names = [column.name for column in RANK_IMBALANCE]
     yield Part(
         said("Imbalance between ranks, by module"),
         table=table(
             "rank_imbalance",
             "imbalance between ranks",
-            names,
+            RANK_IMBALANCE,
             RANK_IMBALANCE,
             of.analysis.rank_imbalance,
             shown=of.rows(10),

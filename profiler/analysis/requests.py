@@ -17,7 +17,7 @@ from profiler.analysis.table_text import table
 from profiler.analysis.timeline import PipelineCalls, stage_parts
 from profiler.run.columns import INT32, INT64, NS, STEP, STRING, Column, col, empty, schema
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
-from profiler.text import count, duration, joined, percent, said
+from profiler.text import count, duration, filled, joined, percent, said
 from profiler.trace.events import STAGES
 
 # --- What of a request was measured.
@@ -221,11 +221,8 @@ def _rows(submodule: str | None, frame: pl.DataFrame) -> Iterator[tuple[object, 
             continue
         found = [times.quantile(q, "higher") for q in (0.5, 0.95, 0.99)]
         mean = round(float(times.to_numpy().mean()))
-        yield (submodule, part.value, len(times), mean, *map(_whole, found), _whole(times[-1]))
-
-
-def _whole(value: float | None) -> int:
-    return int(value or 0)
+        whole = (int(time or 0) for time in (*found, times[-1]))
+        yield (submodule, part.value, len(times), mean, *whole)
 
 
 TABLES = (
@@ -262,8 +259,6 @@ TABLES = (
 
 
 _HELD = 1000  # rows of a table
-_COLUMNS = tuple(column.name for column in REQUESTS)
-_PERCENTILES = tuple(column.name for column in REQUEST_PERCENTILES)
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
@@ -276,7 +271,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         table=table(
             "request_percentiles",
             "parts of requests",
-            _PERCENTILES,
+            REQUEST_PERCENTILES,
             REQUEST_PERCENTILES,
             percentiles,
             shown=of.rows(12),
@@ -287,7 +282,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         table=table(
             "requests",
             "requests",
-            _COLUMNS,
+            REQUESTS,
             REQUESTS,
             requests,
             shown=of.rows(10),
@@ -311,19 +306,18 @@ def _lead(requests: pl.DataFrame, percentiles: pl.DataFrame) -> str:
         "p95": duration(row["p95_ns"]),
         "p99": duration(row["p99_ns"]),
     }
-    if requests["queue_ns"].null_count() == len(requests):
-        return said(
-            "{requests} requests, at most {most} under way at once: half took up to {median}, "
-            "95 % up to {p95}, 99 % up to {p99}. No queue was recorded.",
-            **values,
-        )
-    waited = int(requests["queue_ns"].sum()) / max(int(requests["latency_ns"].sum()), 1)
-    return said(
+    template = said(
         "{requests} requests, at most {most} under way at once: half took up to {median}, 95 % "
-        "up to {p95}, 99 % up to {p99}. In {share} of their time a call waited in a queue.",
-        share=percent(waited),
-        **values,
+        "up to {p95}, 99 % up to {p99}. No queue was recorded."
     )
+    if requests["queue_ns"].null_count() < len(requests):
+        template = said(
+            "{requests} requests, at most {most} under way at once: half took up to {median}, 95 % "
+            "up to {p95}, 99 % up to {p99}. In {share} of their time a call waited in a queue."
+        )
+        waited = int(requests["queue_ns"].sum()) / max(int(requests["latency_ns"].sum()), 1)
+        values["share"] = percent(waited)
+    return filled(template, values)
 
 
 def of_requests(analysis: Analysis) -> bool:

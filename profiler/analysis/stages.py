@@ -51,10 +51,7 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
         evidence["median_step_ns"] = step_ns
         evidence["worth_steps"] = round(wall / step_ns, 1)
     return Finding(
-        rule="encoder_dominates",
-        evidence=evidence,
-        where=calls_of(analysis, longest),
-        severity="medium",
+        "encoder_dominates", evidence, where=calls_of(analysis, longest), severity="medium"
     )
 
 
@@ -71,8 +68,8 @@ def negative_prompt(analysis: Analysis) -> Finding | None:
         return None
     longest = rows.sort("elapsed_ns")["submodule"][-1]
     return Finding(
-        rule="negative_prompt",
-        evidence={
+        "negative_prompt",
+        {
             "wall_ns": wall,
             "wall_share": share(wall, total),
             "calls": int(rows["calls"].sum()),
@@ -84,31 +81,27 @@ def negative_prompt(analysis: Analysis) -> Finding | None:
     )
 
 
-def separate_guidance(analysis: Analysis) -> tuple[Finding, ...]:
+def separate_guidance(analysis: Analysis) -> Iterator[Finding]:
     """Guidance calls the denoiser twice a step, where one batch would load weights and launch
     once."""
     rows = analysis.guidance.filter(pl.col("branch") == "uncond")
     total = end_to_end_ns(analysis)
-    found = []
     for row in rows.to_dicts():
         bound = _not_compute_bound(analysis, row["submodule"])
         if bound is None or bound < _BATCHABLE or share(row["elapsed_ns"], total) < _SEPARATE:
             continue
-        found.append(
-            Finding(
-                rule="separate_guidance",
-                evidence={
-                    "uncond_calls": row["calls"],
-                    "uncond_ns": row["elapsed_ns"],
-                    "uncond_share": share(row["elapsed_ns"], total),
-                    "not_compute_bound_share": bound,
-                },
-                where=calls_of(analysis, row["submodule"]),
-                cost_ns=round(row["elapsed_ns"] * bound),
-                effect=Effect((row["submodule"],), without_branch="uncond", grown=2.0 - bound),
-            )
+        yield Finding(
+            "separate_guidance",
+            {
+                "uncond_calls": row["calls"],
+                "uncond_ns": row["elapsed_ns"],
+                "uncond_share": share(row["elapsed_ns"], total),
+                "not_compute_bound_share": bound,
+            },
+            where=calls_of(analysis, row["submodule"]),
+            cost_ns=round(row["elapsed_ns"] * bound),
+            effect=Effect((row["submodule"],), without_branch="uncond", grown=2.0 - bound),
         )
-    return tuple(found)
 
 
 def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:

@@ -306,10 +306,10 @@ STEP_TIMES: tuple[Column, ...] = (
 Reals = npt.NDArray[np.float64]
 _Flags = npt.NDArray[np.bool_]
 
-_SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
-_DEVIATIONS = 3.0
-_RATIO = 1.05
-_ENOUGH_VALUES = 5  # values
+SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
+DEVIATIONS = 3.0
+LEAST_RATIO = 1.05
+ENOUGH_VALUES = 5  # values
 _POINTS = 64  # of a row whose pairs are looked at; longer rows are halved by means first
 _QUANTILE = 1.9599639845400536  # of a normal distribution: 2.5 % lie above it
 
@@ -336,16 +336,16 @@ def medians(values: Reals) -> Reals:
 
 def spreads(values: Reals) -> Reals:
     """The scaled MAD of each row: its standard deviation, were it normal; NaN as `medians`."""
-    return _SCALE * medians(np.abs(values - medians(values)[:, None]))
+    return SCALE * medians(np.abs(values - medians(values)[:, None]))
 
 
 def outlying(values: Reals, usual: Reals) -> _Flags:
     """Which `values` stand out by `steps.OUTLIER_RULE` from the `usual` ones of their row."""
     median, spread = medians(usual)[:, None], spreads(usual)[:, None]
-    enough = (~np.isnan(usual)).sum(axis=1)[:, None] >= _ENOUGH_VALUES
+    enough = (~np.isnan(usual)).sum(axis=1)[:, None] >= ENOUGH_VALUES
     with np.errstate(invalid="ignore"):
         found: _Flags = (
-            (values > median + _DEVIATIONS * spread) & (values > _RATIO * median) & enough
+            (values > median + DEVIATIONS * spread) & (values > LEAST_RATIO * median) & enough
         )
     return found
 
@@ -377,7 +377,7 @@ def slopes(values: Reals) -> Slopes:
     error = _QUANTILE * np.sqrt(known * (known - 1) * (2 * known + 5) / 18)
     low = np.floor((count - error) / 2).astype(np.int64)
     high = np.ceil((count + error) / 2).astype(np.int64)
-    few = (known < _ENOUGH_VALUES) | (count == 0)
+    few = (known < ENOUGH_VALUES) | (count == 0)
     row = np.arange(len(values))
 
     def at(index: npt.NDArray[np.int64]) -> Reals:

@@ -20,15 +20,7 @@ from msgspec import Struct
 from profiler.analysis.commands import CommandArrays, Kinds, rows_by_call
 from profiler.analysis.compilation import compiled_in
 from profiler.analysis.context import Inputs
-from profiler.analysis.critical_path import (
-    BusySource,
-    BusyTracks,
-    Place,
-    Tracks,
-    Window,
-    merged,
-    places,
-)
+from profiler.analysis.critical_path import BusySource, BusyTracks, Place, Window, rows_by_place
 from profiler.analysis.finding_text import (
     UNLABELLED,
     Rule,
@@ -45,7 +37,7 @@ from profiler.analysis.result import Analysis, Finding
 from profiler.analysis.step_matrix import _PART, _STEP, StepMatrix, medians, steps_matrix
 from profiler.analysis.table_text import Sentences
 from profiler.run.columns import DATA_ONLY, LAYER, NS, STRING, Column, col, empty, schema
-from profiler.run.intervals import Codes, Times, ends, order_by, positions
+from profiler.run.intervals import Codes, Stretches, Times, ends, order_by, positions
 from profiler.run.run import Run
 from profiler.text import Said, Value, filled, said
 
@@ -157,7 +149,7 @@ def outlier_table(
     if not len(row):
         return empty(STEP_OUTLIERS)
     source = BusySource.of(run, everything)
-    looked = _Looked(matrix, calls, commands, Tracks.of(frame["track"]), kinds, source)
+    looked = _Looked(matrix, calls, commands, frame["track"], kinds, source)
     causes = [
         looked.cause(part, step, int(excess[part, step]))
         for part, step in zip(row.tolist(), column.tolist(), strict=True)
@@ -184,7 +176,7 @@ class _Looked:
     matrix: StepMatrix
     calls: pl.DataFrame
     commands: CommandArrays
-    tracks: Tracks
+    tracks: pl.Series
     kinds: Kinds
     source: BusySource
     _in_run: Codes = field(init=False)
@@ -225,14 +217,14 @@ class _Looked:
             window = self._window(part, other)
             if window is not None:
                 for track, overlap in window.overlaps().items():
-                    usual.setdefault(track, []).append(overlap / max(window.length, 1))
+                    usual.setdefault(track, []).append(overlap / max(window.times.length, 1))
         if not references:
             return None
         best, most = None, _EXPLAINS * excess
         for track, overlap in here.overlaps().items():
             shares = usual.get(track, [])
             shares = shares + [0.0] * (len(references) - len(shares))
-            beyond = overlap - float(np.median(shares)) * here.length
+            beyond = overlap - float(np.median(shares)) * here.times.length
             if beyond >= most:
                 best, most = track, beyond
         if best is None:
@@ -256,20 +248,22 @@ class _Looked:
             return None
         if part == 0:
             rows = np.concatenate([_NONE, *map(self._rows_of, calls.tolist())])
-            spans = merged(self.calls["start_ns"].to_numpy()[calls], ends(self.calls)[calls])
+            start, end = self.calls["start_ns"].to_numpy()[calls], ends(self.calls)[calls]
         else:
             rows = np.concatenate([_NONE, *(self._of_part(part, c) for c in calls.tolist())])
-            spans = merged(self.commands.start[rows], self.commands.end[rows])
-        return Window(busy, *spans, places(self.commands, self.tracks, rows))
+            start, end = self.commands.start[rows], self.commands.end[rows]
+        own = {place for place, _ in rows_by_place(self.commands, self.tracks, rows)}
+        return Window(busy, Stretches.union(start, end), own)
 
     def _busy_tracks(self, calls: Times, step: int) -> BusyTracks | None:
         """Every track while the calls of a step ran."""
         if step not in self._busy and len(calls):
             own = self._in_run[calls]
             start, end = int(self.source.first[own].min()), int(self.source.last[own].max())
-            found = self.source.between(start, end, {*own.tolist()}, self._left)
-            self._left -= found.looked_at if found else 0
-            self._busy[step] = found
+            self._busy[step], looked_at = self.source.between(
+                start, end, {*own.tolist()}, self._left
+            )
+            self._left -= looked_at
         return self._busy.get(step)
 
     def _rows_of(self, call: int) -> Times:
@@ -365,11 +359,10 @@ _PROMPTS = ("prompt", "negative_prompt")
 _NAMED_STEPS = 8
 
 
-def first_call(analysis: Analysis) -> tuple[Finding, ...]:
+def first_call(analysis: Analysis) -> Iterator[Finding]:
     """The first call of a submodule took several times as long as the later ones."""
     total = end_to_end_ns(analysis)
     slow = _warmup_steps(analysis) >= _SLOW_START_STEPS
-    found = []
     for row in _with_later_calls(analysis).to_dicts():
         excess = row["first_ns"] - row["median_ns"]
         if row["first_ns"] < _FIRST_RATIO * row["median_ns"]:
@@ -378,22 +371,19 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         if compiled_in(analysis, row["first"]) > excess / 2:
             continue  # `compilation` says so
-        found.append(
-            Finding(
-                rule="first_call",
-                evidence={
-                    "first_ns": row["first_ns"],
-                    "later_median_ns": row["median_ns"],
-                    "excess_ns": excess,
-                    "excess_share": share(excess, total),
-                    "later_calls": row["calls"] - 1,
-                    **_stall_evidence(analysis, row["first"], excess),
-                },
-                where=calls_of(analysis, row["submodule"]),
-                cost_ns=excess,
-            )
+        yield Finding(
+            "first_call",
+            {
+                "first_ns": row["first_ns"],
+                "later_median_ns": row["median_ns"],
+                "excess_ns": excess,
+                "excess_share": share(excess, total),
+                "later_calls": row["calls"] - 1,
+                **_stall_evidence(analysis, row["first"], excess),
+            },
+            where=calls_of(analysis, row["submodule"]),
+            cost_ns=excess,
         )
-    return tuple(found)
 
 
 def _stall_evidence(analysis: Analysis, call: int, excess_ns: int) -> dict[str, Value]:
@@ -421,8 +411,8 @@ def slow_start(analysis: Analysis) -> Finding | None:
     if share(row["warmup_ns"], total) < _SLOW_START_SHARE:
         return None
     return Finding(
-        rule="slow_start",
-        evidence={
+        "slow_start",
+        {
             "warmup_steps": row["warmup_steps"],
             "warmup_ns": row["warmup_ns"],
             "warmup_share": share(row["warmup_ns"], total),
@@ -444,8 +434,8 @@ def step_drift(analysis: Analysis) -> Finding | None:
     if share(over_run, median) < _DRIFT or share(least, median) < _DRIFT_LOW:
         return None
     return Finding(
-        rule="step_drift",
-        evidence={
+        "step_drift",
+        {
             "drift_per_step_ns": row["drift_ns"],
             "drift_low_ns": row["drift_low_ns"],
             "drift_high_ns": row["drift_high_ns"],
@@ -485,8 +475,8 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
         **_cause(worst),
     }
     return Finding(
-        rule="outlier_steps",
-        evidence=evidence,
+        "outlier_steps",
+        evidence,
         where=calls_of(analysis, pipeline=worst["pipeline"], step=worst["step"]),
         cost_ns=excess,
     )
@@ -713,10 +703,6 @@ RULES = (
 NULLS = {OutlierCause: said("no other track explains it")}
 
 SENTENCES: Sentences = {
-    OutlierPattern: {
-        OutlierPattern.EACH_FIRST_STEP: said("the first step of each pipeline call"),
-    },
-    OutlierCause: {
-        OutlierCause.WARM_UP: said("warm-up"),
-    },
+    OutlierPattern: {OutlierPattern.EACH_FIRST_STEP: said("the first step of each pipeline call")},
+    OutlierCause: {OutlierCause.WARM_UP: said("warm-up")},
 }

@@ -14,7 +14,16 @@ from profiler.analysis.context import Inputs, steps_of
 from profiler.analysis.document import Bars, Figure, Part
 from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, ReportInput, StepSource, StepSummary
-from profiler.analysis.step_matrix import STEP_OPERATORS, Matrix, matrix_of
+from profiler.analysis.step_matrix import (
+    DEVIATIONS,
+    ENOUGH_VALUES,
+    LEAST_RATIO,
+    SCALE,
+    STEP_OPERATORS,
+    Matrix,
+    matrix_of,
+    outlying,
+)
 from profiler.analysis.step_outliers import STEP_OUTLIERS
 from profiler.analysis.table_text import (
     Sentences,
@@ -24,7 +33,7 @@ from profiler.analysis.table_text import (
     table,
     worded_note,
 )
-from profiler.analysis.timeline import ON_AXIS, Axis, GroupAxis, PipelineCalls, step_keys
+from profiler.analysis.timeline import ON_AXIS, Axis, GroupAxis, PipelineCalls, extent, step_keys
 from profiler.run.columns import (
     BOOL,
     DATA_ONLY,
@@ -42,7 +51,7 @@ from profiler.run.columns import (
 from profiler.run.device_timeline import device_work
 from profiler.run.intervals import Codes, Times, ends, positions, union_by
 from profiler.run.run import Run
-from profiler.text import Note, NoteCode, Said, count, counted, duration, joined, said
+from profiler.text import Note, NoteCode, Said, count, counted, duration, filled, joined, said
 from profiler.trace.events import NO_STEP
 
 # --- Words of the summary of steps: closed sets.
@@ -163,16 +172,12 @@ def launch_bound_steps(calls: pl.DataFrame) -> LaunchBoundSteps | None:
 
 _Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
-_SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
-_DEVIATIONS = 3.0
-_RATIO = 1.05
-_ENOUGH = 5  # steps; the median deviation of fewer says nothing
 OUTLIER_RULE = Note.of(
     OutlierRule.MEDIAN_DEVIATION,
-    deviations=_DEVIATIONS,
-    scale=_SCALE,
-    excess_share=round(_RATIO - 1, 6),
-    fewest=_ENOUGH,
+    deviations=DEVIATIONS,
+    scale=SCALE,
+    excess_share=round(LEAST_RATIO - 1, 6),
+    fewest=ENOUGH_VALUES,
 )
 """When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
 
@@ -234,16 +239,8 @@ def outliers(durations: Times, skips: _Flags | None = None) -> _Flags:
     found = np.zeros(len(durations), dtype=np.bool_)
     skips = np.zeros(len(durations), dtype=np.bool_) if skips is None else skips
     for rows in (skips, ~skips):
-        found[rows] = _outlier_flags(durations[rows])
-    return found
-
-
-def _outlier_flags(durations: Times) -> _Flags:
-    if len(durations) < _ENOUGH:
-        return np.zeros(len(durations), dtype=np.bool_)
-    median = np.median(durations)
-    spread = _SCALE * np.median(np.abs(durations - median))
-    found: _Flags = (durations > median + _DEVIATIONS * spread) & (durations > _RATIO * median)
+        own = durations[rows].astype(np.float64)[None]
+        found[rows] = outlying(own, own)[0]
     return found
 
 
@@ -265,13 +262,8 @@ def step_table(
         spans = _spans_of_calls(calls, pipelines)
     if spans.is_empty():
         return pl.DataFrame(schema=schema(STEPS))
-    keys = _keys(spans, pipelines)
-    values = np.unique(keys)
-    groups = len(values)
-    call_groups = positions(_keys(calls, pipelines), values)
-    in_group = Grouped.of(spans, positions(keys, values))
-    number = (values >> 32).astype(np.int32)
-    begin, end = _extents(in_group, run.tiles.calls, call_groups, groups)
+    values, call_groups, in_group, begin, end = _placed(run, spans, pipelines)
+    groups, number = len(values), (values >> 32).astype(np.int32)
     elapsed, in_calls, host, idle = _times(axis, pipelines, number, begin, end)
     skipped = _skipped_shares(run, call_groups, groups)
     table = pl.DataFrame(
@@ -304,14 +296,33 @@ def step_spans(run: Run, pipelines: PipelineCalls) -> pl.DataFrame:
     spans = run.spans.filter(pl.col("kind") == "step")
     if spans.is_empty():
         spans = _spans_of_calls(run.calls, pipelines)
-    keys = _keys(spans, pipelines)
-    values = np.unique(keys)
-    call_groups = positions(_keys(run.calls, pipelines), values)
-    in_group = Grouped.of(spans, positions(keys, values))
-    begin, end = _extents(in_group, run.tiles.calls, call_groups, len(values))
+    values, _, _, begin, end = _placed(run, spans, pipelines)
     found = pl.DataFrame({"pipeline": values >> 32, "step": values & 0xFFFFFFFF})
     found = found.with_columns(start_ns=pl.Series(begin), end_ns=pl.Series(end))
     return found.sort("start_ns", "pipeline", "step")
+
+
+def _placed(
+    run: Run, spans: pl.DataFrame, pipelines: PipelineCalls
+) -> tuple[Times, Codes, Grouped, Times, Times]:
+    """The keys of the steps that have `spans`, the place among these of each call (-1 for none) and
+    of the spans, and begin and end of each step: of its tiles, of its spans without any."""
+    keys = _keys(spans, pipelines)
+    values = np.unique(keys)
+    of_call = positions(_keys(run.calls, pipelines), values)
+    of_span, tiles = Grouped.of(spans, positions(keys, values)), run.tiles.calls
+    first, last = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
+    kept = (of_call >= 0) & (last > first)
+    begin, end = extent(first[kept], last[kept], of_call[kept], len(values))
+    spanned = extent(of_span.start, of_span.end, of_span.group, len(values))
+    without = end < begin
+    return (
+        values,
+        of_call,
+        of_span,
+        np.where(without, spanned[0], begin),
+        np.where(without, spanned[1], end),
+    )
 
 
 def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:
@@ -343,26 +354,6 @@ def _skipped_shares(run: Run, call_groups: Codes, groups: int) -> pl.Series:
     return pl.DataFrame({"share": share, "on": blocks > 0}).select(pl.when("on").then("share"))[
         "share"
     ]
-
-
-def _extents(
-    spans: Grouped, tiles: pl.DataFrame, call_groups: Codes, groups: int
-) -> tuple[Times, Times]:
-    """Begin and end of each step, int64 [groups] each: of its tiles; of its spans without any."""
-    first, last = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
-    kept = (call_groups >= 0) & (last > first)
-    begin, end = _extent(first[kept], last[kept], call_groups[kept], groups)
-    spanned = _extent(spans.start, spans.end, spans.group, groups)
-    without = end < begin
-    return np.where(without, spanned[0], begin), np.where(without, spanned[1], end)
-
-
-def _extent(start: Times, end: Times, group: Codes, groups: int) -> tuple[Times, Times]:
-    first = np.full(groups, np.iinfo(np.int64).max)
-    last = np.full(groups, np.iinfo(np.int64).min)
-    np.minimum.at(first, group, start)
-    np.maximum.at(last, group, end)
-    return first, last
 
 
 def _times(
@@ -531,7 +522,7 @@ SENTENCES: Sentences = {
             "({scale} MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more "
             "than {excess_share}; of at least {fewest} steps"
         )
-    },
+    }
 }
 
 
@@ -677,24 +668,17 @@ def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
     found = launch_bound_steps(analysis.calls)
     if found is None or found.high_ns < _WORTH * analysis.step_summary.median_ns:
         return ()
-    times = {"low": duration(found.low_ns), "high": duration(found.high_ns)}
-    if found.before_low_ns is None or found.before_high_ns is None:
-        return (
-            said(
-                "{low} to {high} of each step are launch-bound: "
-                "the device waits for the host to launch.",
-                **times,
-            ),
-        )
-    return (
-        said(
-            "{low} to {high} of each step are launch-bound: the device waits for the host to "
-            "launch. {least} to {most} of that lie before the first kernel of its calls.",
-            **times,
-            least=duration(found.before_low_ns),
-            most=duration(found.before_high_ns),
-        ),
+    template = said(
+        "{low} to {high} of each step are launch-bound: the device waits for the host to launch."
     )
+    ends = {"low": found.low_ns, "high": found.high_ns}
+    if found.before_low_ns is not None and found.before_high_ns is not None:
+        template = said(
+            "{low} to {high} of each step are launch-bound: the device waits for the host to "
+            "launch. {least} to {most} of that lie before the first kernel of its calls."
+        )
+        ends |= {"least": found.before_low_ns, "most": found.before_high_ns}
+    return (filled(template, {name: duration(ns) for name, ns in ends.items()}),)
 
 
 def steps_figure(analysis: Analysis) -> Figure:

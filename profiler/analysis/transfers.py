@@ -73,25 +73,22 @@ _OUTSIDE = 0.20  # of end to end
 _WORTH = 0.005  # of end to end, for a part that is named
 
 
-def outside_nodes(analysis: Analysis) -> tuple[Finding, ...]:
+def outside_nodes(analysis: Analysis) -> Iterator[Finding]:
     """Calls take longer than the nodes that a device ran in them, and what the host recorded around
     these says for what. Silent where it was recorded when nodes ran, where the nodes of some calls
     were not, and where nothing names the rest."""
     run, total = analysis.inputs.run, end_to_end_ns(analysis)
     if times_recorded(run.info) or not run.calls["ops_traced"].all():
-        return ()
+        return
     placed = run.calls.group_by(pl.col("device").cast(pl.String), maintain_order=True)
-    found = (
-        _outside_nodes_of_device(analysis, str(device), calls, total)
-        for (device,), calls in placed
-        if is_accelerator(str(device))
-    )
-    return tuple(finding for finding in found if finding is not None)
+    for (device,), calls in placed:
+        if is_accelerator(str(device)):
+            yield from _outside_nodes_of_device(analysis, str(device), calls, total)
 
 
 def _outside_nodes_of_device(
     analysis: Analysis, device: str, calls: pl.DataFrame, total: int
-) -> Finding | None:
+) -> Iterator[Finding]:
     commands = analysis.inputs.run.commands.filter(pl.col("call").is_in(calls["call"].implode()))
     waits = pl.col("category").is_in(["host", "sync"])
     nodes = _cover(commands.filter(~waits))
@@ -101,11 +98,11 @@ def _outside_nodes_of_device(
     outside = whole.minus(nodes).length
     parts = [part for part in _parts(commands.filter(waits), nodes) if part[1] >= _WORTH * total]
     if share(outside, total) < _OUTSIDE or not parts:
-        return None
+        return
     parts.sort(key=lambda part: -part[1])
-    return Finding(
-        rule="outside_nodes",
-        evidence={
+    yield Finding(
+        "outside_nodes",
+        {
             "outside_ns": outside,
             "outside_share": share(outside, total),
             "nodes_ns": nodes.both(whole).length,
@@ -139,13 +136,12 @@ _SWITCHES = 8  # a call: in and out of the host once or twice is usual at either
 _NAMED_LAYERS = 3
 
 
-def cpu_fallback(analysis: Analysis) -> tuple[Finding, ...]:
+def cpu_fallback(analysis: Analysis) -> Iterator[Finding]:
     """Nodes ran on the host between copies, while the session has a device."""
     if analysis.cpu_fallback.is_empty():
-        return ()
+        return
     total = end_to_end_ns(analysis)
     crossings = scaled(analysis, _crossings(analysis), "cost_ns")
-    found = []
     rows = scaled(analysis, analysis.cpu_fallback, "total_ns")
     for (submodule,), nodes in rows.group_by("submodule", maintain_order=True):
         of_submodule = crossings.filter(pl.col("submodule") == submodule)
@@ -154,30 +150,26 @@ def cpu_fallback(analysis: Analysis) -> tuple[Finding, ...]:
         if share(cost, total) < MATERIAL:
             continue
         types = nodes["op_type"].drop_nulls().unique(maintain_order=True)
-        found.append(
-            Finding(
-                rule="cpu_fallback",
-                evidence={
-                    "layers": len(nodes),
-                    "nodes": int(nodes["nodes"].sum()),
-                    "nodes_ns": int(nodes["total_ns"].sum()),
-                    "copies_and_gaps_ns": round(crossing),
-                    "op_types": ", ".join(types.head(_NAMED_LAYERS)),
-                    "longest_layer": nodes["layer"][0],
-                },
-                where=calls_of(analysis, str(submodule), layer=nodes["layer"][0]),
-                cost_ns=round(cost),
-            )
+        yield Finding(
+            "cpu_fallback",
+            {
+                "layers": len(nodes),
+                "nodes": int(nodes["nodes"].sum()),
+                "nodes_ns": int(nodes["total_ns"].sum()),
+                "copies_and_gaps_ns": round(crossing),
+                "op_types": ", ".join(types.head(_NAMED_LAYERS)),
+                "longest_layer": nodes["layer"][0],
+            },
+            where=calls_of(analysis, str(submodule), layer=nodes["layer"][0]),
+            cost_ns=round(cost),
         )
-    return tuple(found)
 
 
-def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
+def provider_switches(analysis: Analysis) -> Iterator[Finding]:
     """Execution goes back and forth between providers."""
     if analysis.device_transitions.is_empty():
-        return ()
+        return
     total = end_to_end_ns(analysis)
-    found = []
     for row in scaled(analysis, _crossings(analysis), "cost_ns").to_dicts():
         each = row["switches"] / max(row["calls"], 1)
         if each < _SWITCHES or share(row["cost_ns"], total) < MATERIAL:
@@ -192,15 +184,12 @@ def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
         }
         if row["bytes"]:
             evidence["copied_bytes"] = row["bytes"]
-        found.append(
-            Finding(
-                rule="provider_switches",
-                evidence=evidence,
-                where=calls_of(analysis, row["submodule"]),
-                cost_ns=round(row["cost_ns"]),
-            )
+        yield Finding(
+            "provider_switches",
+            evidence,
+            where=calls_of(analysis, row["submodule"]),
+            cost_ns=round(row["cost_ns"]),
         )
-    return tuple(found)
 
 
 def _crossings(analysis: Analysis) -> pl.DataFrame:
@@ -792,7 +781,5 @@ RULES = (
 
 SENTENCES: Sentences = {
     AroundNodes: {AroundNodes.PART: said("{name} {time_ns}")},
-    CopyDirection: {
-        CopyDirection.HOST_AND_DEVICE: said("between host and device"),
-    },
+    CopyDirection: {CopyDirection.HOST_AND_DEVICE: said("between host and device")},
 }

@@ -231,7 +231,7 @@ def _small(label: str) -> str:
 
 
 def _labelled_fact(fact: Fact, width: int, label: int, room: _Room) -> Iterator[Text]:
-    text = f"{fact.value}, {fact.note}" if fact.note else fact.value
+    text = _value(fact)
     style = _ALERT if fact.alert else ""
     for number, part in enumerate(_parts(text, max(width - label, _NARROWEST), room.lines)):
         head = "" if number else shorten(clean(fact.label), label - _GAP)
@@ -327,14 +327,11 @@ _BARS = 16  # characters of the label of a line of bars
 
 def print_report(console: Console, report: Report, *, notes: Sequence[str] = ()) -> None:
     """Print the summary and all sections; `notes` are lines about how the run was chosen."""
-    width = console.width
-    for line in _headline(report.summary, width):
-        console.print(line)
+    headline, *texts = report_texts(report, console.width)
+    console.print(headline)
     for note in notes:
         console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
-    for text in _below_headline(report, width):
-        console.print(text)
-    for text in _verdicts(report.verdicts, width):
+    for text in texts:
         console.print(text)
 
 
@@ -345,7 +342,10 @@ def print_sections(console: Console, report: Report, keys: Sequence[str]) -> Non
     texts: list[RenderableType] = []
     if "summary" in keys:
         above = replace(report, sections=())
-        texts += [*_headline(report.summary, width), *_below_headline(above, width)]
+        texts += [
+            _paragraph(report.summary.headline, width, "bold"),
+            *_below_headline(above, width),
+        ]
     found = {section.key: section for section in report.sections}
     texts += _sections([found[key] for key in found if key in keys], width)
     for key in keys:
@@ -359,14 +359,9 @@ def print_sections(console: Console, report: Report, keys: Sequence[str]) -> Non
 
 def report_texts(report: Report, width: int) -> Iterator[RenderableType]:
     """What `print_report` prints, a line or table after the other."""
-    yield from _headline(report.summary, width)
+    yield _paragraph(report.summary.headline, width, "bold")
     yield from _below_headline(report, width)
     yield from _verdicts(report.verdicts, width)
-
-
-def _headline(summary: Summary, width: int) -> Iterator[Text]:
-    for line in wrapped(summary.headline, width):
-        yield Text(line, style="bold")
 
 
 def _below_headline(report: Report, width: int) -> Iterator[RenderableType]:
@@ -417,23 +412,19 @@ def _summary(summary: Summary, width: int) -> Iterator[Text]:
         yield _paragraph(" · ".join(summary.subject), width)
     if summary.selection:
         yield _paragraph(summary.selection, width, "yellow")
-    if summary.missing:
-        for line in summary.missing:
-            yield _paragraph(line, width, _ALERT)
+    for line in summary.missing:
+        yield _paragraph(line, width, _ALERT)
     if summary.against:
         yield _paragraph(summary.against, width)
     if summary.facts:
-        yield _facts_text(summary.facts, width)
+        rows = [(fact.label, _value(fact), fact.alert) for fact in summary.facts]
+        yield _labelled_rows(rows, width)
     if summary.accounting:
         yield _paragraph(summary.accounting, width)
 
 
-def _facts_text(facts: Sequence[Fact], width: int) -> Text:
-    rows = [
-        (fact.label, f"{fact.value}, {fact.note}" if fact.note else fact.value, fact.alert)
-        for fact in facts
-    ]
-    return _labelled_rows(rows, width)
+def _value(fact: Fact) -> str:
+    return f"{fact.value}, {fact.note}" if fact.note else fact.value
 
 
 def _groups(groups: Sequence[Group], width: int) -> Text:

@@ -256,23 +256,12 @@ def lists(
     return replace(column, names=names)
 
 
-def figures(header: str, values: Iterable[str | None], *, rank: int = 0) -> Drawn:
-    """Values that are written already, each with its own unit."""
-    cells = (_NOTHING if v is None else clean(v).replace(_NO_BREAK, " ") for v in values)
-    return Drawn(clean(header), tuple(cells), rank=rank)
-
-
 def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
     """Counts with thousands separators; fractions with one digit, where there are any."""
     values = list(values)
     whole = all(v is None or float(v).is_integer() for v in values)
     cells = (_NOTHING if v is None else f"{v:z,.0f}" if whole else f"{v:z,.1f}" for v in values)
     return Drawn(header, tuple(cells), rank=rank)
-
-
-def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
-    """Ratios with two digits."""
-    return Drawn(header, tuple(_NOTHING if v is None else f"{v:z.2f}" for v in values), rank=rank)
 
 
 def rates(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
@@ -287,22 +276,6 @@ def scaled_rates(
     factor, unit = rate_unit(like, units)
     found = (None if v is None else v / factor for v in values)
     return rates(f"{header} {unit}", found, rank=rank)
-
-
-def percents(
-    header: str, values: Iterable[float | None], *, rank: int = 0, signed: bool = False
-) -> Drawn:
-    """Ratios as per cent with one digit, the unit in the header; `signed` with a plus, too."""
-    cells = (
-        _NOTHING if v is None else "+" * (signed and v > 0) + _fixed(v * 100, 1) for v in values
-    )
-    return Drawn(f"{header} %", tuple(cells), rank=rank)
-
-
-def sizes(header: str, values: Iterable[int | None], *, rank: int = 0) -> Drawn:
-    """Bytes, each with its unit."""
-    cells = (_NOTHING if v is None else size(v).replace("\N{NO-BREAK SPACE}", " ") for v in values)
-    return Drawn(header, tuple(cells), rank=rank)
 
 
 def times(
@@ -430,7 +403,19 @@ def _column(
     if shown.kind in _SHRUNK:
         write = lists if any(isinstance(value, list) for value in values) else texts
         return write(label, values, rank=rank, shrink=_SHRUNK[shown.kind])
-    return _WRITERS[shown.kind](label, values, rank)
+    return written(shown.kind, label, values, rank=rank)
+
+
+def written(kind: str, header: str, values: Sequence[Any], *, rank: int = 0) -> Drawn:
+    """The values as those of their `kind` are written one by one; counts as `numbers`."""
+    if kind in ("count", "step"):
+        known = [None if v is None or (v < 0 and kind == "step") else v for v in values]
+        return numbers(header, known, rank=rank)
+    cells = tuple(_NOTHING if value is None else _WRITERS[kind](value) for value in values)
+    header = f"{header} %" if kind in _OF_HUNDRED else header
+    return Drawn(
+        clean(header) if kind == "figure" else header, cells, right=kind != "flag", rank=rank
+    )
 
 
 def _rates(shown: Column, values: list[Any], all_rows: pl.Series, units: RateUnits) -> Drawn:
@@ -440,33 +425,20 @@ def _rates(shown: Column, values: list[Any], all_rows: pl.Series, units: RateUni
     return scaled_rates(shown.label, values, units, like, rank=shown.importance)
 
 
-def _flags(label: str, values: list[Any], rank: int) -> Drawn:
-    cells = (None if value is None else "yes" if value else "no" for value in values)
-    return texts(label, cells, rank=rank)
+def _percent(ratio: float) -> str:
+    return _fixed(ratio * 100, 1)
 
 
-def _factors(label: str, values: list[Any], rank: int) -> Drawn:
-    """Untraced over traced time; exactly 1 is what the analysis makes of a cost within noise."""
-    column = ratios(label, values, rank=rank)
-    cells = zip(column.cells, values, strict=True)
-    return replace(column, cells=tuple("within noise" if v == 1 else c for c, v in cells))
-
-
-def _steps(label: str, values: list[Any], rank: int) -> Drawn:
-    known = [None if value is None or value < 0 else value for value in values]
-    return numbers(label, known, rank=rank)
-
-
-_WRITERS: dict[str, Callable[[str, list[Any], int], Drawn]] = {
-    "bytes": lambda label, values, rank: sizes(label, values, rank=rank),
-    "ratio": lambda label, values, rank: percents(label, values, rank=rank),
-    "share": lambda label, values, rank: percents(label, values, rank=rank),
-    "change": lambda label, values, rank: percents(label, values, rank=rank, signed=True),
-    "count": lambda label, values, rank: numbers(label, values, rank=rank),
-    "number": lambda label, values, rank: rates(label, values, rank=rank),
-    "factor": lambda label, values, rank: ratios(label, values, rank=rank),
-    "figure": lambda label, values, rank: figures(label, values, rank=rank),
-    "overhead_ratio": _factors,
-    "flag": _flags,
-    "step": _steps,
+_OF_HUNDRED = ("ratio", "share", "change")  # the header has their unit
+_WRITERS: dict[str, Callable[[Any], str]] = {
+    "bytes": lambda value: size(value).replace(_NO_BREAK, " "),
+    "ratio": _percent,
+    "share": _percent,
+    "change": lambda ratio: "+" * (ratio > 0) + _percent(ratio),
+    "number": number,  # three significant digits
+    "factor": "{:z.2f}".format,
+    "figure": lambda text: clean(text).replace(_NO_BREAK, " "),
+    "flag": lambda value: "yes" if value else "no",
+    # untraced over traced time; exactly 1 is what the analysis makes of a cost within noise
+    "overhead_ratio": lambda ratio: "within noise" if ratio == 1 else f"{ratio:z.2f}",
 }

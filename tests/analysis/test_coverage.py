@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from profiler.analysis.idle_causes import (
-    Cover,
     InOrder,
     covered_before,
     union_and_shared,
@@ -66,15 +65,6 @@ def test_no_interval_covers_nothing():
     none = np.zeros(0, dtype=np.int64)
     work = InOrder.of(none, none, np.zeros(0, dtype=bool))
     assert covered_before(work, np.array([1, 2])).tolist() == [0, 0]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_cover_holds_what_it_covers(seed):
-    """Every moment is in it or not, in any order of moments."""
-    start, end = intervals(15, seed)
-    moments = np.random.default_rng(seed).permutation(SPAN)
-    found = Cover.of(start, end).holds(moments)
-    assert found.tolist() == covered(start, end)[moments].tolist()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -9,13 +9,12 @@ from profiler.report.terminal_layout import (
     clean,
     lists,
     numbers,
-    percents,
-    ratios,
     shorten,
     sparkline,
     table,
     texts,
     times,
+    written,
 )
 
 
@@ -55,10 +54,10 @@ def test_numbers_percents_ratios_names():
     """Thousands separators, one digit of a per cent, two of a ratio, a dash for nothing."""
     assert numbers("n", [47_504, None]).cells == ("47,504", "-")
     assert numbers("n", [1.5, 2.0]).cells == ("1.5", "2.0")
-    assert percents("p", [0.9149, 0.0001, None]).cells == ("91.5", "<0.1", "-")
-    assert ratios("r", [0.8333, None]).cells == ("0.83", "-")
+    assert written("share", "p", [0.9149, 0.0001, None]).cells == ("91.5", "<0.1", "-")
+    assert written("factor", "r", [0.8333, None]).cells == ("0.83", "-")
     assert numbers("n", [-0.04, 1.5]).cells == ("0.0", "1.5")
-    assert ratios("r", [-0.001]).cells == ("0.00",)
+    assert written("factor", "r", [-0.001]).cells == ("0.00",)
     assert texts("x", ["a\x1bb", None, ""]).cells == ("a�b", "-", "-")
 
 

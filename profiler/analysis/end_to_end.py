@@ -149,9 +149,6 @@ STAGES: tuple[Column, ...] = (
 )
 
 
-# --- What the accounting of a run says: the end-to-end time, and what the stages account for.
-
-
 # --- The accounting identity: end-to-end time = stages = calls + host work between them + idle.
 #
 # It holds for each pipeline call by itself, on the devices' axis (`analysis.axis`). Stages

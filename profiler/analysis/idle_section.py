@@ -321,6 +321,174 @@ def _shares_cores(devices: Mapping[str, Device], device: str) -> bool:
     return known is not None and bool(known.shared_with)
 
 
+_RECOMMENDATIONS: Mapping[object, Said] = {
+    WaitCause.LAUNCH: LOOK_IN_GAPS,
+    WaitCause.SYNC: said(
+        "The host waited until the device had nothing left, and launched only then: look for "
+        ".item(), .cpu(), printing, blocking copies."
+    ),
+    WaitCause.QUEUE: said(
+        "The host had launched the next command: look for what holds it back, events of other "
+        "streams, other processes on the device, changes of clocks."
+    ),
+    WaitCause.HOST: said(
+        "Look at what the host does between calls: scheduler, guidance, callbacks, "
+        "post-processing; or let other requests fill the gaps."
+    ),
+    WaitCause.COPY: said(
+        "The device is idle in operations such as copy-done until a copy arrives: keep what each "
+        "call copies resident (weights, caches offloaded to the host), copy less, or start "
+        "copies earlier."
+    ),
+    WaitCause.OTHER_DEVICE: said(
+        "Give it other work in the meantime: independent calls, several requests at once. "
+        "profile-sd3 predict compares placements."
+    ),
+    WaitCause.UNRECORDED: said(
+        "Record the host as well, with every launch: launches say whether it was late, or the "
+        "device had nothing to do."
+    ),
+    WaitCause.DATA: said(
+        "Prefetch from pinned memory on a separate stream, and keep weights resident."
+    ),
+}
+
+
+def _idle_gaps(found: Finding) -> Words:
+    if on_several(found):
+        return _idle_devices(found)
+    times = _times(round(number(found, "gaps")))
+    return _waiting(
+        found,
+        {"times": times},
+        said(
+            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; it "
+            "mainly waits for {cause}"
+        ),
+        said(
+            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; the "
+            "cause of {unrecorded_share} of its waiting was not recorded"
+        ),
+    )
+
+
+def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said) -> Words:
+    """The words of a device, or of several, whose cause is `known` or not; `more` is what these
+    say beside the evidence."""
+    cause = found.evidence["cause"]
+    if cause == WaitCause.UNRECORDED:
+        title, caveat = filled(unrecorded, texts(found) | more), _WITHOUT_LAUNCHES
+    else:
+        title, caveat = with_host(filled(known, texts(found) | more), found), _OF_ALL_WAITING
+    return Words(title, caveat, _RECOMMENDATIONS[cause])
+
+
+_OF_ALL_WAITING = said(
+    "The cause is that of all its waiting, shorter gaps included. A gap that other requests fill "
+    "costs nothing."
+)
+
+
+_WITHOUT_LAUNCHES = said(
+    "Of its {commands} commands, {unrecorded_launches} were recorded without their launch. A gap "
+    "that other requests fill costs nothing."
+)
+
+
+def _idle_devices(found: Finding) -> Words:
+    """The same of several devices, the caveat of the one that is idle longest."""
+    return _waiting(
+        found,
+        {"devices": named_devices(found), "share": value_range(found, "gap_share")},
+        said(
+            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
+            "{share} of the time in all; they mainly wait for {cause}"
+        ),
+        said(
+            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
+            "{share} of the time in all; the cause was mostly not recorded"
+        ),
+    )
+
+
+def _transfers_exposed(found: Finding) -> Words:
+    title = said("{device} waits for transfers for {data_wait_share} of its time")
+    if on_several(found):
+        title = said(
+            "{devices} each wait for transfers for {share} of their time",
+            devices=named_devices(found),
+            share=value_range(found, "data_wait_share"),
+        )
+    return Words(
+        title=title,
+        caveat=said(
+            "Prefetching needs memory for a second buffer. Copies from pageable memory do not "
+            "overlap at all."
+        ),
+        recommendation=said(
+            "Pin host memory and prefetch on a separate stream; keep weights resident instead of "
+            "offloading; leave tensors on the device between submodules."
+        ),
+    )
+
+
+_IDLE_DEVICE_WORDS = Words(
+    title=said(
+        "Calls on {device} take {idle_device_share} of the run, those on {busy_device} "
+        "{busy_device_share}"
+    ),
+    caveat=said(
+        "A placement made for lack of memory is no mistake. Dividing work over devices costs "
+        "transfers."
+    ),
+    recommendation=said(
+        "Run the branches of guidance or several requests on both devices, or encode the next "
+        "request on the idle one. profile-sd3 predict compares placements."
+    ),
+)
+
+
+def _times(number: int) -> Said:
+    """`"once"`, `"twice"`, `"1,200 times"`."""
+    few = {1: said("once"), 2: said("twice")}
+    return few.get(number) or said("{number} times", number=count(number))
+
+
+CAUSE_CHANGES: Mapping[object, Said] = {
+    WaitCause.LAUNCH: LAUNCH_GAPS,
+    WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
+    WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
+    WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
+    WaitCause.COPY: said("Start copies earlier; keep what is copied in each call resident"),
+    WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
+    WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
+    WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
+}
+
+
+def _idle_gaps_change(found: Finding) -> Said | None:
+    if waits_for_data_loader(found):
+        return LOAD_AHEAD
+    return CAUSE_CHANGES.get(found.evidence.get("cause"))
+
+
+def _transfers_change(found: Finding) -> Said:
+    cause = CAUSE_CHANGES.get(found.evidence.get("cause"))
+    return cause or said("Prefetch from pinned memory; leave tensors on the device")
+
+
+RULES = (
+    Rule(host_bound, host_bound_words, host_bound_change),
+    Rule(idle_gaps, _idle_gaps, _idle_gaps_change),
+    Rule(transfers_exposed, _transfers_exposed, _transfers_change),
+    Rule(
+        idle_device,
+        _IDLE_DEVICE_WORDS,
+        said("Run guidance's branches or several requests on both devices"),
+    ),
+)
+
+
 # --- Who waits for whom: idle devices, the critical path, switches between providers.
 
 
@@ -491,176 +659,5 @@ SECTION = SectionKind(
         "critical_path",
         "device_transitions",
         "cpu_fallback",
-    ),
-)
-
-
-# --- What is said of devices that wait, whatever for; `late_host` is about launches alone.
-
-
-_RECOMMENDATIONS: Mapping[object, Said] = {
-    WaitCause.LAUNCH: LOOK_IN_GAPS,
-    WaitCause.SYNC: said(
-        "The host waited until the device had nothing left, and launched only then: look for "
-        ".item(), .cpu(), printing, blocking copies."
-    ),
-    WaitCause.QUEUE: said(
-        "The host had launched the next command: look for what holds it back, events of other "
-        "streams, other processes on the device, changes of clocks."
-    ),
-    WaitCause.HOST: said(
-        "Look at what the host does between calls: scheduler, guidance, callbacks, "
-        "post-processing; or let other requests fill the gaps."
-    ),
-    WaitCause.COPY: said(
-        "The device is idle in operations such as copy-done until a copy arrives: keep what each "
-        "call copies resident (weights, caches offloaded to the host), copy less, or start "
-        "copies earlier."
-    ),
-    WaitCause.OTHER_DEVICE: said(
-        "Give it other work in the meantime: independent calls, several requests at once. "
-        "profile-sd3 predict compares placements."
-    ),
-    WaitCause.UNRECORDED: said(
-        "Record the host as well, with every launch: launches say whether it was late, or the "
-        "device had nothing to do."
-    ),
-    WaitCause.DATA: said(
-        "Prefetch from pinned memory on a separate stream, and keep weights resident."
-    ),
-}
-
-
-def _idle_gaps(found: Finding) -> Words:
-    if on_several(found):
-        return _idle_devices(found)
-    times = _times(round(number(found, "gaps")))
-    return _waiting(
-        found,
-        {"times": times},
-        said(
-            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; it "
-            "mainly waits for {cause}"
-        ),
-        said(
-            "{device} is idle for more than 100 µs {times}, {gap_share} of its time in all; the "
-            "cause of {unrecorded_share} of its waiting was not recorded"
-        ),
-    )
-
-
-def _waiting(found: Finding, more: dict[str, str], known: Said, unrecorded: Said) -> Words:
-    """The words of a device, or of several, whose cause is `known` or not; `more` is what these
-    say beside the evidence."""
-    cause = found.evidence["cause"]
-    if cause == WaitCause.UNRECORDED:
-        title, caveat = filled(unrecorded, texts(found) | more), _WITHOUT_LAUNCHES
-    else:
-        title, caveat = with_host(filled(known, texts(found) | more), found), _OF_ALL_WAITING
-    return Words(title, caveat, _RECOMMENDATIONS[cause])
-
-
-_OF_ALL_WAITING = said(
-    "The cause is that of all its waiting, shorter gaps included. A gap that other requests fill "
-    "costs nothing."
-)
-
-
-_WITHOUT_LAUNCHES = said(
-    "Of its {commands} commands, {unrecorded_launches} were recorded without their launch. A gap "
-    "that other requests fill costs nothing."
-)
-
-
-def _idle_devices(found: Finding) -> Words:
-    """The same of several devices, the caveat of the one that is idle longest."""
-    return _waiting(
-        found,
-        {"devices": named_devices(found), "share": value_range(found, "gap_share")},
-        said(
-            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
-            "{share} of the time in all; they mainly wait for {cause}"
-        ),
-        said(
-            "{devices} are each idle for more than 100 µs {least_gaps} to {most_gaps} times, "
-            "{share} of the time in all; the cause was mostly not recorded"
-        ),
-    )
-
-
-def _transfers_exposed(found: Finding) -> Words:
-    title = said("{device} waits for transfers for {data_wait_share} of its time")
-    if on_several(found):
-        title = said(
-            "{devices} each wait for transfers for {share} of their time",
-            devices=named_devices(found),
-            share=value_range(found, "data_wait_share"),
-        )
-    return Words(
-        title=title,
-        caveat=said(
-            "Prefetching needs memory for a second buffer. Copies from pageable memory do not "
-            "overlap at all."
-        ),
-        recommendation=said(
-            "Pin host memory and prefetch on a separate stream; keep weights resident instead of "
-            "offloading; leave tensors on the device between submodules."
-        ),
-    )
-
-
-_IDLE_DEVICE_WORDS = Words(
-    title=said(
-        "Calls on {device} take {idle_device_share} of the run, those on {busy_device} "
-        "{busy_device_share}"
-    ),
-    caveat=said(
-        "A placement made for lack of memory is no mistake. Dividing work over devices costs "
-        "transfers."
-    ),
-    recommendation=said(
-        "Run the branches of guidance or several requests on both devices, or encode the next "
-        "request on the idle one. profile-sd3 predict compares placements."
-    ),
-)
-
-
-def _times(number: int) -> Said:
-    """`"once"`, `"twice"`, `"1,200 times"`."""
-    few = {1: said("once"), 2: said("twice")}
-    return few.get(number) or said("{number} times", number=count(number))
-
-
-CAUSE_CHANGES: Mapping[object, Said] = {
-    WaitCause.LAUNCH: LAUNCH_GAPS,
-    WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
-    WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
-    WaitCause.HOST: said("Look at what the host does between calls: scheduler, callbacks"),
-    WaitCause.COPY: said("Start copies earlier; keep what is copied in each call resident"),
-    WaitCause.OTHER_DEVICE: said("Give it other work in the meantime: independent calls, requests"),
-    WaitCause.UNRECORDED: said("Record every launch of the host: they say whether it was late"),
-    WaitCause.DATA: said("Prefetch from pinned memory; keep weights resident"),
-}
-
-
-def _idle_gaps_change(found: Finding) -> Said | None:
-    if waits_for_data_loader(found):
-        return LOAD_AHEAD
-    return CAUSE_CHANGES.get(found.evidence.get("cause"))
-
-
-def _transfers_change(found: Finding) -> Said:
-    cause = CAUSE_CHANGES.get(found.evidence.get("cause"))
-    return cause or said("Prefetch from pinned memory; leave tensors on the device")
-
-
-RULES = (
-    Rule(host_bound, host_bound_words, host_bound_change),
-    Rule(idle_gaps, _idle_gaps, _idle_gaps_change),
-    Rule(transfers_exposed, _transfers_exposed, _transfers_change),
-    Rule(
-        idle_device,
-        _IDLE_DEVICE_WORDS,
-        said("Run guidance's branches or several requests on both devices"),
     ),
 )

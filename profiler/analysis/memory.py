@@ -108,6 +108,56 @@ def _at_peak(analysis: Analysis, row: dict[str, Any]) -> Where:
     return calls_of(analysis, row["submodule"], device=row["device"], step=step)
 
 
+def _little_headroom(found: Finding) -> Words:
+    needed, whole = number(found, "needed_bytes"), number(found, "size_bytes")
+    title = said("{device} has {headroom_share} of its memory left at the peak")
+    if needed > whole:
+        over = percent(needed / whole).replace("\N{NO-BREAK SPACE}", " ")
+        title = said(
+            "The run needs {share} of the memory of {device}: it does not fit",
+            share=over,
+            device=texts(found)["device"],
+        )
+    return Words(
+        title=title,
+        caveat=said(
+            "Counters see tensors: fragmentation, contexts of the driver and "
+            "libraries, and a second request need memory that is not counted."
+        ),
+        recommendation=said(
+            "Place submodules on other devices, quantize the largest, offload encoders "
+            "when they are done, or decode in tiles where the peak is there."
+        ),
+    )
+
+
+RULES = (
+    Rule(
+        little_headroom,
+        _little_headroom,
+        said("Quantize the largest submodule, or offload encoders when done"),
+    ),
+    Rule(
+        decode_peak,
+        Words(
+            title=said(
+                "The peak of {device} is in {submodule}: its activations are {activation_share} "
+                "of it"
+            ),
+            caveat=said(
+                "Tiles take longer and may show seams; a VAE in float16 may overflow "
+                "(bfloat16 or a fixed VAE does not)."
+            ),
+            recommendation=said(
+                "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
+                "16 bits, or after the denoiser's weights have left the device."
+            ),
+        ),
+        said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
+    ),
+)
+
+
 # --- Why a run has no allocations, and what records them.
 
 
@@ -792,59 +842,6 @@ def _course(analysis: Analysis) -> tuple[Bars, ...]:
 
 SECTION = SectionKind(
     "memory", 80, said("Memory"), _parts, tables=("memory_devices", "memory", "memory_timeline")
-)
-
-
-# --- What is said of memory.
-
-
-def _little_headroom(found: Finding) -> Words:
-    needed, whole = number(found, "needed_bytes"), number(found, "size_bytes")
-    title = said("{device} has {headroom_share} of its memory left at the peak")
-    if needed > whole:
-        over = percent(needed / whole).replace("\N{NO-BREAK SPACE}", " ")
-        title = said(
-            "The run needs {share} of the memory of {device}: it does not fit",
-            share=over,
-            device=texts(found)["device"],
-        )
-    return Words(
-        title=title,
-        caveat=said(
-            "Counters see tensors: fragmentation, contexts of the driver and "
-            "libraries, and a second request need memory that is not counted."
-        ),
-        recommendation=said(
-            "Place submodules on other devices, quantize the largest, offload encoders "
-            "when they are done, or decode in tiles where the peak is there."
-        ),
-    )
-
-
-RULES = (
-    Rule(
-        little_headroom,
-        _little_headroom,
-        said("Quantize the largest submodule, or offload encoders when done"),
-    ),
-    Rule(
-        decode_peak,
-        Words(
-            title=said(
-                "The peak of {device} is in {submodule}: its activations are {activation_share} "
-                "of it"
-            ),
-            caveat=said(
-                "Tiles take longer and may show seams; a VAE in float16 may overflow "
-                "(bfloat16 or a fixed VAE does not)."
-            ),
-            recommendation=said(
-                "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
-                "16 bits, or after the denoiser's weights have left the device."
-            ),
-        ),
-        said("Decode in tiles or slices: vae.enable_tiling(), vae.enable_slicing()"),
-    ),
 )
 
 

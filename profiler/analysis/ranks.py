@@ -82,6 +82,29 @@ def straggler(analysis: Analysis) -> Finding | None:
     )
 
 
+RULES = (
+    Rule(
+        straggler,
+        Words(
+            title=said(
+                "Rank {rank} is the last to begin {last} of {compared} collectives, {late_ns} in "
+                "all: the others wait for it"
+            ),
+            caveat=said(
+                "Were it on time, the second latest rank would be the last: the gain is at most "
+                "the time by which it is late. Ranks that were not recorded may be later still."
+            ),
+            recommendation=said(
+                "Find what this rank does beyond the others (imbalance between ranks). Check its "
+                "clocks, its neighbours on the machine and its input pipeline. Give all ranks the "
+                "same amount of work."
+            ),
+        ),
+        said("Find what this rank does beyond the others; check its clocks"),
+    ),
+)
+
+
 # --- The columns of ranks, of their collectives and of what they wait for each other.
 
 
@@ -721,30 +744,4 @@ SECTION = SectionKind(
     said("Ranks"),
     _parts,
     tables=("ranks", "collectives", "collective_arrivals", "rank_imbalance"),
-)
-
-
-# --- What is said of ranks that keep others waiting.
-
-
-RULES = (
-    Rule(
-        straggler,
-        Words(
-            title=said(
-                "Rank {rank} is the last to begin {last} of {compared} collectives, {late_ns} in "
-                "all: the others wait for it"
-            ),
-            caveat=said(
-                "Were it on time, the second latest rank would be the last: the gain is at most "
-                "the time by which it is late. Ranks that were not recorded may be later still."
-            ),
-            recommendation=said(
-                "Find what this rank does beyond the others (imbalance between ranks). Check its "
-                "clocks, its neighbours on the machine and its input pipeline. Give all ranks the "
-                "same amount of work."
-            ),
-        ),
-        said("Find what this rank does beyond the others; check its clocks"),
-    ),
 )

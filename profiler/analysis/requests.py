@@ -365,6 +365,3 @@ def _queued(analysis: Analysis) -> Iterator[str]:
 SECTION = SectionKind(
     "requests", 22, said("Requests"), _parts, tables=("requests", "request_percentiles")
 )
-
-
-# --- What parts of requests are called.

@@ -842,6 +842,3 @@ def _longest(time: _Reals, each: int) -> _Reals:
     groups = padded.reshape(len(time), -1, each)
     longest: _Reals = np.where(np.isnan(groups), -np.inf, groups).max(axis=2)
     return np.where(np.isneginf(longest), np.nan, longest)
-
-
-# --- What is said of denoising steps: why some stand out, guidance, redundant work.

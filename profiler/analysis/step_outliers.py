@@ -541,9 +541,6 @@ def _with_later_calls(analysis: Analysis) -> pl.DataFrame:
     return groups.drop_nulls(["first_ns", "median_ns"]).filter(pl.col("median_ns") > 0)
 
 
-# --- What is said of how times change in the course of a run.
-
-
 _RECOMMENDATIONS: Mapping[object, Said] = {
     OutlierCause.OVERLAP: said(
         "Keep what overlaps off this device (other requests, saving of images), or off these steps."

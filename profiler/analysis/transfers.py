@@ -205,6 +205,92 @@ def _crossings(analysis: Analysis) -> pl.DataFrame:
     )
 
 
+_RECOMMENDATION = said(
+    "Look at the largest part: copies of inputs and outputs, queues, power states. Keep buffers "
+    "that host and device share, send several inputs a call, keep the device awake between calls."
+)
+_OF_QNN = said(
+    "Of ONNX Runtime's QNN provider: htp_performance_mode=burst and rpc_control_latency keep the "
+    "accelerator awake and answer sooner, enable_htp_shared_memory_allocator=1 spares copies of "
+    "inputs and outputs. Send several inputs a call."
+)
+_CAVEAT = said("The finer the profile, the longer the time around its nodes.")
+_CAVEAT_OF_QNN = said(
+    "Profiling each node lengthens the time around the nodes: profiling_level=basic measures "
+    "calls with less of this effect."
+)
+
+
+def _outside_nodes(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "{outside_share} of the time, {outside_ns}, lies outside of the nodes that {device} "
+            "ran: {parts}"
+        ),
+        caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
+        recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,
+    )
+
+
+def is_qnn(found: Finding) -> bool:
+    """Whether the device is one of Qualcomm's QNN."""
+    return device_kind(found.where.device or "") == "qnn"
+
+
+def _provider_switches(found: Finding) -> Words:
+    switches = said(
+        "{submodule} switches providers {each} times a call: {cost_share} of the run for copies "
+        "and gaps"
+    )
+    each = f"{number(found, 'switches_per_call'):.0f}"
+    return Words(
+        title=filled(switches, {**texts(found), "each": each}),
+        caveat=said(
+            "On an asynchronous provider the time of a node is that of its launch: the wait is "
+            "part of the copy after it."
+        ),
+        recommendation=said(
+            "Give the second provider larger pieces: fewer unsupported operators, a "
+            "minimum size of subgraphs, or the whole submodule on one provider."
+        ),
+    )
+
+
+def _outside_nodes_change(found: Finding) -> Said:
+    if is_qnn(found):
+        return said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
+    return said("Share buffers with the device; send several inputs a call")
+
+
+RULES = (
+    Rule(outside_nodes, _outside_nodes, _outside_nodes_change),
+    Rule(
+        cpu_fallback,
+        Words(
+            title=said(
+                "Nodes of {submodule} fall back to the CPU: with their copies they take "
+                "{cost_share} of the run"
+            ),
+            caveat=said(
+                "Moving one of several consecutive nodes changes nothing: the copies stay until "
+                "all have moved. Arithmetic on shapes belongs on the host."
+            ),
+            recommendation=said(
+                "Find why the provider refuses them (verbose session log): opset, type, "
+                "dynamic shape; export with another opset, replace the operator, or fold "
+                "it away."
+            ),
+        ),
+        said("Export with another opset or type, so that the provider takes them"),
+    ),
+    Rule(
+        provider_switches,
+        _provider_switches,
+        said("Give the second provider larger pieces, or the whole submodule"),
+    ),
+)
+
+
 # --- Words of the tables that say who waits for whom: closed sets.
 
 
@@ -680,98 +766,6 @@ TABLES = (
         about="The nodes of the layer ran on the host, between copies from and to a device. The "
         "longest come first. [idle.md](idle.md) has details.",
         rank=("-total_ns",),
-    ),
-)
-
-
-# --- What is said of calls that take longer than their nodes.
-
-
-_RECOMMENDATION = said(
-    "Look at the largest part: copies of inputs and outputs, queues, power states. Keep buffers "
-    "that host and device share, send several inputs a call, keep the device awake between calls."
-)
-_OF_QNN = said(
-    "Of ONNX Runtime's QNN provider: htp_performance_mode=burst and rpc_control_latency keep the "
-    "accelerator awake and answer sooner, enable_htp_shared_memory_allocator=1 spares copies of "
-    "inputs and outputs. Send several inputs a call."
-)
-_CAVEAT = said("The finer the profile, the longer the time around its nodes.")
-_CAVEAT_OF_QNN = said(
-    "Profiling each node lengthens the time around the nodes: profiling_level=basic measures "
-    "calls with less of this effect."
-)
-
-
-def _outside_nodes(found: Finding) -> Words:
-    return Words(
-        title=said(
-            "{outside_share} of the time, {outside_ns}, lies outside of the nodes that {device} "
-            "ran: {parts}"
-        ),
-        caveat=_CAVEAT_OF_QNN if is_qnn(found) else _CAVEAT,
-        recommendation=_OF_QNN if is_qnn(found) else _RECOMMENDATION,
-    )
-
-
-def is_qnn(found: Finding) -> bool:
-    """Whether the device is one of Qualcomm's QNN."""
-    return device_kind(found.where.device or "") == "qnn"
-
-
-# --- What is said of ONNX Runtime sessions on several execution providers.
-
-
-def _provider_switches(found: Finding) -> Words:
-    switches = said(
-        "{submodule} switches providers {each} times a call: {cost_share} of the run for copies "
-        "and gaps"
-    )
-    each = f"{number(found, 'switches_per_call'):.0f}"
-    return Words(
-        title=filled(switches, {**texts(found), "each": each}),
-        caveat=said(
-            "On an asynchronous provider the time of a node is that of its launch: the wait is "
-            "part of the copy after it."
-        ),
-        recommendation=said(
-            "Give the second provider larger pieces: fewer unsupported operators, a "
-            "minimum size of subgraphs, or the whole submodule on one provider."
-        ),
-    )
-
-
-def _outside_nodes_change(found: Finding) -> Said:
-    if is_qnn(found):
-        return said("htp_performance_mode=burst, rpc_control_latency; shared memory for tensors")
-    return said("Share buffers with the device; send several inputs a call")
-
-
-RULES = (
-    Rule(outside_nodes, _outside_nodes, _outside_nodes_change),
-    Rule(
-        cpu_fallback,
-        Words(
-            title=said(
-                "Nodes of {submodule} fall back to the CPU: with their copies they take "
-                "{cost_share} of the run"
-            ),
-            caveat=said(
-                "Moving one of several consecutive nodes changes nothing: the copies stay until "
-                "all have moved. Arithmetic on shapes belongs on the host."
-            ),
-            recommendation=said(
-                "Find why the provider refuses them (verbose session log): opset, type, "
-                "dynamic shape; export with another opset, replace the operator, or fold "
-                "it away."
-            ),
-        ),
-        said("Export with another opset or type, so that the provider takes them"),
-    ),
-    Rule(
-        provider_switches,
-        _provider_switches,
-        said("Give the second provider larger pieces, or the whole submodule"),
     ),
 )
 

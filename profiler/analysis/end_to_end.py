@@ -51,7 +51,18 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Codes, Stretches, Times, ends, text_codes, union_length
 from profiler.run.run import Run
-from profiler.text import Note, NoteCode, count, counted, duration, joined, percent, said
+from profiler.text import (
+    Note,
+    NoteCode,
+    Said,
+    count,
+    counted,
+    duration,
+    filled,
+    joined,
+    percent,
+    said,
+)
 from profiler.trace.events import GRAPH_CAPTURE, DropKind, DropReason
 
 # --- Words of the accounting: closed sets.
@@ -634,66 +645,53 @@ def _idle(analysis: Analysis) -> str:
             without_call.append((1 - calls_share, device))
     parts = []
     if idle:
-        parts.append(_devices_idle(sorted(idle)))
+        said_of = (
+            said("device {device} idle {share}"),
+            said("devices idle: {devices}"),
+            said("{devices} idle {low} to {high}"),
+            said("{devices} idle {low}"),
+        )
+        parts.append(_of_devices(sorted(idle), *said_of))
     if without_call:
-        parts.append(_devices_without_call(sorted(without_call)))
+        said_of = (
+            said("device {device} without a call for {share}"),
+            said("devices without a call: {devices}"),
+            *(said("{devices} without a call for {low} to {high}"),) * 2,
+        )
+        parts.append(_of_devices(sorted(without_call), *said_of))
     return joined("; ", parts) if parts else ""
 
 
-def _devices_idle(shares: list[tuple[float, str]]) -> str:
-    """One device, a few by name, or of many the least and the most."""
-    if len(shares) == 1:
-        (share, device), *_ = shares
-        return said("device {device} idle {share}", device=device, share=percent(share))
-    if len(shares) > _MOST:
-        found = _range(shares)
-        if found["low"] == found["high"]:
-            return said("{devices} idle {low}", **found)
-        return said("{devices} idle {low} to {high}", **found)
-    return said("devices idle: {devices}", devices=_each(shares))
-
-
-def _devices_without_call(shares: list[tuple[float, str]]) -> str:
-    if len(shares) == 1:
-        (share, device), *_ = shares
-        return said(
-            "device {device} without a call for {share}", device=device, share=percent(share)
-        )
-    if len(shares) > _MOST:
-        return said("{devices} without a call for {low} to {high}", **_range(shares))
-    return said("devices without a call: {devices}", devices=_each(shares))
-
-
-def _each(shares: list[tuple[float, str]]) -> str:
-    return joined(
-        ", ", [said("{device} {share}", device=d, share=percent(share)) for share, d in shares]
-    )
-
-
-def _range(shares: list[tuple[float, str]]) -> dict[str, str]:
-    low, high = percent(shares[0][0]), percent(shares[-1][0])
-    return {"devices": counted(len(shares), "device"), "low": low, "high": high}
+def _of_devices(
+    shares: list[tuple[float, str]], one: Said, few: Said, many: Said, alike: Said
+) -> str:
+    """What is said of one device, of a few by name, or of many by the least and the most."""
+    each = [{"device": device, "share": percent(share)} for share, device in shares]
+    if len(each) == 1:
+        return filled(one, each[0])
+    if len(each) <= _MOST:
+        named = [said("{device} {share}", **values) for values in each]
+        return filled(few, {"devices": joined(", ", named)})
+    ends = {"low": each[0]["share"], "high": each[-1]["share"]}
+    found = {"devices": counted(len(shares), "device"), **ends}
+    return filled(alike if ends["low"] == ends["high"] else many, found)
 
 
 def at_once(account: Accounting) -> str:
     """How many pipeline calls ran at the same time as another, and what the times are of."""
     calls = counted(account.pipelines, "pipeline call")
     number = count(account.overlapping)
-    if not account.told_apart:
-        return said(
-            "{number} of {calls} ran at the same time as another; the run does not say what "
-            "belongs to which, so they count as one",
-            number=number,
-            calls=calls,
-        )
-    return said(
-        "{number} of {calls} ran at the same time as another: {wall} of wall time, {sum} in sum, "
-        "to which times and shares refer",
-        number=number,
-        calls=calls,
-        wall=duration(account.wall_ns),
-        sum=duration(account.end_to_end_ns),
+    together = said(
+        "{number} of {calls} ran at the same time as another; the run does not say what belongs "
+        "to which, so they count as one"
     )
+    if account.told_apart:
+        together = said(
+            "{number} of {calls} ran at the same time as another: {wall} of wall time, {sum} in "
+            "sum, to which times and shares refer"
+        )
+    times = {"wall": duration(account.wall_ns), "sum": duration(account.end_to_end_ns)}
+    return filled(together, {"number": number, "calls": calls, **times})
 
 
 def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:

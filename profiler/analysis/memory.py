@@ -469,11 +469,13 @@ def find_memory(run: Run, sizes: Mapping[str, int]) -> Memory:
     if any(sizes):
         ran = run.commands["device"].unique().cast(pl.String).drop_nulls()
         check_devices(sizes, {*counters, *placed, *run.info.devices, *ran})
-    found = [
-        _OfDevice.of(run, device, counters.get(device, []), placed.get(device, []), weights)
-        for device in sorted({*counters, *placed})
-    ]
-    shown = [one for one in found if one.counters or one.weights is not None]
+    shown = []
+    for device in sorted({*counters, *placed}):
+        own, submodules = counters.get(device, []), placed.get(device, [])
+        known = {name: weights.get(name) for name in submodules}
+        one = _OfDevice(run, device, own, known, *summed(own))
+        if own or one.weights is not None:
+            shown.append(one)
     return Memory(
         _frame([one.row(_size(run, one.device, sizes)) for one in shown], MEMORY_DEVICES),
         _frame([row for one in shown for row in one.holders()], MEMORY),
@@ -491,18 +493,6 @@ class _OfDevice(Struct, frozen=True, eq=False):
     submodules: dict[str, int | None]
     times: Times
     values: Times
-
-    @classmethod
-    def of(
-        cls,
-        run: Run,
-        device: str,
-        counters: list[MemoryCounter],
-        placed: list[str],
-        weights: Mapping[str, int | None],
-    ) -> _OfDevice:
-        submodules = {name: weights.get(name) for name in placed}
-        return cls(run, device, counters, submodules, *summed(counters))
 
     @property
     def weights(self) -> int | None:

@@ -47,7 +47,14 @@ from profiler.analysis.profiling_overhead import (
 )
 from profiler.analysis.replay import replay_facts
 from profiler.analysis.requests import of_requests, request_facts
-from profiler.analysis.result import Accounting, Analysis, Finding, ReportInput, RunSummary
+from profiler.analysis.result import (
+    Accounting,
+    Analysis,
+    Finding,
+    ReportInput,
+    RunSummary,
+    StepSummary,
+)
 from profiler.analysis.roofline_section import OF_PEAK, with_of_peak
 from profiler.analysis.shapes import SHAPES, costliest_shapes
 from profiler.analysis.stages import calls_overlap
@@ -256,10 +263,15 @@ def _carried_over(analysis: Analysis) -> Iterator[Fact]:
 def _median_step(analysis: Analysis) -> Iterator[Fact]:
     steps = analysis.step_summary
     if steps.count:
-        low, high = duration(steps.min_ns), duration(steps.max_ns)
-        notes = [*filter(None, (by_cache(steps),)), said("{low} to {high}", low=low, high=high)]
-        notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
+        notes = filter(None, (by_cache(steps), *_spread(steps)))
         yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
+
+
+def _spread(steps: StepSummary) -> Iterator[str]:
+    """The shortest and the longest step, and how many outliers there are."""
+    yield said("{low} to {high}", low=duration(steps.min_ns), high=duration(steps.max_ns))
+    if steps.outliers:
+        yield counted(len(steps.outliers), "outlier")
 
 
 def cost_fact(analysis: Analysis) -> Fact:
@@ -445,18 +457,15 @@ def _accounting(account: Accounting) -> Iterator[str]:
 
 
 def _identity(account: Accounting) -> Iterator[str]:
-    parts = (
-        ("calls", sum(stage.calls_ns for stage in account.stages)),
-        ("host", sum(stage.host_ns for stage in account.stages)),
-        ("idle", sum(stage.idle_ns for stage in account.stages)),
-        ("residual", account.residual_ns),
-    )
+    names = ("calls", "host", "idle")
+    sums = {n: sum(getattr(stage, f"{n}_ns") for stage in account.stages) for n in names}
     yield said(
         "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
         "+ residual {residual} ({share}).",
         total=duration(account.end_to_end_ns),
         share=percent(account.residual_share),
-        **{name: duration(ns) for name, ns in parts},
+        residual=duration(account.residual_ns),
+        **{name: duration(ns) for name, ns in sums.items()},
     )
     causes = [
         said(template, time=duration(ns))
@@ -518,30 +527,19 @@ _SUBMODULES = (
     "device",
 )
 _SHAPES = ("label", "total_ns", "share", OF_PEAK, "bound", "executions")
-_READ_NEXT = {  # sections, by rule
-    "compilation": "time",
-    "cpu_fallback": "idle",
-    "data_movement": "roofline",
-    "decode_peak": "memory",
-    "encoder_dominates": "time",
-    "known_ahead": "guidance",
-    "little_headroom": "memory",
-    "negative_prompt": "guidance",
-    "outlier_steps": "time",
-    "outside_nodes": "calls",
-    "recomputed": "guidance",
-    "separate_guidance": "guidance",
-    "slow_products": "roofline",
-    "step_cache": "guidance",
-    "step_drift": "time",
-    "straggler": "ranks",
-    "host_bound": "idle",
-    "idle_gaps": "idle",
-    "idle_device": "idle",
-    "transfers_exposed": "idle",
-    "host_between_steps": "idle",
-    "scheduler_sync": "idle",
+_BY_SECTION = {
+    "calls": ("outside_nodes",),
+    "guidance": ("known_ahead", "negative_prompt", "recomputed", "separate_guidance", "step_cache"),
+    "idle": (
+        *("cpu_fallback", "host_between_steps", "host_bound", "idle_device", "idle_gaps"),
+        *("scheduler_sync", "transfers_exposed"),
+    ),
+    "memory": ("decode_peak", "little_headroom"),
+    "ranks": ("straggler",),
+    "roofline": ("data_movement", "slow_products"),
+    "time": ("compilation", "encoder_dominates", "outlier_steps", "step_drift"),
 }
+_READ_NEXT = {rule: section for section, rules in _BY_SECTION.items() for rule in rules}
 _ELSE_NEXT = ("idle", "roofline", "shapes", "time")
 _MOST_NEXT = 2
 
@@ -578,13 +576,8 @@ def _step_facts(analysis: Analysis) -> Iterator[Fact]:
     if steps.count == 1:
         yield Fact(said("Steps"), count(steps.count), duration(steps.median_ns))
     elif steps.count:
-        low, high = duration(steps.min_ns), duration(steps.max_ns)
-        notes = [
-            by_cache(steps) or said("median {median}", median=duration(steps.median_ns)),
-            said("{low} to {high}", low=low, high=high),
-        ]
-        notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
-        yield Fact(said("Steps"), count(steps.count), joined(", ", notes))
+        first = by_cache(steps) or said("median {median}", median=duration(steps.median_ns))
+        yield Fact(said("Steps"), count(steps.count), joined(", ", (first, *_spread(steps))))
     elif account.in_iterations:
         mean = duration(account.end_to_end_ns / account.iterations)
         yield Fact(said("Iterations"), count(account.iterations), said("mean {time}", time=mean))

@@ -48,6 +48,7 @@ from profiler.run.columns import (
     STRING,
     Column,
     col,
+    empty,
     schema,
 )
 from profiler.run.intervals import Codes, Stretches, Times, batches, physical_codes, text_codes
@@ -370,13 +371,10 @@ def transition_tables(
     """
     nodes = _Nodes.of(frame, commands)
     if nodes is None:
-        return pl.DataFrame(schema=schema(DEVICE_TRANSITIONS)), pl.DataFrame(
-            schema=schema(CPU_FALLBACK)
-        )
+        return empty(DEVICE_TRANSITIONS), empty(CPU_FALLBACK)
     submodule = calls["submodule"].cast(pl.String)
-    return _transitions(nodes, frame, commands, submodule), _cpu_fallback_rows(
-        nodes, frame, submodule
-    )
+    fallback = _cpu_fallback_rows(nodes, frame, submodule)
+    return _transitions(nodes, frame, commands, submodule), fallback
 
 
 class _Nodes(Struct, frozen=True, eq=False):
@@ -524,7 +522,7 @@ def _with_names(table: pl.DataFrame, nodes: _Nodes, submodule: pl.Series) -> pl.
 def _cpu_fallback_rows(nodes: _Nodes, frame: pl.DataFrame, submodule: pl.Series) -> pl.DataFrame:
     """What stands between two nodes of other providers is one row of nodes and copies."""
     if _CPU not in nodes.providers:
-        return pl.DataFrame(schema=schema(CPU_FALLBACK))
+        return empty(CPU_FALLBACK)
     on_cpu = nodes.provider == nodes.providers.index(_CPU)
     new_call = np.append(True, nodes.call[1:] != nodes.call[:-1])
     columns = ("layer", "op_type", "duration_ns")

@@ -113,7 +113,6 @@ DEVICES: tuple[Column, ...] = (
         "carried_over_ns",
         NS,
         "part of busy_ns that was launched before the recording began",
-        label="carried over",
         importance=7,
         hide_if_zero=True,
     ),

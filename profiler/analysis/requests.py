@@ -62,23 +62,17 @@ REQUESTS: tuple[Column, ...] = (
     col("encode_ns", NS, "time in its stage encode; null where it has none", True),
     col("denoise_ns", NS, "time in its stage denoise; null where it has none", True),
     col("decode_ns", NS, "time in its stage decode; null where it has none", True),
-    col(
-        "in_flight",
-        INT32,
-        "requests in flight when it began, including itself",
-        label="in flight",
-        importance=1,
-    ),
+    col("in_flight", INT32, "requests in flight when it began, including itself", importance=1),
 )
 
 REQUEST_PERCENTILES: tuple[Column, ...] = (
     col("submodule", STRING, "submodule whose calls they are; null: whole requests", True),
     col("part", STRING, "what was measured", codes=RequestPart),
     col("requests", INT64, "number of requests, or calls, with that part", label="measured"),
-    col("mean_ns", NS, "mean", label="mean", importance=2),
-    col("p50_ns", NS, "half of them took no longer", label="p50"),
-    col("p95_ns", NS, "95 of 100 took no longer", label="p95"),
-    col("p99_ns", NS, "99 of 100 took no longer", label="p99"),
+    col("mean_ns", NS, "mean", importance=2),
+    col("p50_ns", NS, "half of them took no longer"),
+    col("p95_ns", NS, "95 of 100 took no longer"),
+    col("p99_ns", NS, "99 of 100 took no longer"),
     col("max_ns", NS, "the longest", label="longest", importance=1),
 )
 

@@ -314,15 +314,6 @@ _POINTS = 64  # of a row whose pairs are looked at; longer rows are halved by me
 _QUANTILE = 1.9599639845400536  # of a normal distribution: 2.5 % lie above it
 
 
-class Slopes(Struct, frozen=True, eq=False):
-    """Change from one column to the next, and its 95 % interval; float64 [rows], NaN where a row
-    has fewer than five values."""
-
-    slope: Reals
-    low: Reals
-    high: Reals
-
-
 def medians(values: Reals) -> Reals:
     """The median of each row, NaN for rows of nothing."""
     if not values.shape[1]:
@@ -365,8 +356,9 @@ def warm_up(values: Reals) -> npt.NDArray[np.int64]:
     return np.where(found > columns // 2, 0, found)
 
 
-def slopes(values: Reals) -> Slopes:
-    """The slope of each row over the numbers of its columns."""
+def slopes(values: Reals) -> tuple[Reals, Reals, Reals]:
+    """The slope of each row over the numbers of its columns, and the ends of its 95 % interval;
+    float64 [rows], NaN where a row has fewer than five values."""
     width = 1
     while values.shape[1] > _POINTS:
         values, width = _means_of_pairs(values), width * 2
@@ -386,7 +378,7 @@ def slopes(values: Reals) -> Slopes:
         inside = np.clip(index, 0, np.maximum(count - 1, 0))
         return np.where(few, np.nan, pairs[row, inside]) / width
 
-    return Slopes(medians(np.where(few[:, None], np.nan, pairs)) / width, at(low - 1), at(high))
+    return medians(np.where(few[:, None], np.nan, pairs)) / width, at(low - 1), at(high)
 
 
 def _means_of_pairs(values: Reals) -> Reals:
@@ -446,7 +438,7 @@ class StepMatrix(Struct, frozen=True, eq=False):
         median = medians(self.usual)
         beyond = np.nan_to_num(self.time - median[:, None])
         first = np.arange(self.time.shape[1]) < self.warm[:, None]
-        trend = slopes(np.where(first | self.outlier, np.nan, self.usual))
+        slope, low, high = slopes(np.where(first | self.outlier, np.nan, self.usual))
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = spreads(self.usual) / median
         found = self.parts.with_columns(
@@ -456,9 +448,9 @@ class StepMatrix(Struct, frozen=True, eq=False):
             spread=_real(spread),
             warmup_steps=self.warm,
             warmup_ns=_whole(np.where(first, beyond, 0).sum(axis=1)),
-            drift_ns=_real(np.rint(trend.slope)),
-            drift_low_ns=_real(np.rint(trend.low)),
-            drift_high_ns=_real(np.rint(trend.high)),
+            drift_ns=_real(np.rint(slope)),
+            drift_low_ns=_real(np.rint(low)),
+            drift_high_ns=_real(np.rint(high)),
             outliers=self.outlier.sum(axis=1),
             outlier_ns=_whole(np.where(self.outlier, beyond, 0).sum(axis=1)),
             hoistable=pl.Series(self._all_kinds(hoistable)),
@@ -524,18 +516,6 @@ def step_matrix(
         time[np.ix_(rows, ~known)] = commands[np.ix_(rows, ~known)] = np.nan
     time[commands == 0] = commands[commands == 0] = np.nan
     time[0], commands[0] = steps["elapsed_ns"].to_numpy(), steps["calls"].to_numpy()
-    return _judged(parts, steps, time, commands, part_of_kind, step_of_call)
-
-
-def _judged(
-    parts: pl.DataFrame,
-    steps: pl.DataFrame,
-    time: Reals,
-    commands: Reals,
-    part_of_kind: Codes,
-    step_of_call: Codes,
-) -> StepMatrix:
-    """The matrix with what stands out in it."""
     usual = np.where(commands == _usual_number(commands), time, np.nan)
     first = steps["pipeline"] == steps["pipeline"][0] if len(steps) else steps["outlier"]
     warm = warm_up(usual[:, np.flatnonzero(first.to_numpy())])

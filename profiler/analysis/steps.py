@@ -552,7 +552,7 @@ def by_cache(steps: StepSummary) -> Said | None:
 _WORTH = 0.05  # of a step
 
 _HELD = 100  # rows of a table
-_PART = col("part", LAYER, "layer and role, submodule, or step", label="part")
+_PART = col("part", LAYER, "layer and role, submodule, or step")
 _CHANGES = (
     _PART,
     "submodule",
@@ -562,13 +562,7 @@ _CHANGES = (
     "spread",
     "warmup_steps",
     "warmup_ns",
-    col(
-        "drift",
-        FLOAT64,
-        "drift_ns from the first step to the last / median",
-        label="drift",
-        kind="ratio",
-    ),
+    col("drift", FLOAT64, "drift_ns from the first step to the last / median", kind="ratio"),
     col(
         "drift_low",
         FLOAT64,
@@ -622,11 +616,6 @@ def step_section_parts(of: ReportInput) -> Iterator[Part]:
 def outlier_count(analysis: Analysis) -> int:
     """How many outliers there are; `step_outliers` holds those that cost most."""
     return max(int(analysis.step_operators["outliers"].sum()), len(analysis.step_outliers))
-
-
-def selected_steps(analysis: Analysis) -> list[int]:
-    """The steps that the selection left, in order."""
-    return [step for step in analysis.calls["step"].unique().sort().to_list() if step >= 0]
 
 
 def _durations(analysis: Analysis) -> Part:

@@ -567,7 +567,7 @@ COPIES: tuple[Column, ...] = (
     col("copies", INT64, "commands of that direction"),
     col("bytes", BYTES, "bytes that these moved; null where no producer recorded them", True),
     col("total_ns", NS, "sum of their durations", importance=5),
-    col("wall_ns", NS, "union of them", label="wall"),
+    col("wall_ns", NS, "union of them"),
     col(
         "bandwidth",
         GIGABYTES,

@@ -110,14 +110,10 @@ def _json_rows(frame: pl.DataFrame, columns: Sequence[Column]) -> list[dict[str,
 
 def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
     """What each device was held against, by device."""
+    names = ("hardware", "measured", "source", "memory_bandwidth", "cache_bytes", "cache_bandwidth")
     return {
         device: {
-            "hardware": profile.hardware,
-            "measured": profile.measured,
-            "source": profile.source,
-            "memory_bandwidth": profile.memory_bandwidth,
-            "cache_bytes": profile.cache_bytes,
-            "cache_bandwidth": profile.cache_bandwidth,
+            **{name: getattr(profile, name) for name in names},
             "launch_ns": None if profile.launch_ns is None else round(profile.launch_ns),
             "peak_flops": dict(profile.peak_flops),
         }

@@ -60,12 +60,6 @@ def spoken_template(html: str) -> str:
     return _MARKED.sub(with_languages, html)
 
 
-def template_messages(html: str) -> Iterator[str]:
-    """What `spoken_template` looks up."""
-    for tag, text in _MARKED.findall(html):
-        yield from (message for _, message in _marked(tag, text))
-
-
 def _marked(tag: str, text: str) -> Iterator[tuple[str, str]]:
     """The suffix of each marked text of an element, and the text."""
     for name in _MARK.findall(tag):

@@ -1,4 +1,4 @@
-"""Export a run as OpenTelemetry traces (OTLP JSON), and histories as BMF.
+"""Export a run as OpenTelemetry traces (OTLP JSON).
 
     otlp_document(run)      # {"resourceSpans": [...]}
 
@@ -11,31 +11,11 @@ hexadecimal.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from profiler._version import __version__
 from profiler.run.run import Run
-
-# --- Sentences, tables and documents about histories and gates: for terminals, CI and programs.
-
-
-_BMF_UNITS = {"ns": "latency", "bytes": "memory", "ratio": "utilization", "count": "count"}
-_BMF_NAME = 1024  # characters that Bencher allows
-
-
-def bmf(rows: Iterable[tuple[str, float, float | None, float | None, str]]) -> dict[str, Any]:
-    """Bencher's metric format of rows of name, value, low, high, unit: a benchmark a metric, whose
-    measure is `latency` (ns), `memory` (bytes), `utilization` or `count`
-    (https://bencher.dev/docs/reference/bencher-metric-format)."""
-    found: dict[str, Any] = {}
-    for name, value, low, high, unit in rows:
-        measure = {"value": value}
-        if low is not None and high is not None:
-            measure |= {"lower_value": low, "upper_value": high}
-        found.setdefault(name[:_BMF_NAME], {})[_BMF_UNITS.get(unit, unit)] = measure
-    return found
-
 
 # --- A run as OpenTelemetry traces: the JSON of OTLP, which collectors and backends read from
 # files.

@@ -7,7 +7,6 @@ runs at each key press, so it imports nothing heavy and never raises.
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -51,13 +50,8 @@ def join_options() -> None:
         os.environ["COMP_CWORD"] = str(int(at) - parts)
 
 
-def typed_command() -> str:
-    """The subcommand of the line that a shell wants completed, "" where none is typed yet."""
-    return next(iter(_typed()[1:2]), "")
-
-
 def _typed() -> list[str]:
-    """The words of that line."""
+    """The words of the line that a shell wants completed."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     try:
         return shlex.split(line)
@@ -102,13 +96,9 @@ def complete_runs(incomplete: str) -> list[str]:
             found = inside
     except (OSError, ValueError):
         return []
-    return [_as_typed(path) for path in found]
-
-
-def _as_typed(path: str) -> str:
-    """A path as one types it: bash puts what it is given into the line as it is."""
-    asking = os.environ.get("_PROFILE_SD3_COMPLETE", "")
-    return _SPECIAL.sub(r"\\\g<0>", path) if asking == "complete_bash" else path
+    if os.environ.get("_PROFILE_SD3_COMPLETE") != "complete_bash":
+        return found
+    return [_SPECIAL.sub(r"\\\g<0>", path) for path in found]  # bash puts it into the line as it is
 
 
 def _of_list(incomplete: str, names: Iterable[str]) -> Iterator[str]:
@@ -130,12 +120,9 @@ def _section_keys() -> list[str]:
 
 def _comparison_keys() -> list[str]:
     """The keys of `compare.report.TITLES`, from its source."""
-    for node in ast.parse((_PACKAGE / "compare" / "report.py").read_text(encoding="utf-8")).body:
-        target = getattr(node.target, "id", "") if isinstance(node, ast.AnnAssign) else ""
-        if isinstance(node, ast.AnnAssign) and target == "TITLES":
-            keys = node.value.keys if isinstance(node.value, ast.Dict) else []
-            return [str(getattr(key, "value", "")) for key in keys]
-    return []
+    source = (_PACKAGE / "compare" / "report.py").read_text(encoding="utf-8")
+    titles = source.partition("\nTITLES: ")[2].partition("\n}")[0]
+    return re.findall(r'^ {4}"(\w+)":', titles, re.MULTILINE)
 
 
 def _of_named_run(part: str = "submodules") -> list[str]:
@@ -143,27 +130,13 @@ def _of_named_run(part: str = "submodules") -> list[str]:
     `traces`."""
     try:
         named = (Path(word) for word in _typed()[2:] if not word.startswith("-"))
-        return _names(next((path for path in named if path.is_dir()), Path("traces")), part)
+        path = next((path for path in named if path.is_dir()), Path("traces"))
+        manifests = [folder / _MANIFEST for folder in (path, *_listed(path))]
+        newest = max(filter(Path.is_file, manifests), key=lambda found: found.stat().st_mtime_ns)
+        known = json.loads(newest.read_bytes()) if newest.stat().st_size <= _LARGEST else {part: []}
+        return [str(name) for name in known[part]]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []
-
-
-def _names(path: Path, part: str) -> list[str]:
-    manifest = max(_manifests(path), key=lambda found: found.stat().st_mtime_ns, default=None)
-    if manifest is None or manifest.stat().st_size > _LARGEST:
-        return []
-    return [str(name) for name in json.loads(manifest.read_bytes())[part]]
-
-
-def _manifests(path: Path) -> Iterator[Path]:
-    """That of a bundle, or those of a folder of bundles."""
-    for folder in (path, *_folders(path)):
-        if (folder / _MANIFEST).is_file():
-            yield folder / _MANIFEST
-
-
-def _folders(path: Path) -> list[Path]:
-    return [entry for entry in _listed(path) if entry.is_dir()] if path.is_dir() else []
 
 
 def _listed(folder: Path) -> Iterator[Path]:
@@ -193,14 +166,7 @@ _CLOSED_PIPE = 141  # 128 + SIGPIPE
 
 
 class _Commands(TyperGroup):
-    """All commands: what they print is for any encoding, and typer's end with 1 where who reads
-    stdout has closed it is mended."""
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        """Run a command; what stdout or stderr lack in characters is written as others."""
-        plain_characters(sys.stdout)
-        plain_characters(sys.stderr)
-        return super().main(*args, **options)
+    """All commands; typer's exit code 1 when the reader of stdout has closed it is mended."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options of all commands."""
@@ -253,8 +219,10 @@ def main() -> None:
     _stay_unprofiled()
     write_what_fits()
     join_options()
+    plain_characters(sys.stdout)
+    plain_characters(sys.stderr)
     try:
-        command_line(sys.argv[1] if sys.argv[1:] else typed_command())()
+        command_line(*(sys.argv[1:] or _typed()[1:])[:1])()
     except ProfilerError as error:
         sentence = printable(" ".join(str(error).split()))
         sys.stderr.write(f"profile-sd3: {sentence}\n")

@@ -115,6 +115,25 @@ SIZES = opt(
 )
 TRACED_RUN = arg("RUN  A bundle, a folder of them, or what `import` takes.")
 
+DATASET_PLACE = arg("DATASET  Folder of the data set, or a URL that fsspec knows (s3://…).")
+WHERE_RUNS = opt(
+    "--where KEY=VALUE  Only runs whose column, `time` or `label.NAME` is so: =, !=, <, <=, "
+    ">, >=, ~ (contains), and the value `unknown`; may be repeated."
+)
+ASSUME_SAME = opt(
+    "--assume-same FIELD  Take this field of the identity to agree where nobody recorded it; "
+    "may be repeated."
+)
+BAD_QUALITY = opt("--bad-quality  Take runs with drops, residual or costly tracing, too.")
+LOCAL_WORKERS = opt(
+    "--workers N  Work in N processes of this machine; 0: in this one.", default=0, min=0
+)
+SCHEDULER = opt(
+    "--scheduler ADDRESS  Work on the Dask cluster of this scheduler, such as "
+    "tcp://head:8786: one you trust, whose workers see the same paths.",
+    default="",
+)
+
 
 def list_option(titles: Titles) -> Any:
     """Declare `--list-sections`, which prints the key and the heading of each section, and ends."""

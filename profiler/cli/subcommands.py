@@ -261,11 +261,17 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
         subcommands.append((declared.place, name, declared))
     group = package.__name__.partition(".commands")[2][1:]
     for _, name, declared in sorted(subcommands, key=lambda each: each[:2]):
-        if isinstance(declared.command, typer.Typer):
-            app.add_typer(declared.command, name=name)
-        else:
-            function = _for_typer(declared, declared.command, f"{group} {name}".lstrip())
-            app.command(name, cls=PlainCommand, context_settings={**declared.settings})(function)
+        add_subcommand(app, f"{group} {name}".lstrip(), declared)
+
+
+def add_subcommand(app: typer.Typer, called: str, declared: Subcommand) -> None:
+    """Add one subcommand, which is `called` so behind `profile-sd3`."""
+    name = called.rpartition(" ")[2]
+    if isinstance(declared.command, typer.Typer):
+        app.add_typer(declared.command, name=name)
+    else:
+        function = _for_typer(declared, declared.command, called)
+        app.command(name, cls=PlainCommand, context_settings={**declared.settings})(function)
 
 
 def _for_typer(

@@ -395,6 +395,11 @@ def progress(text: str, *, after_s: float = _PATIENCE_S) -> Iterator[Callable[[s
         thread.join()  # before anything else is printed
 
 
+def of_many(show: Callable[[str], None], noun: str = "") -> Callable[[int, int, Any], None]:
+    """Return what shows how many are done, of how many, and the `place` of the last."""
+    return lambda number, of, done: show(f"{number:,} of {of:,}{noun}: {done.place}")
+
+
 @contextmanager
 def note(text: str) -> Iterator[None]:
     """Show `text` until the block ends, drawn once: no thread takes time from what is measured."""

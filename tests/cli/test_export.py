@@ -1,4 +1,4 @@
-"""`export otlp` and `export bmf`: what other tools read."""
+"""`export otlp`: what other tools read."""
 
 from __future__ import annotations
 
@@ -64,13 +64,3 @@ def test_spans_form_one_tree_with_the_names_of_the_conventions(tmp_path):
     assert parents["transformer"].startswith("step ")
     assert parents["embeddings text_encoder"] == "encode"
     assert parents["step 0"] == "denoise"
-
-
-def test_bencher_gets_each_metric(tmp_path):
-    """A benchmark a metric, latency in ns: the run's end-to-end time among them."""
-    out = tmp_path / "bmf.json"
-    assert run_command("export", "bmf", RUN, "--out", out) == 0
-    found = json.loads(out.read_text("utf-8"))
-    (pipeline,) = profiler.analyze(profiler.load(RUN)).pipelines["elapsed_ns"].to_list()
-    assert found["elapsed"] == {"latency": {"value": pipeline}}
-    assert all({*measure} >= {"value"} for each in found.values() for measure in each.values())

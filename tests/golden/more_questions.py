@@ -131,7 +131,6 @@ def ask_documents(asked: Asked) -> None:
     asked.ask("query-wrong", "query", path, "select nothing from nowhere")
     asked.ask("dump", "dump", f"{path}/008_vae.decode.pb", "--limit", "200")
     asked.ask("dump-host", "dump", f"{path}/host.pb")
-    asked.ask("bmf", "export", "bmf", path, "--out", "-")
     asked.ask("otlp", "export", "otlp", path, "--out", "-")
     asked.ask("share", "share", path, "--out", "shared.zip", "--remove", "stabilityai")
     if (asked.folder / "shared.zip").is_file():

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from profiler.cli.commands.fleet import LOCAL_WORKERS, SCHEDULER, analyze_each
+from profiler.cli import options as shared
+from profiler.cli import terminal
 from profiler.cli.main import complete_runs, complete_sections
-from profiler.cli.options import (
-    CALL_DEVICES,
-    CALL_STAGES,
-    CALL_STEPS,
-    CALL_SUBMODULES,
-    DEVICE_PROFILE_FILE,
-    IMPORT_OPTIONS,
-    KEPT_IMPORT,
-    PAGE_LANGUAGE,
-    Language,
-    list_option,
+from profiler.cli.runs import (
+    check_whole,
+    load_as_recorded,
+    load_calls,
+    opened,
+    other_runs,
+    tell_failed,
+    unexpected_damage,
 )
-from profiler.cli.run_report import report_run
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import run_sections
+from profiler.cli.terminal import STDOUT, tell
+from profiler.errors import InputError, OutputError
+from profiler.options import name_list
+
+if TYPE_CHECKING:
+    from profiler.analysis.document import Report
+    from profiler.analysis.result import Analysis
+    from profiler.compare.compare import Comparison
+    from profiler.report.html.page import Packing
+    from profiler.run.run import Run
+    from profiler.sources import Found, Imports, Source
 
 
 @cli_options
@@ -43,11 +54,11 @@ class AnalyzeOptions:
         "--section NAME  Print these sections alone, with commas: idle,roofline; may be repeated.",
         autocompletion=complete_sections,
     )
-    list_sections: bool = list_option(run_sections)
-    stage: list[str] = CALL_STAGES
-    submodule: list[str] = CALL_SUBMODULES
-    device: list[str] = CALL_DEVICES
-    step: list[str] = CALL_STEPS
+    list_sections: bool = shared.list_option(terminal.run_sections)
+    stage: list[str] = shared.CALL_STAGES
+    submodule: list[str] = shared.CALL_SUBMODULES
+    device: list[str] = shared.CALL_DEVICES
+    step: list[str] = shared.CALL_STEPS
     json_file: Path | None = opt(
         "--json FILE  Write the report as JSON, over FILE if it exists; -: to stdout, and only "
         "that."
@@ -64,21 +75,21 @@ class AnalyzeOptions:
         "--html FILE  Write the page there, over FILE if it exists.  [default: report.html in "
         "the bundle; beside a single .pb or what another profiler wrote, under its name]"
     )
-    importing: list[str] = IMPORT_OPTIONS
-    out: Path | None = KEPT_IMPORT
-    device_profile: Path | None = DEVICE_PROFILE_FILE
+    importing: list[str] = shared.IMPORT_OPTIONS
+    out: Path | None = shared.KEPT_IMPORT
+    device_profile: Path | None = shared.DEVICE_PROFILE_FILE
     device_memory: list[str] = opt(
         "--device-memory [DEVICE=]SIZE  Memory of a device, 16GiB or cuda:0=80GB, for the "
         "head-room; may be repeated.  [default: what the run knows of its devices]"
     )
-    language: Language | None = PAGE_LANGUAGE
+    language: shared.Language | None = shared.PAGE_LANGUAGE
     no_html: bool = opt("--no-html  Write no page.")
     watching: bool = opt(
         "--watch  Show a run that goes on, call by call, and report on it when it has ended."
     )
     every: bool = opt("--all  Analyze every bundle of a folder, not the newest only.")
-    workers: int = LOCAL_WORKERS
-    scheduler: str = SCHEDULER
+    workers: int = shared.LOCAL_WORKERS
+    scheduler: str = shared.SCHEDULER
 
 
 def analyze(options: AnalyzeOptions) -> None:
@@ -88,9 +99,161 @@ def analyze(options: AnalyzeOptions) -> None:
     self-contained page. Of several runs, or with --all, each gets its page; --no-html alone counts.
     """
     if options.more or options.every or options.workers or options.scheduler:
-        analyze_each(options)
-    else:
-        report_run(options)
+        _analyze_each(options)
+        return
+    memory = shared.device_sizes(options.device_memory)
+    sections = terminal.chosen_sections(options.section, terminal.run_sections, full=options.full)
+    terminal.keep_to_the_end()
+    _check_files(options)
+    path = options.path
+    if options.watching:
+        from profiler.cli.commands.record import watch
+
+        path = watch(path, terminal.terminal(), drawn=terminal.is_drawn_on(sys.stdout))
+    selected = [*map(name_list, (options.stage, options.submodule, options.device, options.step))]
+    paths, pages, failure = [path, *options.against], [], None
+    with (
+        terminal.progress(f"reading {path}") as say,
+        opened(paths, options.importing, options.out) as (found, imports),
+    ):
+        # What makes a report is imported once there is a run.
+        from profiler.analysis.analyze import analyze
+        from profiler.analysis.context import Selection
+        from profiler.analysis.device_profiles import find_profiles, read_profiles
+        from profiler.analysis.overview import extent
+        from profiler.analysis.profiling_overhead import beside
+        from profiler.analysis.result import ReportInput
+        from profiler.metrics import summarize_analysis
+        from profiler.report.build import build_report
+        from profiler.report.html.page import Packing
+
+        source = imports.ready(found[0].newest)
+        # The trace is packed meanwhile.
+        packing = None if options.no_html else Packing(source.path)
+        run = load_calls(source)
+        of_bases: list[str] = []
+        comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
+        measured = options.device_profile
+        profiles = read_profiles(measured) if measured else find_profiles(source.place)
+        say(f"analyzing {source.place}")
+        analysis = analyze(run, Selection(*selected), profiles, memory)
+        shown = ReportInput(analysis, *extent(run), comparison, source.path, options.top)
+        report = build_report(shown)
+        summarize_analysis(analysis, source)
+        notes = [*of_bases, *other_runs(found[0]), *beside(run.info)]
+        if comparison is None and options.against:
+            notes.insert(0, "not compared: files of this run are damaged")
+        if packing is not None:
+            # Before anything is printed, because `… | head` ends the program.
+            say("writing the page")
+            try:
+                pages = [_write_page(options, run, source, analysis, report, packing)]
+            except OutputError as error:
+                failure = error
+    written = [*_write_tables(options, run, analysis), *pages]
+    if options.json_file != STDOUT:
+        from profiler.report.terminal import print_opening
+
+        opening, lines, brief = report.opening, len(written), None
+        if opening is not None:
+            brief = partial(
+                print_opening, opening=opening, place=source.place, notes=notes, below=lines
+            )
+        full = options.full
+        terminal.print_chosen(
+            lambda: report, brief, sections, full=full, notes=notes, written=written
+        )
+    if failure is not None:
+        raise failure
+    check_whole(run, source)
+
+
+def _analyze_each(options: AnalyzeOptions) -> None:
+    """Analyze every run of the paths, all of a folder. Raises InputError, after all others are
+    done, if some could not be read."""
+    from profiler.fleet.add import Workers, analyze_many, found_runs
+    from profiler.text import duration
+
+    workers = Workers(options.workers, options.scheduler)
+    places, failed = found_runs([options.path, *options.more], {})
+    with terminal.progress("analyzing", after_s=0.5) as show:
+        done = analyze_many(places, workers, pages=not options.no_html, say=terminal.of_many(show))
+    for one in done:
+        if not one.reason:
+            tell("  ".join([one.place, duration(one.end_to_end_ns), *one.written]))
+    tell_failed([*done, *failed], "left out", "read")
+
+
+def _check_files(options: AnalyzeOptions) -> None:
+    """Refuse, before any work, to write over what is a trace and no report, or no page if one is
+    asked for."""
+    if options.html == STDOUT:
+        raise OutputError("--html - is not there: the page goes to a file")
+    terminal.check_documents({"--json": options.json_file, "--html": options.html})
+    if options.html is not None and options.no_html:
+        raise InputError("--html and --no-html contradict each other: give one of them")
+
+
+def _compared(
+    run: Run, place: Path, against: Sequence[Found], imports: Imports, notes: list[str]
+) -> Comparison | None:
+    """Compare the run, given as `place`, with its baseline; None if none was given, or files of
+    the run have been damaged. What the baseline lacks is added to `notes`."""
+    if not against:
+        return None
+    from profiler.compare.compare import compare
+    from profiler.compare.measure import measure
+
+    own = place.resolve()
+    sources = [base for found in against for base in reversed(found.sources)]
+    bases = [base for base in sources if base.place.resolve() != own]
+    if not bases:
+        raise InputError(f"--against names only {place} itself: give another run")
+    measured = [measure(load_as_recorded(base, imports, notes)) for base in bases]
+    return None if unexpected_damage(run) else compare(measured, [measure(run)])
+
+
+def _write_tables(options: AnalyzeOptions, run: Run, analysis: Analysis) -> Iterator[Path]:
+    """Write JSON, CSV and Parquet as asked for; yield what was written to disk."""
+    from profiler.analysis.roles import with_roles
+    from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
+
+    if options.json_file is not None:
+        terminal.write_json(options.json_file, to_json(analysis))
+        if options.json_file != STDOUT:
+            yield options.json_file
+    if options.csv_dir is not None:
+        write_csv_tables(analysis, options.csv_dir)
+        yield options.csv_dir
+    if options.parquet_dir is not None:
+        filled = with_roles(run, analysis.kinds, analysis.kind_roles)
+        write_parquet_tables(filled, analysis, options.parquet_dir)
+        yield options.parquet_dir
+
+
+def _write_page(
+    options: AnalyzeOptions,
+    run: Run,
+    source: Source,
+    analysis: Analysis,
+    report: Report,
+    packing: Packing,
+) -> Path:
+    """Write the HTML page to `--html`, or beside the trace; return its path."""
+    from profiler.analysis.roles import with_roles
+    from profiler.report.html.page import write_html
+    from profiler.sources import page_path
+
+    path = options.html or page_path(source, filtered=bool(analysis.run.selection))
+    try:
+        run = with_roles(run, analysis.kinds, analysis.kind_roles)
+        language = options.language or "auto"
+        write_html(run, analysis, path, language, report=report, packing=packing)
+    except (OSError, OutputError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        advice = "give another place with --html FILE, or --no-html to leave it out"
+        raise OutputError(f"the page {path} was not written ({reason}): {advice}") from error
+    return path
 
 
 SUBCOMMAND = Subcommand(analyze, place=40, about_runs=True)

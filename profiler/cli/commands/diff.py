@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from profiler.cli import options as shared
 from profiler.cli.main import complete_comparison_sections, complete_runs
-from profiler.cli.options import IMPORT_OPTIONS, KEPT_IMPORT, gate_limit, list_option
-from profiler.cli.run_report import left_out, load_as_recorded, opened
+from profiler.cli.options import gate_limit, list_option
+from profiler.cli.runs import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import (
     STDOUT,
@@ -78,8 +79,8 @@ class DiffOptions:
         "submodule.vae, submodule.transformer.role.norm, …; may be repeated.  [default: "
         "end_to_end]"
     )
-    importing: list[str] = IMPORT_OPTIONS
-    out: Path | None = KEPT_IMPORT
+    importing: list[str] = shared.IMPORT_OPTIONS
+    out: Path | None = shared.KEPT_IMPORT
     top: int | None = opt(
         "--top N  Rows of roles, modules and shapes; implies --full; 0: none.  [default: 15]", min=0
     )

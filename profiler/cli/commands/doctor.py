@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
 from profiler._version import __version__
-from profiler.cli.options import RESULT_FILE
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options
 from profiler.cli.terminal import check_documents, tell, write_result
 from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
@@ -32,7 +32,7 @@ from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
 class DoctorOptions:
     """Options of `profile-sd3 doctor`."""
 
-    json_file: Path | None = RESULT_FILE
+    json_file: Path | None = shared.RESULT_FILE
 
 
 def doctor(options: DoctorOptions) -> None:

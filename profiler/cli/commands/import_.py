@@ -7,14 +7,14 @@ those that typer knows: `_split` finds them between the paths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 
-from profiler.cli.commands.fleet import LOCAL_WORKERS, SCHEDULER, import_each
-from profiler.cli.options import BUNDLE_FOLDER, COMPRESS
+from profiler.cli import options as shared
+from profiler.cli.runs import tell_failed
 from profiler.cli.subcommands import Declared, Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import progress, tell
+from profiler.cli.terminal import of_many, progress, tell
 from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option
 from profiler.importers.registry import built_in
@@ -45,13 +45,13 @@ class ImportOptions:
         "PATH  A file or folder in a format that --list names; several where they are of one run.",
         default=None,
     )
-    out: Path = BUNDLE_FOLDER
+    out: Path = shared.BUNDLE_FOLDER
     name: str | None = opt("--name NAME  Name of the run.  [default: the file's name]")
-    compress: str = COMPRESS
+    compress: str = shared.COMPRESS
     list_formats: bool = opt("--list  Print the formats, and what each can and cannot tell.")
     every: bool = opt("--all  Each path is a run of its own, imported by itself.")
-    workers: int = LOCAL_WORKERS
-    scheduler: str = SCHEDULER
+    workers: int = shared.LOCAL_WORKERS
+    scheduler: str = shared.SCHEDULER
 
 
 def import_(options: ImportOptions, **of_importers: str | None) -> None:
@@ -72,13 +72,26 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
     paths, further = _split(options.words)
     given = {key: value for key, value in of_importers.items() if value is not None} | further
     if options.every or options.workers or options.scheduler:
-        import_each(options, paths, given)
+        _import_each(options, paths, given)
         return
     with progress(f"importing {', '.join(map(str, paths))}"):
         bundles = import_all(paths, options.out, options.name, packing, options=given)
     for bundle in bundles:
         tell(bundle)
     _tell_beside(bundles[0])
+
+
+def _import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[str, str]) -> None:
+    """Import each of `paths` as a separate run, with the importers' options that are `given`.
+    Raises InputError, after all others are done, if some could not be read."""
+    from profiler.fleet.add import Workers, import_many
+
+    workers = Workers(options.workers, options.scheduler)
+    with progress("importing", after_s=0.5) as show:
+        done = import_many(paths, options.out, given, workers, say=of_many(show))
+    for bundle in (bundle for one in done for bundle in one.written):
+        tell(bundle)
+    tell_failed(done, "left out", "read")
 
 
 def _tell_beside(bundle: Path) -> None:

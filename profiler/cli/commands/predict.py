@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from profiler.cli import options as shared
 from profiler.cli.main import complete_placements, complete_runs, complete_submodule
-from profiler.cli.options import DEVICE_PROFILE_FILE, IMPORT_OPTIONS, KEPT_IMPORT, device_sizes
-from profiler.cli.run_report import load_as_recorded, opened, other_runs
+from profiler.cli.options import device_sizes
+from profiler.cli.runs import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import (
     STDOUT,
@@ -76,12 +77,12 @@ class PredictOptions:
         "--device-memory [DEVICE=]SIZE  Memory of a device, 16GiB or cpu:0=4GiB: what is placed "
         "there must fit; may be repeated."
     )
-    device_profile: Path | None = DEVICE_PROFILE_FILE
+    device_profile: Path | None = shared.DEVICE_PROFILE_FILE
     pipeline: int | None = opt(
         "--pipeline N  Number of the pipeline call to start from.  [default: all]"
     )
-    importing: list[str] = IMPORT_OPTIONS
-    out: Path | None = KEPT_IMPORT
+    importing: list[str] = shared.IMPORT_OPTIONS
+    out: Path | None = shared.KEPT_IMPORT
     json_file: Path | None = opt(
         "--json FILE  Write the prediction as JSON; -: to stdout, and only that."
     )

@@ -18,17 +18,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.cli import options as shared
 from profiler.cli.main import complete_runs
-from profiler.cli.options import (
-    ANSWER_CSV,
-    ANSWER_JSON,
-    ANSWER_PARQUET,
-    ANSWER_ROWS,
-    ANSWER_TIMEOUT,
-    IMPORT_OPTIONS,
-    KEPT_IMPORT,
-)
-from profiler.cli.run_report import damaged_files, left_out, opened, other_runs
+from profiler.cli.runs import damaged_files, left_out, opened, other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
@@ -63,13 +55,13 @@ class QueryOptions:
     )
     file: Path | None = opt("--file FILE  Read the query from there; -: from stdin.")
     every: bool = opt("--all  Take every bundle of a folder, not the newest only.")
-    rows: int | None = ANSWER_ROWS
-    csv: Path | None = ANSWER_CSV
-    parquet: Path | None = ANSWER_PARQUET
-    json: Path | None = ANSWER_JSON
-    importing: list[str] = IMPORT_OPTIONS
-    out: Path | None = KEPT_IMPORT
-    timeout: float = ANSWER_TIMEOUT
+    rows: int | None = shared.ANSWER_ROWS
+    csv: Path | None = shared.ANSWER_CSV
+    parquet: Path | None = shared.ANSWER_PARQUET
+    json: Path | None = shared.ANSWER_JSON
+    importing: list[str] = shared.IMPORT_OPTIONS
+    out: Path | None = shared.KEPT_IMPORT
+    timeout: float = shared.ANSWER_TIMEOUT
     tables: bool = opt("--tables  List tables and columns with their meaning.")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.options import MAX_SIZE, MEASURE_OVERHEAD, MEMORY, RUN_NAME
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import printable, tell
 from profiler.errors import InputError
@@ -42,20 +42,20 @@ class RecordOptions:
         "-- COMMAND  What to run: `python inference.py …`, or `inference.py …`, or `-m module …`."
     )
     out: Path | None = opt("--out DIR  Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]")
-    name: str | None = RUN_NAME
+    name: str | None = shared.RUN_NAME
     ops: str | None = opt(
         "--ops [SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, "
         "every:N, steps:A-B, or several with commas or spaces.  [default: all]"
     )
-    measure_overhead: bool = MEASURE_OVERHEAD
+    measure_overhead: bool = shared.MEASURE_OVERHEAD
     config: str | None = opt(
         "--config JSON  Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."
     )
     compress: str | None = opt(
         "--compress METHOD  Pack the packets of all files: none, deflate or zstd."
     )
-    max_size: str | None = MAX_SIZE
-    memory: bool = MEMORY
+    max_size: str | None = shared.MAX_SIZE
+    memory: bool = shared.MEMORY
     allow_empty: bool = opt("--allow-empty  Exit code 0, not 3, where nothing was captured.")
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.cli.options import BUNDLE_FOLDER, COMPRESS, MAX_SIZE, MEASURE_OVERHEAD, RUN_NAME
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import bar, note
 from profiler.errors import InputError, OutputError, ProfilerError
@@ -45,15 +45,15 @@ class RunOptions:
         "--ops [SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, "
         "every:N, steps:A-B, or several with commas; may be repeated.  [default: all]"
     )
-    measure_overhead: bool = MEASURE_OVERHEAD
-    out: Path = BUNDLE_FOLDER
+    measure_overhead: bool = shared.MEASURE_OVERHEAD
+    out: Path = shared.BUNDLE_FOLDER
     image: Path | None = opt("--image FILE  Write the image here, as PNG.")
     warmup: int = opt(
         "--warmup N  Steps to run first, kept out of the run; 0: none.", default=2, min=0
     )
-    name: str | None = RUN_NAME
-    compress: str = COMPRESS
-    max_size: str | None = MAX_SIZE
+    name: str | None = shared.RUN_NAME
+    compress: str = shared.COMPRESS
+    max_size: str | None = shared.MAX_SIZE
 
 
 def run(options: RunOptions) -> None:

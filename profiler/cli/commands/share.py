@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.run_report import other_runs
+from profiler.cli.runs import other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profiler.cli import options as shared
 from profiler.cli.main import complete_runs
-from profiler.cli.options import IMPORT_OPTIONS, KEPT_IMPORT
-from profiler.cli.run_report import opened, other_runs
+from profiler.cli.runs import opened, other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import tell
 from profiler.errors import InputError, MissingPackageError, install_command
@@ -31,8 +31,8 @@ class ViewOptions:
     )
     port: int = opt("--port N  Port to serve from; 0: any.", default=9001, min=0, max=65535)
     no_browser: bool = opt("--no-browser  Open no browser: print the address.")
-    importing: list[str] = IMPORT_OPTIONS
-    out: Path | None = KEPT_IMPORT
+    importing: list[str] = shared.IMPORT_OPTIONS
+    out: Path | None = shared.KEPT_IMPORT
 
 
 def view(options: ViewOptions) -> None:

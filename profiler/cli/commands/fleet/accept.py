@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.cli.commands.fleet import DATASET_PLACE
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import tell
 
@@ -11,7 +11,7 @@ from profiler.cli.terminal import tell
 class AcceptOptions:
     """Options of `profile-sd3 fleet accept`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     change: str = arg("CHANGE  Its name, METRIC@RUN, as history and gate print it.")
     because: str = opt("--because REASON  Why: it stands in the history from then on.", default=...)
 

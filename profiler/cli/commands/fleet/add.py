@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.commands.fleet import DATASET_PLACE, LOCAL_WORKERS, SCHEDULER
-from profiler.cli.options import IMPORT_OPTIONS
+from profiler.cli import options as shared
+from profiler.cli.runs import tell_failed
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import progress, tell
-from profiler.errors import InputError
+from profiler.cli.terminal import of_many, progress, tell
 from profiler.options import key_values
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _LOOSE = 200  # files of runs that no compaction has merged
 class AddOptions:
     """Options of `profile-sd3 fleet add`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     paths: list[Path] = arg(
         "PATH...  Bundles, folders of bundles (all of them), .pb files, Parquet runs, or what "
         "`import` takes."
@@ -34,9 +33,9 @@ class AddOptions:
         "--commit HASH  Commit of the program that ran.  [default: what was recorded with the run]"
     )
     label: list[str] = opt("--label KEY=VALUE  Label these runs; may be repeated.")
-    importing: list[str] = IMPORT_OPTIONS
-    workers: int = LOCAL_WORKERS
-    scheduler: str = SCHEDULER
+    importing: list[str] = shared.IMPORT_OPTIONS
+    workers: int = shared.LOCAL_WORKERS
+    scheduler: str = shared.SCHEDULER
 
 
 def add(options: AddOptions) -> None:
@@ -60,11 +59,7 @@ def add(options: AddOptions) -> None:
     )
     looked_at = ", ".join(map(str, options.paths[:3]))
     with progress(f"looking for runs in {looked_at}", after_s=0.5) as show:
-
-        def say(done: int, of: int, outcome: Outcome) -> None:
-            show(f"{done:,} of {of:,} runs: {outcome.place}")
-
-        outcomes = add_runs(storage, options.paths, wishes, say=say)
+        outcomes = add_runs(storage, options.paths, wishes, say=of_many(show, " runs"))
     _tell(options.dataset, outcomes)
 
 
@@ -74,22 +69,14 @@ def _tell(dataset: str, outcomes: Sequence[Outcome]) -> None:
     from profiler.fleet.storage import open_storage, snapshot
     from profiler.text import counted
 
-    by_state = {state: [one for one in outcomes if one.state is state] for state in State}
-    added, known = len(by_state[State.ADDED]), len(by_state[State.KNOWN])
+    states = [one.state for one in outcomes]
+    added, known = states.count(State.ADDED), states.count(State.KNOWN)
     tell(f"added {counted(added, 'run')} to {dataset}" + (f", {known:,} it has" if known else ""))
     loose = snapshot(open_storage(dataset)).loose
     if loose >= _LOOSE:
         advice = f"`profile-sd3 fleet compact {dataset}` makes questions faster"
         tell(f"{dataset} has {loose:,} files of runs: {advice}", err=True)
-    failed = by_state[State.FAILED]
-    for one in failed:
-        where = "" if one.reason.startswith(one.place) else f"{one.place}: "
-        tell(f"not added: {where}{one.reason}", err=True)
-    if failed:
-        raise InputError(
-            f"{counted(len(failed), 'run')} of {len(outcomes):,} could not be added: what is wrong "
-            "with each is said above"
-        )
+    tell_failed(outcomes, "not added", "added", "run")
 
 
 SUBCOMMAND = Subcommand(add, place=10, about_runs=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.cli.commands.fleet import DATASET_PLACE
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import progress, tell
 
@@ -11,7 +11,7 @@ from profiler.cli.terminal import progress, tell
 class CompactOptions:
     """Options of `profile-sd3 fleet compact`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     grace: int = opt(
         "--keep SECONDS  How long replaced files stay for readers that use them.",
         default=3600,

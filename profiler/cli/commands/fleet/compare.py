@@ -5,14 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.commands.fleet import (
-    ASSUME_SAME,
-    BAD_QUALITY,
-    DATASET_PLACE,
-    WHERE_RUNS,
-)
+from profiler.cli import options as shared
 from profiler.cli.commands.query import print_rows
-from profiler.cli.options import RESULT_FILE
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
@@ -25,7 +19,7 @@ if TYPE_CHECKING:
 class CompareOptions:
     """Options of `profile-sd3 fleet compare`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     by: str = opt(
         "--by FIELD  The field to compare by: hardware, software, resolution, cache, …",
         default="hardware",
@@ -34,11 +28,11 @@ class CompareOptions:
         "--metric NAME  Metric, such as transformer.call; may be repeated.  [default: elapsed, "
         "denoise.step]"
     )
-    where: list[str] = WHERE_RUNS
-    assume_same: list[str] = ASSUME_SAME
+    where: list[str] = shared.WHERE_RUNS
+    assume_same: list[str] = shared.ASSUME_SAME
     ignore: list[str] = opt("--ignore FIELD  Let this field differ, too; may be repeated.")
-    bad_quality: bool = BAD_QUALITY
-    json_file: Path | None = RESULT_FILE
+    bad_quality: bool = shared.BAD_QUALITY
+    json_file: Path | None = shared.RESULT_FILE
 
 
 def compare(options: CompareOptions) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from profiler.cli.commands.fleet import ASSUME_SAME, DATASET_PLACE, WHERE_RUNS
-from profiler.cli.options import RESULT_FILE
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import OutputError
@@ -25,7 +24,7 @@ _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 class GateOptions:
     """Options of `profile-sd3 fleet gate`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     run: str = arg(
         "[RUN]  Key of a run of the data set, its first 8 digits at least, or its name.  "
         "[default: newest]",
@@ -41,14 +40,13 @@ class GateOptions:
         "than this.",
         default="5%",
     )
-    where: list[str] = WHERE_RUNS
-    assume_same: list[str] = ASSUME_SAME
-    json_file: Path | None = RESULT_FILE
+    where: list[str] = shared.WHERE_RUNS
+    assume_same: list[str] = shared.ASSUME_SAME
+    json_file: Path | None = shared.RESULT_FILE
     markdown_file: Path | None = opt(
         "--markdown FILE  Write it as Markdown; -: to stdout. In GitHub Actions the step summary "
         "has it."
     )
-    bmf_file: Path | None = opt("--bmf FILE  Write Bencher's metric format; -: to stdout.")
 
 
 def gate(options: GateOptions) -> None:
@@ -60,8 +58,7 @@ def gate(options: GateOptions) -> None:
     from profiler.fleet.compare import gate as hold
     from profiler.fleet.dataset import Dataset, checked_fields
 
-    documents = {"--json": options.json_file, "--markdown": options.markdown_file}
-    check_documents({**documents, "--bmf": options.bmf_file})
+    check_documents({"--json": options.json_file, "--markdown": options.markdown_file})
     limit = parse_limit(options.fail_over)
     same = checked_fields(options.assume_same, "--assume-same")
     metrics = options.metric or ["elapsed"]
@@ -75,14 +72,11 @@ def gate(options: GateOptions) -> None:
 
 def _write(options: GateOptions, found: Gate) -> None:
     """Write the documents that were asked for, and print the verdicts if stdout is free."""
-    from profiler.export import bmf
     from profiler.fleet.text import gate_document, gate_line, gate_markdown
 
     free = write_result(options.json_file, lambda: gate_document(found))
     if options.markdown_file is not None:
         write_text(options.markdown_file, gate_markdown(found))
-    rows = [(each.metric, each.value, None, None, each.unit) for each in found.verdicts]
-    free &= write_result(options.bmf_file, lambda: bmf(rows))
     if summary := os.environ.get(_STEP_SUMMARY):
         _append(Path(summary), gate_markdown(found))
     if free and options.markdown_file != STDOUT:

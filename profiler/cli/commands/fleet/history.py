@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.commands.fleet import ASSUME_SAME, BAD_QUALITY, DATASET_PLACE, WHERE_RUNS
-from profiler.cli.options import PAGE_LANGUAGE, RESULT_FILE, Language
+from profiler.cli import options as shared
+from profiler.cli.options import Language
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import InputError
@@ -29,20 +29,20 @@ _SPARKS = 72  # characters
 class HistoryOptions:
     """Options of `profile-sd3 fleet history`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     metric: list[str] = opt(
         "--metric NAME  Which metric, such as denoise.step or transformer.time[role=attention]; "
         "may be repeated.  [default: elapsed]"
     )
-    where: list[str] = WHERE_RUNS
-    assume_same: list[str] = ASSUME_SAME
-    bad_quality: bool = BAD_QUALITY
+    where: list[str] = shared.WHERE_RUNS
+    assume_same: list[str] = shared.ASSUME_SAME
+    bad_quality: bool = shared.BAD_QUALITY
     explain: int = opt(
         "--explain N  Compare the bundles around the newest N changes.", default=3, min=0
     )
-    json_file: Path | None = RESULT_FILE
+    json_file: Path | None = shared.RESULT_FILE
     html: Path | None = opt("--html FILE  Write a page with curves and runs.")
-    language: Language | None = PAGE_LANGUAGE
+    language: Language | None = shared.PAGE_LANGUAGE
 
 
 def history(options: HistoryOptions) -> None:

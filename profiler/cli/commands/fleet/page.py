@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profiler.cli.commands.fleet import ASSUME_SAME, BAD_QUALITY, DATASET_PLACE, WHERE_RUNS
-from profiler.cli.options import PAGE_LANGUAGE, Language
+from profiler.cli import options as shared
+from profiler.cli.options import Language
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_text
 
@@ -14,16 +14,16 @@ from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write
 class PageOptions:
     """Options of `profile-sd3 fleet page`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     metric: list[str] = opt(
         "--metric NAME  Metric whose histories the page has; the first ranks the runs; may be "
         "repeated.  [default: elapsed]"
     )
-    where: list[str] = WHERE_RUNS
-    assume_same: list[str] = ASSUME_SAME
-    bad_quality: bool = BAD_QUALITY
+    where: list[str] = shared.WHERE_RUNS
+    assume_same: list[str] = shared.ASSUME_SAME
+    bad_quality: bool = shared.BAD_QUALITY
     out: Path = opt("--out FILE  File to write; -: to stdout.", default=Path("fleet.html"))
-    language: Language | None = PAGE_LANGUAGE
+    language: Language | None = shared.PAGE_LANGUAGE
 
 
 def page(options: PageOptions) -> None:

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profiler.cli.commands.fleet import DATASET_PLACE, WHERE_RUNS
+from profiler.cli import options as shared
 from profiler.cli.commands.query import answer, answer_files
-from profiler.cli.options import (
-    ANSWER_CSV,
-    ANSWER_JSON,
-    ANSWER_PARQUET,
-    ANSWER_ROWS,
-    ANSWER_TIMEOUT,
-)
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import progress
 
@@ -21,18 +14,18 @@ from profiler.cli.terminal import progress
 class DatasetQueryOptions:
     """Options of `profile-sd3 fleet query`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     sql: str = arg("SQL  The query (DuckDB's SQL) over `runs` and `metrics`.")
-    where: list[str] = WHERE_RUNS
+    where: list[str] = shared.WHERE_RUNS
     bundle: list[str] = opt(
         "--bundle RUN  Read the bundle of this run (key or name), too: its commands, calls and "
         "tables, whose column `run` is the key; may be repeated."
     )
-    rows: int | None = ANSWER_ROWS
-    csv: Path | None = ANSWER_CSV
-    parquet: Path | None = ANSWER_PARQUET
-    json: Path | None = ANSWER_JSON
-    timeout: float = ANSWER_TIMEOUT
+    rows: int | None = shared.ANSWER_ROWS
+    csv: Path | None = shared.ANSWER_CSV
+    parquet: Path | None = shared.ANSWER_PARQUET
+    json: Path | None = shared.ANSWER_JSON
+    timeout: float = shared.ANSWER_TIMEOUT
 
 
 def query(options: DatasetQueryOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.cli.commands.fleet import DATASET_PLACE, WHERE_RUNS
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
@@ -12,14 +12,14 @@ from profiler.errors import InputError
 class RemoveOptions:
     """Options of `profile-sd3 fleet remove`."""
 
-    dataset: str = DATASET_PLACE
+    dataset: str = shared.DATASET_PLACE
     runs: list[str] = arg(
         "[RUN...]  Runs by key, its first 8 digits at least, or name.", default=None
     )
     older_than: str | None = opt(
         "--older-than AGE  Only runs that began longer ago: 12h, 90d, 6w, 1y."
     )
-    where: list[str] = WHERE_RUNS
+    where: list[str] = shared.WHERE_RUNS
     dry_run: bool = opt("--dry-run  Say which, and remove none.")
 
 

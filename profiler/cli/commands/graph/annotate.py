@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.options import MODEL_PATH, RESULT_FILE
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 
@@ -21,7 +21,7 @@ _UNPLACED = 3  # commands that are printed
 class AnnotateOptions:
     """Options of `profile-sd3 graph annotate`."""
 
-    model: Path = MODEL_PATH
+    model: Path = shared.MODEL_PATH
     traces: Path = arg("PATH  A bundle, or a folder of them: the newest is taken.")
     out: Path = opt("--out -o OUT  File, or folder, to write.", default=...)
     submodule: str = opt(
@@ -33,7 +33,7 @@ class AnnotateOptions:
         "--no-runtime  Don't open MODEL in ONNX Runtime to see what it executes: time of fused "
         "nodes then stays at their layers."
     )
-    json_file: Path | None = RESULT_FILE
+    json_file: Path | None = shared.RESULT_FILE
 
 
 def annotate(options: AnnotateOptions) -> None:

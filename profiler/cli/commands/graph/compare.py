@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from profiler.cli import options as shared
 from profiler.cli.commands.graph import parse_sizes
-from profiler.cli.options import RESULT_FILE, gate_limit
+from profiler.cli.options import gate_limit
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import bar, check_documents, progress, write_result
 from profiler.errors import InputError
@@ -44,7 +45,7 @@ class CompareOptions:
         "time of each model]"
     )
     top: int = opt("--top N  Rows of each table.", default=15, min=0)
-    json_file: Path | None = RESULT_FILE
+    json_file: Path | None = shared.RESULT_FILE
 
 
 def compare(options: CompareOptions) -> None:

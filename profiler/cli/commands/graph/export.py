@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.options import RESULT_FILE
+from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result
 from profiler.errors import InputError
@@ -49,7 +49,7 @@ class GraphExportOptions:
         default=True,
     )
     show_all: bool = opt("--all  Show each output, not the one that differs most.")
-    json_file: Path | None = RESULT_FILE
+    json_file: Path | None = shared.RESULT_FILE
 
 
 def export(options: GraphExportOptions) -> None:

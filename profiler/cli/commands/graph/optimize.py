@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profiler.cli import options as shared
 from profiler.cli.commands.graph import parse_sizes
-from profiler.cli.options import MODEL_PATH, OUT_PATH, RESULT_FILE, SIZES
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class OptimizeOptions:
     """Options of `profile-sd3 graph optimize`."""
 
-    model: Path = MODEL_PATH
-    out: Path = OUT_PATH
+    model: Path = shared.MODEL_PATH
+    out: Path = shared.OUT_PATH
     optimizer: str = opt(
         "--with NAME  ort: ONNX Runtime's own optimizations; ort-transformers: its fusions for "
         "models of a type, MMDiT attention among them; onnxslim; onnxsim.",
@@ -35,9 +35,9 @@ class OptimizeOptions:
         "--model-type TYPE  Of ort-transformers: mmdit, unet, vae, clip, t5 or bert.  [default: "
         "by the class in config.json or on the nodes]"
     )
-    size: list[str] = SIZES
+    size: list[str] = shared.SIZES
     show_all: bool = opt("--all  Show types whose number is the same, and every output.")
-    json_file: Path | None = RESULT_FILE
+    json_file: Path | None = shared.RESULT_FILE
 
 
 def optimize(options: OptimizeOptions) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profiler.cli import options as shared
 from profiler.cli.commands.graph import grouped, named, parse_bytes, parse_sizes
-from profiler.cli.options import MODEL_PATH, OUT_PATH, RESULT_FILE
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class SplitOptions:
     """Options of `profile-sd3 graph split`."""
 
-    model: Path = MODEL_PATH
-    out: Path = OUT_PATH
+    model: Path = shared.MODEL_PATH
+    out: Path = shared.OUT_PATH
     max_bytes: str | None = opt(
         "--max-bytes BYTES  Split what has more, such as 8MiB: of the weights of an operation, "
         "or of its largest operand where it has none."
@@ -38,7 +38,7 @@ class SplitOptions:
         "are compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]"
     )
     show_all: bool = opt("--all  Show every operation, not three of a kind.")
-    json_file: Path | None = RESULT_FILE
+    json_file: Path | None = shared.RESULT_FILE
 
 
 def split(options: SplitOptions) -> None:

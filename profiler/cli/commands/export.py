@@ -1,12 +1,14 @@
-"""`profile-sd3 export otlp`: a run as OpenTelemetry spans."""
+"""`profile-sd3 export`: a run in the formats of other tools, which is OpenTelemetry's."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from profiler.cli.options import IMPORT_OPTIONS, TRACED_RUN
-from profiler.cli.run_report import opened
-from profiler.cli.subcommands import Subcommand, cli_options, opt
+import typer
+
+from profiler.cli import options as shared
+from profiler.cli.runs import opened
+from profiler.cli.subcommands import Subcommand, add_subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_json
 
 
@@ -14,9 +16,9 @@ from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write
 class OtlpOptions:
     """Options of `profile-sd3 export otlp`."""
 
-    run: Path = TRACED_RUN
+    run: Path = shared.TRACED_RUN
     out: Path = opt("--out FILE  Write the JSON of OTLP; -: to stdout.", default=...)
-    importing: list[str] = IMPORT_OPTIONS
+    importing: list[str] = shared.IMPORT_OPTIONS
 
 
 def otlp(options: OtlpOptions) -> None:
@@ -43,4 +45,8 @@ def otlp(options: OtlpOptions) -> None:
         tell(f"wrote {options.out}: {len(spans):,} spans")
 
 
-SUBCOMMAND = Subcommand(otlp, place=10, about_runs=True)
+export = typer.Typer(
+    help="Write a run in the formats of other tools.", no_args_is_help=True, rich_markup_mode=None
+)
+add_subcommand(export, "export otlp", Subcommand(otlp, place=10, about_runs=True))
+SUBCOMMAND = Subcommand(export, place=105)

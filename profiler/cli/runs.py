@@ -1,0 +1,170 @@
+"""Runs as commands take them: recorded or foreign, whole or damaged, one or many.
+
+with opened([path], importing, out) as (found, imports):
+    run = load_as_recorded(found[0].newest, imports, notes)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.cli.terminal import leave, tell
+from profiler.errors import InputError
+from profiler.options import key_values
+from profiler.trace.events import DropKind
+
+if TYPE_CHECKING:
+    from profiler.run.run import Run
+    from profiler.sources import Found, Imports, Source
+    from profiler.trace.events import Drop
+
+_DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
+_NAMED = 4  # other runs that are named
+
+
+@contextmanager
+def opened(
+    paths: Iterable[Path], importing: Iterable[str] | None, out: Path | None
+) -> Iterator[tuple[list[Found], Imports]]:
+    """Yield the runs at each of `paths`, and what imports those that are foreign: with the options
+    `importing`, into the folder `out`, which keeps them, else until the block ends.
+
+    Raises InputError for what cannot be read, and for an `out` without anything to keep.
+    """
+    from profiler.sources import Imports, check_kept, resolve
+
+    found = resolve([[path] for path in paths], key_values(importing, "--import", "pipeline=sd3"))
+    check_kept(found, out)
+    with Imports(out, leave) as imports:
+        yield found, imports
+
+
+def other_runs(found: Found) -> Iterator[str]:
+    """Yield a line with the older runs of a folder, and one for each that is left out."""
+    others = found.others
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        names = ", ".join(others[:_NAMED])
+        yield f"the newest of {len(others) + 1} runs in {found.given}; others: {names}{more}"
+    yield from left_out(found)
+
+
+def left_out(found: Found) -> Iterator[str]:
+    """Yield a line for each run that was killed, still goes on or has no call: the newest run may
+    be one of them."""
+    from profiler.trace.bundle import State
+
+    for entry in found.unfinished:
+        advice = f"`profile-sd3 merge {entry.path}`"
+        if entry.state is State.RUNNING:
+            yield f"the run in {entry.path} is still going on and was left out"
+        elif entry.state is State.EMPTY:
+            yield f"{entry.path} holds no call and was left out: its run ended before its first"
+        elif entry.state is State.CUT:
+            yield f"{entry.path} has not ended and was left out: {advice}"
+        else:
+            yield f"{entry.path} has no manifest and was left out: {advice}"
+
+
+def load_as_recorded(
+    source: Source, imports: Imports, notes: list[str], *, whole: bool = False
+) -> Run:
+    """Load a run, of which `notes` gets what its manifest says to be missing, as of one that was
+    killed and merged. Raises InputError where it has no call, or files have been damaged since;
+    where it is to be `whole`, also for files that were missing then."""
+    from profiler.analysis.dropped_data import what_happened
+    from profiler.analysis.table_text import worded_note as worded
+    from profiler.sources import load_source
+
+    run = load_source(imports.ready(source))
+    damaged = damaged_files(run) if whole else unexpected_damage(run)
+    if damaged:
+        raise InputError(
+            f"{source.place} is not whole ({damaged[0].where}: {what_happened(damaged[0])}): copy "
+            "it again or record the run again"
+        )
+    if run.calls.is_empty():
+        raise InputError(
+            f"{source.place} holds no call of a submodule: give a bundle, or what another profiler "
+            "recorded of a pipeline"
+        )
+    notes.extend(
+        f"not whole: {source.place}: {drop.where}: {worded(drop.detail)}"
+        for drop in run.info.drops
+        if drop.kind in (*_DAMAGE, DropKind.ABORTED_RUN)
+    )
+    return run
+
+
+def load_calls(source: Source) -> Run:
+    """Load a run, which may be damaged. Raises InputError if it has no call."""
+    from profiler.sources import load_source
+
+    run = load_source(source)
+    if run.calls.is_empty():
+        check_whole(run, source)
+        raise InputError(_without_calls(source))
+    return run
+
+
+def damaged_files(run: Run) -> list[Drop]:
+    """Return the files of `run` that are cut, missing or changed."""
+    return [drop for drop in run.drops if drop.kind in _DAMAGE]
+
+
+def unexpected_damage(run: Run) -> list[Drop]:
+    """Return the files of `run` that are cut, missing or changed, and that its manifest does not
+    report: that of a run that was killed and merged lists what it lacks."""
+    return [drop for drop in damaged_files(run) if drop not in run.info.drops]
+
+
+def check_whole(run: Run, source: Source) -> None:
+    """Raises InputError, in one sentence, where files of the run are cut, missing or changed since
+    its manifest was written."""
+    damaged = unexpected_damage(run)
+    if damaged:
+        more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        raise InputError(_damage(source, damaged[0]) + more)
+
+
+def _damage(source: Source, drop: Drop) -> str:
+    from profiler.analysis.dropped_data import what_happened
+    from profiler.sources import Kind
+
+    path = source.place if source.kind is Kind.TRACE else source.place / drop.where
+    if drop.kind == DropKind.MISSING_FILE:
+        return f"{path} is missing, so the report lacks it: copy it back or record the run again"
+    return f"{path} is not whole ({what_happened(drop)}): copy it again or record the run again"
+
+
+def _without_calls(source: Source) -> str:
+    from profiler.sources import Kind
+    from profiler.trace.manifest import MANIFEST_NAME
+
+    place = source.place
+    if source.kind is not Kind.TRACE:
+        return f"{place} holds no call: the run ended before its first, record it again"
+    if (place.parent / MANIFEST_NAME).is_file():
+        return f"{place} holds no call of its run: give the whole bundle {place.parent}"
+    return (
+        f"{place} is a Perfetto trace but holds no profile-sd3 call: look at its slices with "
+        f"profiler.load, or run `profile-sd3 import {place}` if RBLN's profiler wrote it"
+    )
+
+
+def tell_failed(done: Sequence[Any], what: str, verb: str, noun: str = "") -> None:
+    """Say the `reason` of each that has one and its `place`. Raises InputError if there is any."""
+    from profiler.text import counted
+
+    failed = [one for one in done if one.reason]
+    for one in failed:
+        where = "" if one.reason.startswith(one.place) else f"{one.place}: "
+        tell(f"{what}: {where}{one.reason}", err=True)
+    if failed:
+        count = counted(len(failed), noun) if noun else f"{len(failed):,}"
+        raise InputError(
+            f"{count} of {len(done):,} could not be {verb}: what is wrong with each is said above"
+        )

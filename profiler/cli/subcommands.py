@@ -222,7 +222,7 @@ def _path(given: Any, value: str | Path) -> Any:
 
 _SHARED = opt(
     f"--shared  Let the umask decide who may read what is written, as {SHARED}=1 does.  "
-    "[default: you alone]",
+    "[default: you alone]"
 )
 
 

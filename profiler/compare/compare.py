@@ -367,10 +367,7 @@ def compare_runs(base: Iterable[Run], new: Iterable[Run]) -> Comparison:
 
 
 def compare(
-    base: Sequence[Measurement],
-    new: Sequence[Measurement],
-    *,
-    among: Sequence[Measurement] = (),
+    base: Sequence[Measurement], new: Sequence[Measurement], *, among: Sequence[Measurement] = ()
 ) -> Comparison:
     """Compare a baseline with new runs. Raises InputError where a side has no run.
 

@@ -16,13 +16,7 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from profiler.analysis.commands import (
-    CommandArrays,
-    Kinds,
-    dense_codes,
-    kinds_of,
-    unsteady_calls,
-)
+from profiler.analysis.commands import CommandArrays, Kinds, dense_codes, kinds_of, unsteady_calls
 from profiler.analysis.end_to_end import stage_times
 from profiler.analysis.flop_shapes import parse_shapes, whole_text
 from profiler.analysis.flops import work_of
@@ -501,11 +495,7 @@ def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFr
 
 
 def _work(
-    run: Run,
-    kinds: Kinds,
-    roles: pl.Series,
-    rows: Codes,
-    modules: Mapping[str, Mapping[str, str]],
+    run: Run, kinds: Kinds, roles: pl.Series, rows: Codes, modules: Mapping[str, Mapping[str, str]]
 ) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Sums of durations by row of calls, role, module and what was done (`_KEYS`), of device
     commands; and by call."""

@@ -14,15 +14,7 @@ from typing import Any
 import polars as pl
 from msgspec.structs import replace
 
-from profiler.analysis.document import (
-    TOP,
-    Fact,
-    Part,
-    Report,
-    Section,
-    Summary,
-    TableView,
-)
+from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
 from profiler.analysis.table_text import inwards, label, renamed, table, worded_note
 from profiler.bootstrap import CONFIDENCE, Resampled
 from profiler.compare.align import aligned_calls
@@ -34,6 +26,7 @@ from profiler.compare.tables import (
     PAIRED_CALLS,
     RUNS,
     SHAPES,
+    TABLES,
     TREE,
     Side,
     Step,
@@ -51,6 +44,7 @@ from profiler.compare.text import (
     notes_beside,
     of_whole,
     only_in,
+    parts_of,
     rates,
     row_name,
     sample_line,
@@ -92,16 +86,9 @@ def lines_view(key: str, lines: Sequence[Line], *, totals: Sequence[Line] = ()) 
     """These lines as a table; what they add up to below them."""
     names = ("what", "base", "new", "change")
     schema = dict.fromkeys(names, STRING)
-    frame, below = (pl.DataFrame(some, schema=schema, orient="row") for some in (lines, totals))
-    return table(
-        key,
-        "lines",
-        (what("what"), *_FIGURES),
-        _FIGURES,
-        frame,
-        shown=max(len(frame), 1),
-        totals=below if len(below) else None,
-    )
+    frame, sums = (pl.DataFrame(some, schema=schema, orient="row") for some in (lines, totals))
+    columns, below, shown = (what("what"), *_FIGURES), sums if len(sums) else None, len(frame)
+    return table(key, "lines", columns, _FIGURES, frame, shown=max(shown, 1), totals=below)
 
 
 def waterfall_view(waterfall: pl.DataFrame, shown: int | None = None) -> TableView | None:
@@ -264,12 +251,7 @@ _WHOLE = (
 )
 _STEPS = (renamed(METRICS, "step", kind="step"), *_TIME_COLUMNS)
 _ROLES = ("submodule", "role", *_TIME_COLUMNS)
-_MODULES = (
-    renamed(METRICS, "module", kind="layer"),
-    "submodule",
-    "role",
-    *_TIME_COLUMNS,
-)
+_MODULES = (renamed(METRICS, "module", kind="layer"), "submodule", "role", *_TIME_COLUMNS)
 _RUNS = (
     "side",
     renamed(RUNS, "run_id", label="run"),
@@ -300,7 +282,7 @@ _SHAPES: _Columns = (
     *_EXECUTIONS,
     "submodule",
 )
-_KERNEL_COLUMNS: _Columns = (
+_KERNELS: _Columns = (
     renamed(KERNELS, "what", kind="layer"),
     *_times_of(KERNELS),
     *_EXECUTIONS,
@@ -345,25 +327,16 @@ def metric_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
     steps = metrics.filter(pl.col("step").is_not_null())
     roles = metrics.filter(pl.col("level") == "role")
     for title, name, rows, columns in (
-        (said("Steps"), said("steps"), steps, _STEPS),
-        (said("Roles, by difference"), said("roles"), roles, _ROLES),
-        (said("Operators by module, by difference"), said("modules"), modules, _MODULES),
+        ("Steps", said("steps"), steps, _STEPS),
+        ("Roles, by difference", said("roles"), _by_difference(roles), _ROLES),
+        ("Operators by module, by difference", said("modules"), _by_difference(modules), _MODULES),
     ):
-        ordered = rows
-        if name != "steps":
-            size = pl.col("difference_ns").abs().fill_null(-1)
-            ordered = rows.sort(size, descending=True, maintain_order=True)
-        made = table(
-            f"comparison_{name}",
-            name,
-            columns,
-            METRICS,
-            ordered,
-            shown=shown,
-            held=_ROWS,
-            search=len(ordered) > 10,
-        )
-        yield Part(title, table=made)
+        yield _ranked_part(title, name, columns, METRICS, rows, shown, search=len(rows) > 10)
+
+
+def _by_difference(rows: pl.DataFrame) -> pl.DataFrame:
+    size = pl.col("difference_ns").abs().fill_null(-1)
+    return rows.sort(size, descending=True, maintain_order=True)
 
 
 def runs_part(comparison: Comparison) -> Part:
@@ -381,74 +354,44 @@ def tree_part(comparison: Comparison, shown: int) -> Part:
     named = tree.with_columns(
         label=pl.when(idle).then(pl.lit(str(label(TreeNode.IDLE)))).otherwise("name")
     )
-    view = table(
-        "comparison_tree",
-        "module tree",
-        _TREE,
-        TREE,
-        named.with_columns(name=pl.lit(None, pl.String)),
-        shown=shown,
-        search=True,
-        nested=True,
-        paper=named.with_columns(label=inwards(pl.col("depth")) + pl.col("label")),
-    )
+    paper = named.with_columns(label=inwards(pl.col("depth")) + pl.col("label"))
+    rows = named.with_columns(name=pl.lit(None, pl.String))
+    key, noun = "comparison_tree", "module tree"
+    view = table(key, noun, _TREE, TREE, rows, shown=shown, search=True, nested=True, paper=paper)
     return Part(said("Module tree: where the difference lies"), table=view)
 
 
 def operation_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
     """Shapes with rates and kernels of both sides, kernels, ONNX nodes: those that differ most
     first."""
-    shapes = table(
-        "comparison_shapes",
-        "shapes",
-        _SHAPES,
-        SHAPES,
-        comparison.shapes,
-        shown=shown,
-        held=_ROWS,
-        search=True,
-    )
-    yield Part(said("Shapes, by difference"), table=shapes)
-    kernels = table(
-        "comparison_kernels",
-        "kernels",
-        _KERNEL_COLUMNS,
-        KERNELS,
-        comparison.kernels,
-        shown=shown,
-        held=_ROWS,
-        search=True,
-    )
-    yield Part(said("Kernels, by difference"), table=kernels)
-    nodes = table(
-        "comparison_nodes",
-        "nodes",
-        _NODES,
-        NODES,
-        comparison.nodes,
-        shown=shown,
-        held=_ROWS,
-        search=True,
-    )
-    yield Part(said("ONNX nodes, by difference"), table=nodes)
+    for name, columns in (("shapes", _SHAPES), ("kernels", _KERNELS), ("nodes", _NODES)):
+        rows = getattr(comparison, name)
+        yield _ranked_part(TITLES[name], name, columns, TABLES[name], rows, shown, search=True)
+
+
+def _ranked_part(
+    title: str,
+    name: str,
+    columns: _Columns,
+    declared: tuple[Column, ...],
+    rows: pl.DataFrame,
+    shown: int,
+    *,
+    search: bool,
+) -> Part:
+    """Rows of which a page holds the first."""
+    key, held = f"comparison_{name}", _ROWS
+    made = table(key, name, columns, declared, rows, shown=shown, held=held, search=search)
+    return Part(said(title), table=made)
 
 
 def calls_part(comparison: Comparison, shown: int) -> Part:
     """The calls of both timelines, those that differ most first; nothing without timelines."""
     if comparison.timelines is None:
         return Part()
-    pairs = aligned_calls(*comparison.timelines)
-    size = pl.col("difference_ns").abs().fill_null(-1)
-    view = table(
-        "comparison_calls",
-        "calls",
-        _CALLS,
-        PAIRED_CALLS,
-        pairs.sort(size, descending=True, maintain_order=True),
-        shown=shown,
-        held=_ROWS,
-    )
-    return Part(said("Calls, by difference"), table=view)
+    rows = _by_difference(aligned_calls(*comparison.timelines))
+    title = "Calls, by difference"
+    return _ranked_part(title, "calls", _CALLS, PAIRED_CALLS, rows, shown, search=False)
 
 
 # --- The report of a comparison: what was compared, times from the whole to single modules, what is
@@ -494,26 +437,33 @@ def comparison_report(
     comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = TOP
 ) -> Report:
     """How the new runs differ from the base: the `top` roles and modules, and the gates."""
-    facts = side_facts(comparison)
     told = (*map(worded_note, notes_beside(comparison)), sample_line(comparison))
-    notes = Part(notes=told, always=True)
-    waterfall = waterfall_view(comparison.waterfall)
-    sections = (
-        Section("notes", parts=(notes,) if notes.shows_something else ()),
-        Section("waterfall", parts=(Part(TITLES["waterfall"], table=waterfall),)),
+    return _report(
+        comparison,
+        gates,
+        Section("notes", parts=(Part(notes=told, always=True),)),
+        _section("waterfall", waterfall_view(comparison.waterfall)),
         *_changed(comparison.metrics, top),
-        *_operations(comparison, top),
+        *(
+            _section(key, operations_view(key, getattr(comparison, key), top))
+            for key in ("nodes", "shapes", "kernels")
+        ),
         Section("alone", parts=tuple(_alone(comparison.metrics, top))),
     )
-    shown = tuple(
+
+
+def _section(key: str, view: TableView | None) -> Section:
+    return Section(key, parts=(Part(TITLES[key], table=view),))
+
+
+def _report(comparison: Comparison, gates: Sequence[Gate], *sections: Section) -> Report:
+    """The report of these sections, as far as they show something."""
+    shown = [
         replace(section, parts=tuple(part for part in section.parts if part.shows_something))
         for section in sections
-    )
-    return Report(
-        Summary(headline(comparison), facts=facts),
-        tuple(section for section in shown if section.parts),
-        verdicts(gates),
-    )
+    ]
+    summary = Summary(headline(comparison), facts=side_facts(comparison))
+    return Report(summary, tuple(section for section in shown if section.parts), verdicts(gates))
 
 
 def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
@@ -521,13 +471,6 @@ def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
     settings = settings_text(comparison)
     sides = tuple(Fact(label(side), side_text(comparison, side)) for side in Side)
     return sides if settings is None else (*sides, Fact(said("settings"), settings))
-
-
-def _operations(comparison: Comparison, top: int) -> Iterator[Section]:
-    """What both sides did by node, shape and kernel."""
-    for key in ("nodes", "shapes", "kernels"):
-        made = operations_view(key, getattr(comparison, key), top)
-        yield Section(key, parts=(Part(TITLES[key], table=made),))
 
 
 def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
@@ -542,31 +485,19 @@ def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Section]:
     """What both sides have."""
     both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
     whole = both.filter(of_whole())
-    times = _part(TITLES["times"], whole, whole["metric"].to_list(), "metric", len(whole))
-    yield Section("times", parts=(times,))
-    steps = both.filter(pl.col("step").is_not_null() & pl.col("verdict").is_in(CALLED))
-    roles = both.filter(pl.col("level") == "role")
-    for key, found in (
-        ("steps", steps),
-        ("roles", roles),
-        ("modules", with_blocks_together(both)),
-    ):
+    yield _section("times", _changes_view(whole, whole["metric"].to_list(), "metric", len(whole)))
+    for key, found in parts_of(both, pl.col("verdict").is_in(CALLED)).items():
         rows = largest(found)
-        named = [*map(row_name, rows.iter_rows(named=True))]
-        yield Section(key, parts=(_part(TITLES[key], rows, named, "what", top),))
+        names = [*map(row_name, rows.iter_rows(named=True))]
+        yield _section(key, _changes_view(rows, names, "what", top))
 
 
-def _part(title: str, rows: pl.DataFrame, names: Sequence[str], name: str, shown: int) -> Part:
-    made = table(
-        f"comparison_{name}",
-        name,
-        (what(name), *_CHANGES),
-        METRICS,
-        _written(rows).with_columns(pl.Series(name, names, dtype=STRING)),
-        shown=shown,
-        strong="called",
-    )
-    return Part(title, table=made)
+def _changes_view(
+    rows: pl.DataFrame, names: Sequence[str], name: str, shown: int
+) -> TableView | None:
+    frame = _written(rows).with_columns(pl.Series(name, names, dtype=STRING))
+    columns, key = (what(name), *_CHANGES), f"comparison_{name}"
+    return table(key, name, columns, METRICS, frame, shown=shown, strong="called")
 
 
 def _written(rows: pl.DataFrame) -> pl.DataFrame:
@@ -581,13 +512,8 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
         for unit, base, new in rows.select("resampled", "base_count", "new_count").iter_rows()
     ]
     changes = [None if change is None else change_text(change) for change in rows["change"]]
-    texts = {
-        "base_ns": durations(rows["base_ns"]),
-        "new_ns": durations(rows["new_ns"]),
-        "change": changes,
-        "interval": intervals,
-        "resampled": counts,
-    }
+    texts = {name: durations(rows[name]) for name in ("base_ns", "new_ns")}
+    texts |= {"change": changes, "interval": intervals, "resampled": counts}
     return rows.with_columns(
         *(pl.Series(name, values, dtype=STRING) for name, values in texts.items()),
         called=pl.col("verdict").is_in(CALLED),
@@ -608,41 +534,19 @@ def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
 
 def two_runs_report(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
     """How the new runs differ from the base, from the module tree to single calls."""
-    facts = side_facts(comparison)
+    tree, calls = tree_part(comparison, 2 * TOP), calls_part(comparison, TOP)
     sample = Part(notes=(sentence(sample_line(comparison)),))
     times = Part(table=times_table(comparison), notes=(rule(),))
-    sections = (
-        Section(
-            "tree",
-            said("Module tree"),
-            (_untitled(tree_part(comparison, 2 * TOP)),),
-        ),
-        Section(
-            "operations",
-            said("Shapes and kernels"),
-            (*operation_parts(comparison, TOP), sample),
-        ),
-        Section(
-            "calls",
-            said("Calls"),
-            (_untitled(calls_part(comparison, TOP)),),
-        ),
-        Section("times", said("Times"), (times, *metric_parts(comparison, TOP))),
-        Section("runs", said("Runs"), (_runs(comparison),)),
-    )
-    shown = tuple(
-        Section(one.key, one.title, parts)
-        for one in sections
-        if (parts := tuple(part for part in one.parts if part.shows_something))
-    )
-    return Report(Summary(headline(comparison), facts=facts), shown, verdicts(gates))
-
-
-def _untitled(part: Part) -> Part:
-    """The part below a heading that says the same."""
-    return replace(part, title="")
-
-
-def _runs(comparison: Comparison) -> Part:
     notes = tuple(sentence(worded_note(note)) for note in comparison.notes)
-    return Part(table=runs_part(comparison).table, notes=notes)
+    runs = replace(runs_part(comparison), title="", notes=notes)
+    return _report(
+        comparison,
+        gates,
+        Section("tree", said("Module tree"), (replace(tree, title=""),)),
+        Section(
+            "operations", said("Shapes and kernels"), (*operation_parts(comparison, TOP), sample)
+        ),
+        Section("calls", said("Calls"), (replace(calls, title=""),)),
+        Section("times", said("Times"), (times, *metric_parts(comparison, TOP))),
+        Section("runs", said("Runs"), (runs,)),
+    )

@@ -15,15 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.document import (
-    TOP,
-    Fact,
-    Part,
-    Report,
-    Section,
-    Summary,
-    TableView,
-)
+from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
 from profiler.analysis.table_text import label, worded_note
 from profiler.compare.compare import Compared, Comparison, Gate
 from profiler.compare.report import (
@@ -45,6 +37,7 @@ from profiler.compare.text import (
     notes_beside,
     of_whole,
     only_in,
+    parts_of,
     row_name,
     sample_line,
     sample_text,
@@ -249,16 +242,10 @@ def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
     yield Part(
         TITLES["times"], table=_table(names, whole, whole["metric"].to_list(), "metric", len(whole))
     )
-    steps = metrics.filter(pl.col("step").is_not_null() & pl.col("beyond"))
-    roles = metrics.filter(pl.col("level") == "role")
-    for title, found in (
-        (TITLES["steps"], steps),
-        (TITLES["roles"], roles),
-        (TITLES["modules"], with_blocks_together(metrics)),
-    ):
+    for key, found in parts_of(metrics, pl.col("beyond")).items():
         rows = found.sort(("beyond", "apart_ns"), descending=True, maintain_order=True)
         named = [*map(row_name, rows.iter_rows(named=True))]
-        yield Part(title, table=_table(names, rows, named, "what", top))
+        yield Part(TITLES[key], table=_table(names, rows, named, "what", top))
     for key in ("nodes", "shapes", "kernels"):
         yield _operations_side_by_side(base, columns, key, top)
 

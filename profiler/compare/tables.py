@@ -151,17 +151,7 @@ class DifferenceReason(NoteCode):
 # --- Every column of the tables of a `Comparison`; `docs/diff.md` documents the same.
 
 
-LEVELS = (
-    "end_to_end",
-    "stage",
-    "step",
-    "submodule",
-    "branch",
-    "busy",
-    "role",
-    "modules",
-    "module",
-)
+LEVELS = ("end_to_end", "stage", "step", "submodule", "branch", "busy", "role", "modules", "module")
 """From the whole to the finest. `modules` are the equal modules of repeated blocks taken together,
 their numbers replaced by `*`."""
 

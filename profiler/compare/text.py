@@ -12,14 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.table_text import (
-    Sentences,
-    add_sentences,
-    label,
-    pattern,
-    worded_note,
-)
-from profiler.bootstrap import CONFIDENCE, RESAMPLES, SEED, Resampled
+from profiler.analysis.table_text import Sentences, add_sentences, label, pattern, worded_note
+from profiler.bootstrap import CONFIDENCE, RESAMPLES, SEED
 from profiler.compare.compare import Compared, Comparison, Gate
 from profiler.compare.tables import (
     ComparisonNote,
@@ -32,7 +26,7 @@ from profiler.compare.tables import (
     Verdict,
 )
 from profiler.files import json_text
-from profiler.text import Note, Said, Value, counted, duration, joined, said
+from profiler.text import Note, Said, counted, duration, joined, said
 
 # --- What two sides did at one shape, in words: how fast, and by which kernels.
 
@@ -106,31 +100,28 @@ def _short(name: str, room: int) -> str:
 
 
 DIFF_VERSION = 1  # rises when a key goes or changes its meaning
+_FRAMES = ("tree", "waterfall", "shapes", "kernels", "nodes")
+_METHOD: dict[str, Any] = {
+    "version": DIFF_VERSION,
+    "confidence": CONFIDENCE,
+    "resamples": RESAMPLES,
+    "seed": SEED,
+}
 
 
 def diff_document(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
     """The comparison as plain values: mappings, lists, text, numbers, booleans, None."""
-    return {**_method(), **_found(comparison, gates)}
+    return {**_METHOD, **_found(comparison, gates)}
 
 
-def side_by_side_document(base: str, columns: Sequence[Compared]) -> dict[str, Any]:
-    """Comparisons with the side that is called `base`, each as that of two sides."""
-    found = [{"name": each.name, **_found(each.comparison, each.gates)} for each in columns]
-    return {**_method(), "base": base, "comparisons": found}
-
-
-def side_by_side_to_json(base: str, columns: Sequence[Compared]) -> str:
-    """That document as JSON text that ends with a newline; no NaN, no Infinity."""
-    return json_text(side_by_side_document(base, columns)) + "\n"
-
-
-def _method() -> dict[str, Any]:
-    return {
-        "version": DIFF_VERSION,
-        "confidence": CONFIDENCE,
-        "resamples": RESAMPLES,
-        "seed": SEED,
-    }
+def columns_to_json(base: str, columns: Sequence[Compared]) -> str:
+    """Comparisons with the side that is called `base` as JSON text: one as that of two sides,
+    several by their names. It ends with a newline and has no NaN, no Infinity."""
+    found = [_found(each.comparison, each.gates) for each in columns]
+    if len(columns) == 1:
+        return json_text({**_METHOD, **found[0]}) + "\n"
+    named = [{"name": each.name, **own} for each, own in zip(columns, found, strict=True)]
+    return json_text({**_METHOD, "base": base, "comparisons": named}) + "\n"
 
 
 def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
@@ -143,18 +134,8 @@ def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
         "gates": [asdict(gate) for gate in gates],
         "metrics": comparison.metrics.to_dicts(),
         "reasons": [note.as_json() for note in comparison.reasons],
-        "tree": comparison.tree.to_dicts(),
-        "waterfall": comparison.waterfall.to_dicts(),
-        "shapes": comparison.shapes.to_dicts(),
-        "kernels": comparison.kernels.to_dicts(),
-        "nodes": comparison.nodes.to_dicts(),
+        **{name: getattr(comparison, name).to_dicts() for name in _FRAMES},
     }
-
-
-def diff_to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
-    """The document as JSON text that ends with a newline; no NaN, no Infinity."""
-    document = diff_document(comparison, gates)
-    return json_text(document) + "\n"
 
 
 # --- What is said of how runs differ: changes, the whole of a comparison, its sides, its gates.
@@ -179,15 +160,10 @@ def headline(comparison: Comparison) -> str:
             if row["base_ns"] is None or row["new_ns"] is None:
                 continue
             change = f" {change_text(row['change'])}," if row["change"] is not None else ""
-            part = said(
-                "{metric}{change} {verdict} ({base} → {new})",
-                metric=name,
-                change=change,
-                verdict=label(Verdict(row["verdict"])),
-                base=duration(row["base_ns"]),
-                new=duration(row["new_ns"]),
-            )
-            parts.append(part)  # what came ahead of an error is kept
+            verdict = label(Verdict(row["verdict"]))
+            times = {side.value: duration(row[f"{side}_ns"]) for side in Side}
+            template = "{metric}{change} {verdict} ({base} → {new})"
+            parts.append(said(template, metric=name, change=change, verdict=verdict, **times))
     if parts:
         return joined("; ", parts)
     called = comparison.metrics.filter(pl.col("verdict").is_in(CALLED))
@@ -203,25 +179,12 @@ def side_text(comparison: Comparison, side: str) -> str:
     runs = comparison.runs.filter(pl.col("side") == side)
     named = ", ".join(runs["run_id"].head(_NAMED))
     left = len(runs) - _NAMED
-    pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
-    return said(
-        "{runs} ({named}{more}), {counts}",
-        runs=counted(len(runs), "run"),
-        named=named,
-        more=said(" and {others} more", others=left) if left > 0 else "",
-        counts=joined(
-            ", ",
-            [
-                counted(number, noun)
-                for number, noun in (
-                    (pipelines, "pipeline call"),
-                    (steps, "step"),
-                    (calls, "submodule call"),
-                )
-                if number
-            ],
-        ),
-    )
+    nouns = {"pipelines": "pipeline call", "steps": "step", "calls": "submodule call"}
+    totals = {noun: int(runs[name].sum()) for name, noun in nouns.items()}
+    counts = [counted(number, noun) for noun, number in totals.items() if number]
+    more = said(" and {others} more", others=left) if left > 0 else ""
+    known = {"runs": counted(len(runs), "run"), "named": named, "more": more}
+    return said("{runs} ({named}{more}), {counts}", **known, counts=joined(", ", counts))
 
 
 def settings_text(comparison: Comparison) -> Said | None:
@@ -245,14 +208,9 @@ def notes_beside(comparison: Comparison) -> list[Note]:
 
 def _settings_pairs(comparison: Comparison) -> tuple[Note, ...]:
     for note in comparison.notes:
-        if note.code is ComparisonNote.SETTINGS_DIFFER:
-            pairs = note.values["pairs"]
-            return tuple(pair for pair in _each(pairs) if isinstance(pair, Note))
+        if note.code is ComparisonNote.SETTINGS_DIFFER and isinstance(note.values["pairs"], tuple):
+            return tuple(pair for pair in note.values["pairs"] if isinstance(pair, Note))
     return ()
-
-
-def _each(value: Value) -> tuple[Value, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def sample_text(comparison: Comparison) -> Said:
@@ -354,6 +312,15 @@ def with_blocks_together(rows: pl.DataFrame, apart: pl.Expr | None = None) -> pl
     return pl.concat([together, single.filter(alone if apart is None else alone | apart)])
 
 
+def parts_of(metrics: pl.DataFrame, beyond_noise: pl.Expr) -> dict[str, pl.DataFrame]:
+    """Single steps beyond noise, roles and modules, by the section that they are in."""
+    return {
+        "steps": metrics.filter(pl.col("step").is_not_null() & beyond_noise),
+        "roles": metrics.filter(pl.col("level") == "role"),
+        "modules": with_blocks_together(metrics),
+    }
+
+
 def only_in(metrics: pl.DataFrame, side: Side) -> pl.DataFrame:
     """What only one side has, longest first: `what` and `ns`, modules of equal blocks as one with
     the numbers of these in `blocks`, and of what the other side lacks as a whole nothing but
@@ -413,48 +380,14 @@ def _listed(numbers: Iterable[int]) -> str:
     )
 
 
-# --- What is said of comparisons.
+# --- What is said of comparisons, where that is not the words of the code.
 
 
 SENTENCES: Sentences = {
-    Verdict: {
-        Verdict.SLOWER: said("slower"),
-        Verdict.FASTER: said("faster"),
-        Verdict.WITHIN_NOISE: said("within noise"),
-        Verdict.UNCLEAR: said("unclear"),
-        Verdict.MEASURED_ONCE: said("measured once"),
-        Verdict.ONLY_IN_BASE: said("only in base"),
-        Verdict.ONLY_IN_NEW: said("only in new"),
-    },
-    Side: {Side.BASE: said("base"), Side.NEW: said("new")},
-    Resampled: {
-        Resampled.RUNS: said("runs"),
-        Resampled.PIPELINE_CALLS: said("pipeline calls"),
-        Resampled.STEPS: said("steps"),
-        Resampled.CALLS: said("calls"),
-    },
-    Level: {
-        Level.NODE: said("ONNX node"),
-        Level.MODULE: said("module"),
-        Level.SHAPE: said("shape"),
-        Level.ROLE: said("role"),
-        Level.KERNEL: said("kernel"),
-        Level.SORT: said("kind of work"),
-        Level.SUBMODULE: said("submodule"),
-    },
-    Step: {
-        Step.END_TO_END: said("end to end"),
-        Step.SUBMODULE: said("submodule"),
-        Step.ROLE: said("role"),
-        Step.IDLE: said("not executing"),
-        Step.BETWEEN: said("between calls"),
-    },
-    TreeNode: {
-        TreeNode.SUBMODULE: said("submodule"),
-        TreeNode.MODULE: said("module"),
-        TreeNode.ROLE: said("role"),
-        TreeNode.IDLE: said("not executing"),
-    },
+    Level: {Level.NODE: said("ONNX node"), Level.SORT: said("kind of work")},
+    Step: {Step.IDLE: said("not executing"), Step.BETWEEN: said("between calls")},
+    TreeNode: {TreeNode.IDLE: said("not executing")},
+    RunTrait: {RunTrait.CPU: said("CPU")},
     DifferenceReason: {
         DifferenceReason.OTHER_KERNEL: said(
             "{what}{rates}: {time_ratio} times as long{at}, with another kernel ({base_kernel} → "
@@ -481,12 +414,6 @@ SENTENCES: Sentences = {
         ),
         DifferenceReason.MORE_BETWEEN: said("more time between calls: {base_ns} → {new_ns}"),
         DifferenceReason.LESS_BETWEEN: said("less time between calls: {base_ns} → {new_ns}"),
-    },
-    RunTrait: {
-        RunTrait.PIPELINE: said("pipeline"),
-        RunTrait.MODEL: said("model"),
-        RunTrait.DEVICES: said("devices"),
-        RunTrait.CPU: said("CPU"),
     },
     ComparisonNote: {
         ComparisonNote.SAME_RUN: said(

@@ -631,10 +631,7 @@ def overview_headline(over: Overview) -> Said:
     runs = counted(sum(each.runs for each in over.workloads), "run")
     workloads = counted(len(over.workloads), "workload")
     return said(
-        "{runs} of {workloads}: {states}",
-        runs=runs,
-        workloads=workloads,
-        states=joined(", ", told),
+        "{runs} of {workloads}: {states}", runs=runs, workloads=workloads, states=joined(", ", told)
     )
 
 

@@ -11,7 +11,8 @@ from profiler.compare.compare import Compared, Gate, check_gate
 from profiler.compare.report import comparison_report, two_runs_report
 from profiler.compare.side_by_side import brief_report, columns_report
 from profiler.compare.tables import TABLES
-from profiler.compare.text import diff_to_json, gate_text, headline
+from profiler.compare.text import diff_document, gate_text, headline
+from profiler.files import json_text
 from profiler.report.files import markdown
 from profiler.report.terminal import print_report
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
@@ -149,7 +150,8 @@ def _two():
 
 def test_json_has_every_column(slower):
     """The document is plain JSON whose tables have the declared columns."""
-    document = json.loads(diff_to_json(slower, [check_gate(slower, "denoise.step", 0.05)]))
+    gates = [check_gate(slower, "denoise.step", 0.05)]
+    document = json.loads(json_text(diff_document(slower, gates)))
     assert document["version"] == 1
     assert document["gates"][0]["failed"] is True
     assert document["level"] == "module"

@@ -225,17 +225,12 @@ def _write(
     options: DiffOptions, base: str, columns: list[Compared], whole: Callable[[], Report]
 ) -> None:
     """Write the documents that were asked for."""
-    from profiler.compare import text as diff_document
+    from profiler.compare.text import columns_to_json
     from profiler.report.files import markdown
 
     first = columns[0]
     if options.json_file is not None:
-        text = (
-            diff_document.diff_to_json(first.comparison, first.gates)
-            if len(columns) == 1
-            else diff_document.side_by_side_to_json(base, columns)
-        )
-        write_json(options.json_file, text)
+        write_json(options.json_file, columns_to_json(base, columns))
     if options.markdown_file is not None:
         write_text(options.markdown_file, markdown(whole()))
     if options.html_file is not None:

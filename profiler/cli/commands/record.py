@@ -297,9 +297,7 @@ def _look(path: Path) -> tuple[Path | None, bool]:
     try:
         found = search(path)
         running = max(
-            found.running,
-            key=lambda entry: (entry / JOURNAL_NAME).stat().st_mtime_ns,
-            default=None,
+            found.running, key=lambda entry: (entry / JOURNAL_NAME).stat().st_mtime_ns, default=None
         )
     except NotADirectoryError:
         return None, True

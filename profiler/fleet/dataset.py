@@ -166,27 +166,12 @@ class Dataset:
         return sorted(map(full_name, self._asked(asked).iter_rows(named=True)))
 
     def _asked(self, question: Callable[[Snapshot], _Answer]) -> _Answer:
-        """The answer of one snapshot."""
-        for _ in range(_ATTEMPTS):
-            try:
-                return question(snapshot(self.storage))
-            except FileNotFoundError:
-                continue
-            except pl.exceptions.PolarsError as error:
-                said = " ".join(str(error).split())[:200]
-                raise InputError(
-                    f"a file of {self.storage.place} cannot be read ({said}): restore it, or "
-                    "remove it and add its runs again"
-                ) from error
-        raise InputError(
-            f"files of {self.storage.place} go while they are read: ask again, and compact less "
-            "often, or leave replaced files there for longer"
-        )
+        return asked(self.storage, lambda _, files: question(files))
 
     def _runs(
         self, files: Snapshot, wanted: Sequence[Condition], columns: Sequence[str]
     ) -> pl.DataFrame:
-        found = counted_runs(scan(self.storage, "runs", _pruned(files.runs, wanted)), files.removed)
+        found = _all_runs(self.storage, files, wanted)
         for one in wanted:
             found = found.filter(one.matches)
         return found.select(columns).collect()
@@ -208,6 +193,25 @@ class Dataset:
         return pl.concat(joined)
 
 
+def asked(storage: Storage, question: Callable[[Storage, Snapshot], _Answer]) -> _Answer:
+    """The answer of one snapshot."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return question(storage, snapshot(storage))
+        except FileNotFoundError:
+            continue
+        except pl.exceptions.PolarsError as error:
+            said = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"a file of {storage.place} cannot be read ({said}): restore it, or remove it and "
+                "add its runs again"
+            ) from error
+    raise InputError(
+        f"files of {storage.place} go while they are read: ask again, and compact less often, or "
+        "leave replaced files there for longer"
+    )
+
+
 def counted_runs(
     rows: pl.LazyFrame, removed: Iterable[tuple[str, str]] = frozenset()
 ) -> pl.LazyFrame:
@@ -217,6 +221,11 @@ def counted_runs(
         gone = pl.LazyFrame(pairs, schema=["run", "batch"], orient="row")
         rows = rows.join(gone, on=["run", "batch"], how="anti")
     return rows.sort("batch").unique("run", keep="first").sort("time_ns", "run")
+
+
+def _all_runs(storage: Storage, files: Snapshot, wanted: Sequence[Condition] = ()) -> pl.LazyFrame:
+    """All runs that count, of the files that can hold those wanted."""
+    return counted_runs(scan(storage, "runs", _pruned(files.runs, wanted)), files.removed)
 
 
 def scan(storage: Storage, table: str, names: Sequence[str]) -> pl.LazyFrame:
@@ -427,11 +436,7 @@ def selected(
     that meet all conditions and are older than that. Raises InputError for a name of no run, or
     a short key of several."""
     check_dataset(storage)
-    files = snapshot(storage)
-    try:
-        found = counted_runs(scan(storage, "runs", files.runs), files.removed).collect()
-    except FileNotFoundError as error:
-        raise InputError(f"files of {storage.place} go while they are read: try again") from error
+    found = asked(storage, lambda _, files: _all_runs(storage, files).collect())
     if runs:
         keys = {key for name in runs for key in _named(found, name)}
         found = found.filter(pl.col("run").is_in(sorted(keys)))

@@ -457,9 +457,14 @@ class MetricHistory:
         return float(np.median(self.values[self.level_from : self.level_to]))
 
     @property
+    def since(self) -> int:
+        """Position of the first run after the last change, accepted or not."""
+        return self.changes[-1].change.at if self.changes else 0
+
+    @property
     def now(self) -> float:
-        """The median since the last change, accepted or not."""
-        return float(np.median(self.values[self.changes[-1].change.at if self.changes else 0 :]))
+        """The median since then."""
+        return float(np.median(self.values[self.since :]))
 
     @property
     def has_alarm(self) -> bool:

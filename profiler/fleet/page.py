@@ -10,7 +10,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler._version import __version__
 from profiler.analysis.document import TableView
-from profiler.analysis.table_text import table
+from profiler.analysis.table_text import renamed, table
 from profiler.fleet.change_points import Drift, relative_noise
 from profiler.fleet.history import (
     ChangeState,
@@ -218,7 +219,7 @@ def quality_word(quality: str) -> Said:
     return joined(", ", [_QUALITY.get(part, part) for part in quality.split(",")])
 
 
-def spoken_words(qualities: set[str]) -> dict[str, Said]:
+def spoken_words(qualities: frozenset[str]) -> dict[str, Said]:
     """All words by their English, with those of these `quality` texts."""
     known = (*STATES.values(), *VERDICTS.values(), *CHANGE_STATES.values())
     return {str(one): one for one in (*known, *map(quality_word, sorted(qualities)))}
@@ -278,11 +279,13 @@ def page_document(
 
 def _data(blocks: Iterable[Block], language: str) -> dict[str, Any]:
     """What the scripts read, as JSON has it."""
-    tables = {
-        view.key: _with_languages(table_json(view), spoken_words(set(block.qualities)))
-        for block in blocks
-        for view in block.tables
-    }
+    tables = {}
+    for block in blocks:
+        words = spoken_words(block.qualities)
+        for view in block.tables:
+            shown = tables[view.key] = table_json(view)
+            if "words" in shown:
+                shown["words"] = [words.get(text, text) for text in shown["words"]]
     return {
         "palette": {"submodules": {}, "roles": {}},
         "tables_shown": tables,
@@ -290,13 +293,6 @@ def _data(blocks: Iterable[Block], language: str) -> dict[str, Any]:
         "messages": page_messages(map(template, _SCRIPTS), tables),
         "language": language,
     }
-
-
-def _with_languages(table: dict[str, Any], words: dict[str, Said]) -> dict[str, Any]:
-    """A table whose words have their languages."""
-    if "words" in table:
-        table["words"] = [words.get(text, text) for text in table["words"]]
-    return table
 
 
 # --- The tables of the pages of many runs.
@@ -423,90 +419,28 @@ def reports_beside(folder: Path | None) -> Beside:
     return found
 
 
-def newest_table(over: Overview, beside: Beside) -> TableView | None:
-    """The newest runs of good quality."""
-    frame = _runs_frame(over.runs.reverse().head(HELD["newest"]), beside)
-    columns = _in_unit(_RUNS, over.unit)
-    return table(
-        "newest", "Newest runs", columns, _RUNS, frame, shown=_SHOWN, search=True, sort="time"
-    )
-
-
-def slowest_table(over: Overview, beside: Beside) -> TableView | None:
-    """The runs that are slowest against the runs like them; None where none is slower."""
-    slower = over.runs.filter(pl.col("against") > 0).sort(
-        "against", "time_ns", descending=True, maintain_order=True
-    )
-    frame = _runs_frame(slower.head(HELD["slowest"]), beside)
-    columns = _in_unit(_RUNS, over.unit)
-    return table(
-        "slowest", "Slowest runs", columns, _RUNS, frame, shown=_SHOWN, search=True, sort="against"
-    )
-
-
-def bad_table(over: Overview, beside: Beside) -> TableView | None:
-    """The runs of bad quality, newest first."""
-    frame = _runs_frame(over.bad.reverse().head(HELD["bad"]), beside).with_columns(
-        why=pl.col("quality").map_elements(lambda text: str(quality_word(text)), pl.String())
-    )
-    columns = _in_unit(_BAD, over.unit)
-    return table("bad", "Runs of bad quality", columns, _BAD, frame, shown=_SHOWN, sort="time")
-
-
-def changes_table(over: Overview) -> TableView | None:
-    """The changes of all histories, the newest first."""
-    rows = [
-        _change_row(workload.name, past, each)
-        for workload, past in over.histories
-        for each in past.changes
-    ]
-    rows.sort(key=lambda row: row["time_ns"], reverse=True)
-    schema = {column.name: column.dtype for column in _CHANGES}
-    frame = pl.DataFrame(rows, schema={**schema, "time_ns": pl.Int64()}, orient="row")
-    held = frame.head(HELD["changes"])
-    return table(
-        "changes", "Changes", _CHANGES, _CHANGES, held, shown=_SHOWN, search=True, sort="time"
-    )
-
-
-def workloads_table(over: Overview, metric: str, number: int) -> TableView | None:
-    """The workloads by one metric, the most urgent first."""
-    chosen = [(each, past) for each, past in over.histories if past.metric == metric]
-    rows = [
-        {
-            "workload": plain_text(workload.name),
-            "runs": len(past.values),
-            "median": float(past.frame["value"].median()),  # type: ignore[arg-type]
-            "now": past.now,
-            "spread": relative_noise(_since(past)),
-            "state": str(STATES[state_of(past)]),
-            "newest": when(past.frame["time_ns"][-1]),
-        }
-        for workload, past in chosen[: HELD["workloads"]]
-    ]
-    schema = {column.name: column.dtype for column in _WORKLOADS}
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
-    key = f"workloads_{number}"
-    columns = _in_unit(_WORKLOADS, chosen[0][1].unit if chosen else "ns")
-    return table(key, "Workloads", columns, _WORKLOADS, frame, shown=_SHOWN, search=True)
-
-
-def history_table(past: MetricHistory, number: int) -> TableView | None:
-    """The runs of a history, the newest first."""
-    frame = past.frame.with_columns(
-        *_texts(),
-        against=pl.Series(past.values) / pl.Series(levels(past)) - 1,
-        verdict=pl.Series([str(VERDICTS[each]) for each in run_verdicts(past)]),
-    )
-    key, columns = f"history_{number}", _in_unit(_HISTORY, past.unit)
-    held = frame.reverse().head(HELD["runs"])
-    return table(key, "Runs", columns, _HISTORY, held, shown=_SHOWN, search=True, sort="time")
+def _view(
+    key: str,
+    name: str,
+    columns: Sequence[Column],
+    frame: pl.DataFrame,
+    unit: str = "",
+    *,
+    search: bool = True,
+    sort: str = "time",
+) -> TableView | None:
+    """`frame` as a table whose values are in `unit`."""
+    shown = _in_unit(columns, unit)
+    return table(key, name, shown, columns, frame, shown=_SHOWN, search=search, sort=sort)
 
 
 def _in_unit(columns: Sequence[Column], unit: str) -> tuple[Column, ...]:
     """The columns, those that hold values of the metric in the kind of its unit."""
     kind = _KINDS.get(unit, "number")
-    return tuple(replace(each, kind=kind) if each.name in _OF_UNIT else each for each in columns)
+    return tuple(
+        renamed(columns, each.name, kind=kind) if each.name in _OF_UNIT else each
+        for each in columns
+    )
 
 
 def _texts() -> tuple[pl.Expr, ...]:
@@ -525,11 +459,6 @@ def _runs_frame(runs: pl.DataFrame, beside: Beside) -> pl.DataFrame:
         report=pl.col("place").map_elements(beside, pl.String()),
         bundle=pl.col("place").map_elements(plain_text, pl.String()),
     )
-
-
-def _since(past: MetricHistory) -> list[float]:
-    """The values since the last change."""
-    return list(past.values[past.changes[-1].change.at if past.changes else 0 :])
 
 
 def _change_row(workload: str, past: MetricHistory, each: HistoryChange) -> dict[str, Any]:
@@ -571,8 +500,14 @@ def history_page(
 
 
 def _block(past: MetricHistory, number: int, explained: Mapping[str, str]) -> Block:
-    view, key = history_table(past, number), f"metric-{number}"
-    name = plain_text(past.metric)
+    frame = past.frame.with_columns(
+        *_texts(),
+        against=pl.Series(past.values) / pl.Series(levels(past)) - 1,
+        verdict=pl.Series([str(VERDICTS[each]) for each in run_verdicts(past)]),
+    )
+    held = frame.reverse().head(HELD["runs"])
+    view = _view(f"history_{number}", "Runs", _HISTORY, held, past.unit)
+    key, name = f"metric-{number}", plain_text(past.metric)
     html = (
         f'<section class="history" id="{key}" aria-labelledby="{key}-title">'
         f'<h2 id="{key}-title">{escape(name)}</h2>'
@@ -664,55 +599,87 @@ def overview_page(dataset: str, over: Overview, beside: Beside, language: str = 
 
 
 def _changes_block(over: Overview) -> Block | None:
+    """The changes of all histories, the newest first."""
     if not over.workloads:
         return None
-    view = changes_table(over)
+    rows = [
+        _change_row(workload.name, past, each)
+        for workload, past in over.histories
+        for each in past.changes
+    ]
+    rows.sort(key=lambda row: row["time_ns"], reverse=True)
+    schema = {column.name: column.dtype for column in _CHANGES}
+    frame = pl.DataFrame(rows, schema={**schema, "time_ns": pl.Int64()}, orient="row")
+    view = _view("changes", "Changes", _CHANGES, frame.head(HELD["changes"]))
     family = sum(1 for _ in over.histories)
     note = said(
         "The newest runs of the {family} histories of this page are tested together: one of them "
         "alone may be told as outside by fleet history, and not here.",
         family=count(family),
     )
-    total = sum(len(past.changes) for _, past in over.histories)
-    lead = "" if total else said("No history has a change.")
-    notes = (*_cut(total, "changes"), *((note,) if family > 1 else ()))
+    lead = "" if rows else said("No history has a change.")
+    notes = (*_cut(len(rows), "changes"), *((note,) if family > 1 else ()))
     return _tables("changes", said("Changes"), lead, view, notes)
 
 
 def _workloads(over: Overview) -> Iterator[Block]:
+    """The workloads by each metric, the most urgent first."""
     for number, metric in enumerate(over.metrics):
-        view = workloads_table(over, metric, number)
-        if view is None:
+        chosen = [(each, past) for each, past in over.histories if past.metric == metric]
+        rows = [
+            {
+                "workload": plain_text(workload.name),
+                "runs": len(past.values),
+                "median": float(np.median(past.values)),
+                "now": past.now,
+                "spread": relative_noise([*past.values[past.since :]]),
+                "state": str(STATES[state_of(past)]),
+                "newest": when(past.frame["time_ns"][-1]),
+            }
+            for workload, past in chosen[: HELD["workloads"]]
+        ]
+        if not rows:
             continue
+        schema = {column.name: column.dtype for column in _WORKLOADS}
+        frame = pl.DataFrame(rows, schema=schema, orient="row")
+        key = f"workloads_{number}"
+        view = _view(key, "Workloads", _WORKLOADS, frame, chosen[0][1].unit, sort="")
         single = len(over.metrics) == 1
         title = said("Workloads") if single else said("Workloads by {metric}", metric=metric)
-        yield _tables(view.key, title, "", view, _cut(len(view.frame), "workloads"))
+        yield _tables(key, title, "", view, _cut(len(rows), "workloads"))
 
 
 def _newest(over: Overview, beside: Beside) -> Block:
-    notes = _cut(len(over.runs), "newest")
-    return _tables("newest", said("Newest runs"), "", newest_table(over, beside), notes)
+    frame = _runs_frame(over.runs.reverse().head(HELD["newest"]), beside)
+    view = _view("newest", "Newest runs", _RUNS, frame, over.unit)
+    return _tables("newest", said("Newest runs"), "", view, _cut(len(over.runs), "newest"))
 
 
 def _slowest(over: Overview, beside: Beside) -> Block:
-    view = slowest_table(over, beside)
+    """The runs that are slowest against the runs like them."""
+    slower = over.runs.filter(pl.col("against") > 0)
+    ranked = slower.sort("against", "time_ns", descending=True, maintain_order=True)
+    frame = _runs_frame(ranked.head(HELD["slowest"]), beside)
+    view = _view("slowest", "Slowest runs", _RUNS, frame, over.unit, sort="against")
     lead = said("Each run against the median of all runs that are comparable with it.")
     if view is None:
         lead = said("No run is slower than the runs that are comparable with it.")
-    slower = len(over.runs.filter(over.runs["against"] > 0))
-    return _tables("slowest", said("Slowest runs"), lead, view, _cut(slower, "slowest"))
+    notes = _cut(len(slower), "slowest")
+    return _tables("slowest", said("Slowest runs"), lead, view, notes)
 
 
 def _bad(over: Overview, beside: Beside) -> Block | None:
-    view = bad_table(over, beside)
+    """The runs of bad quality, newest first."""
+    frame = _runs_frame(over.bad.reverse().head(HELD["bad"]), beside).with_columns(
+        why=pl.col("quality").map_elements(lambda text: str(quality_word(text)), pl.String())
+    )
+    view = _view("bad", "Runs of bad quality", _BAD, frame, over.unit, search=False)
     if view is None:
         return None
     lead = said("They take no part in medians and histories: --bad-quality takes them.")
     notes = _cut(len(over.bad), "bad")
     block = _tables("bad", said("Runs of bad quality"), lead, view, notes)
-    return Block(
-        block.key, block.name, block.html, block.tables, frozenset(over.bad["quality"].unique())
-    )
+    return replace(block, qualities=frozenset(over.bad["quality"].unique()))
 
 
 def _cut(total: int, what: str) -> tuple[Said, ...]:
@@ -770,15 +737,15 @@ def _workload(each: Workload) -> str:
 
 
 def _identity(each: Workload) -> str:
-    rows = "".join(
-        f"<div><dt>{escape(field)}</dt><dd>{escape(_value(value))}</dd></div>"
+    values = {
+        field: "\N{EN DASH}" if value is None else plain_text(str(value))
         for field, value in each.identity.items()
+    }
+    rows = "".join(
+        f"<div><dt>{escape(field)}</dt><dd>{escape(value)}</dd></div>"
+        for field, value in values.items()
     )
     return (
         f'<details class="part"><summary>{spoken(said("Identity"))}</summary>'
         f'<dl class="identity">{rows}</dl></details>'
     )
-
-
-def _value(value: object) -> str:
-    return "\N{EN DASH}" if value is None else plain_text(str(value))

@@ -15,12 +15,13 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -37,14 +38,7 @@ from profiler.metrics import RUNS, SCHEMA_VERSION
 
 
 _FORM = re.compile(r"(?P<key>[\w.-]+?)\s*(?P<sign>!=|<=|>=|=|<|>|~)(?P<value>.*)", re.DOTALL)
-_SIGNS: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
-    "=": lambda column, value: column == value,
-    "!=": lambda column, value: column != value,
-    "<": lambda column, value: column < value,
-    "<=": lambda column, value: column <= value,
-    ">": lambda column, value: column > value,
-    ">=": lambda column, value: column >= value,
-}
+_SIGNS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _UNKNOWN_CONDITION = "unknown"
 _HIDDEN = ("batch", "schema_version")
 _COLUMNS = {column.name: column for column in RUNS if column.name not in _HIDDEN}
@@ -52,11 +46,13 @@ _PERIOD = re.compile(r"(?P<number>\d{1,6})(?P<unit>[hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
-class Condition:
-    """One condition. `key`, `sign`, `value` are its parts, `matches` is true of the runs meant."""
+class Condition(NamedTuple):
+    """One condition: its parts; `matches` is true of the runs meant."""
 
-    def __init__(self, key: str, sign: str, value: str, matches: pl.Expr) -> None:
-        self.key, self.sign, self.value, self.matches = key, sign, value, matches
+    key: str
+    sign: str
+    value: str
+    matches: pl.Expr
 
 
 def conditions(texts: Sequence[str] | str) -> list[Condition]:
@@ -84,12 +80,6 @@ def condition(text: str) -> Condition:
     return Condition(key, sign, value, matches.fill_null(value=False))
 
 
-def label_of(name: str) -> pl.Expr:
-    """The label of that name, null where a run has none."""
-    path = '$["' + name.replace('"', "") + '"]'
-    return pl.col("labels").str.json_path_match(path)
-
-
 def period(text: str) -> timedelta:
     """How long `90d`, `12h`, `6w` or `1y` is. Raises InputError for other texts."""
     found = _PERIOD.fullmatch(text)
@@ -105,7 +95,8 @@ def period(text: str) -> timedelta:
 def _typed(text: str, key: str, value: str) -> tuple[pl.Expr, Any]:
     """The column of a key, and the value as it has it."""
     if key.startswith("label."):
-        return label_of(key.removeprefix("label.")), value
+        name = key.removeprefix("label.").replace('"', "")
+        return pl.col("labels").str.json_path_match(f'$["{name}"]'), value
     if key == "time":
         return pl.col("time_ns"), _moment(text, value)
     if key not in _COLUMNS:
@@ -150,41 +141,23 @@ def _moment(text: str, value: str) -> int:
 _ATTEMPTS = 5  # of a PUT that meets another one of the same name
 
 
-class Storage(Protocol):
-    """Files by their names below the data set's place, with `/` between parts."""
-
-    @property
-    def place(self) -> str:
-        """The folder or URL, as messages name it."""
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Make a file; False where one of that name is there. Raises OutputError."""
-
-    def read(self, name: str) -> bytes:
-        """Its bytes. Raises FileNotFoundError where it is gone, InputError for other reasons."""
-
-    def names(self, prefix: str) -> list[str]:
-        """Names of all files below the folder `prefix`, sorted; none where it is not there."""
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Remove files; one that is gone is no error."""
-
-    def size(self, name: str) -> int:
-        """Bytes of a file. Raises FileNotFoundError."""
-
-    def is_empty(self) -> bool:
-        """Whether nothing is at the place, or no place."""
-
-    def input(self, name: str) -> str | io.BytesIO:
-        """What Polars reads a Parquet file from. Raises FileNotFoundError."""
-
-    def files(self, names: Sequence[str]) -> tuple[Any, list[str]]:
-        """A file system of pyarrow, and the paths of these files there."""
-
-
 def is_url(place: str) -> bool:
     """Whether `place` is an fsspec URL and no path."""
     return "://" in place
+
+
+@contextmanager
+def _reading(place: str, name: str = "") -> Iterator[None]:
+    """Raises InputError where a file cannot be read, FileNotFoundError where it is gone."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        where = f"{place}/{name}"
+        raise InputError(
+            f"cannot read {where} ({_reason(error)}): check access and address"
+        ) from error
 
 
 def open_storage(place: str) -> Storage:
@@ -200,9 +173,12 @@ def open_storage(place: str) -> Storage:
         raise InputError(
             f"cannot open {place} ({error}): install what fsspec needs, or give a folder"
         ) from error
-    if "file" in _protocols(filesystem):
+    protocols = filesystem.protocol
+    if "file" in ((protocols,) if isinstance(protocols, str) else protocols):
         return LocalStorage(Path(path))
-    if not _creates(filesystem):
+    # Whether it knows how to create a file only where there is none: older ones ignore it.
+    function = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
+    if "mode" not in inspect.signature(function).parameters:
         package = type(filesystem).__module__.partition(".")[0]
         raise InputError(
             f"{place}: this version of {package} would write over what is there: update it"
@@ -212,15 +188,17 @@ def open_storage(place: str) -> Storage:
 
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
-    """A folder."""
+    """A folder. Files have names below the data set's place, with `/` between parts."""
 
     folder: Path
 
     @property
     def place(self) -> str:
+        """The folder or URL, as messages name it."""
         return str(self.folder)
 
     def create(self, name: str, data: bytes) -> bool:
+        """Make a file; False where one of that name is there. Raises OutputError."""
         path = self.folder / name
         try:
             self._make_folder(path.parent)
@@ -229,14 +207,12 @@ class LocalStorage:
         return create_atomically(path, data)
 
     def read(self, name: str) -> bytes:
-        try:
+        """Its bytes. Raises FileNotFoundError where it is gone, InputError for other reasons."""
+        with _reading(self.place, name):
             return (self.folder / name).read_bytes()
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise _not_readable(self.place, name, error) from error
 
     def names(self, prefix: str) -> list[str]:
+        """Names of all files below the folder `prefix`, sorted; none where it is not there."""
         found = []
         for folder, _, files in os.walk(self.folder / prefix):
             below = os.path.relpath(folder, self.folder).replace(os.sep, "/")
@@ -244,6 +220,7 @@ class LocalStorage:
         return sorted(found)
 
     def remove(self, names: Iterable[str]) -> None:
+        """Remove files; one that is gone is no error."""
         for name in names:
             try:
                 (self.folder / name).unlink(missing_ok=True)
@@ -251,21 +228,21 @@ class LocalStorage:
                 raise not_writable(self.folder / name, error) from error
 
     def size(self, name: str) -> int:
+        """Bytes of a file. Raises FileNotFoundError."""
         return (self.folder / name).stat().st_size
 
     def is_empty(self) -> bool:
-        try:
-            with os.scandir(self.folder) as entries:
-                return all(entry.name.startswith(".") for entry in entries)
-        except FileNotFoundError:
-            return True
-        except OSError as error:
-            raise _not_readable(self.place, "", error) from error
+        """Whether nothing is at the place, or no place."""
+        with suppress(FileNotFoundError), _reading(self.place):
+            return all(entry.name.startswith(".") for entry in self.folder.iterdir())
+        return True
 
     def input(self, name: str) -> str:
+        """What Polars reads a Parquet file from. Raises FileNotFoundError."""
         return str(self.folder / name)
 
     def files(self, names: Sequence[str]) -> tuple[Any, list[str]]:
+        """A file system of pyarrow, and the paths of these files there."""
         from pyarrow.fs import LocalFileSystem
 
         return LocalFileSystem(), [str(self.folder.absolute() / name) for name in names]
@@ -289,9 +266,11 @@ class RemoteStorage:
             try:
                 self.filesystem.pipe_file(self._path(name), data, mode="create")
             except Exception as error:
-                if _is_conflict(error):  # with a PUT or DELETE that goes on: try again
+                # 409 says nothing of what is there: another request for the name goes on, so that
+                # it is to be sent again (Amazon S3 API reference, PutObject); 412, that it is.
+                if _says(error, "ConditionalRequestConflict", "409"):
                     continue
-                if isinstance(error, FileExistsError) or _is_taken(error):
+                if isinstance(error, FileExistsError) or _says(error, "PreconditionFailed", "412"):
                     return self._is_own(name, data)
                 raise OutputError(
                     f"cannot write {self.place}/{name} ({_reason(error)}): check access and address"
@@ -308,22 +287,15 @@ class RemoteStorage:
             return False
 
     def read(self, name: str) -> bytes:
-        try:
+        with _reading(self.place, name):
             data: bytes = self.filesystem.cat_file(self._path(name))
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise _not_readable(self.place, name, error) from error
         return data
 
     def names(self, prefix: str) -> list[str]:
-        try:
+        found: list[str] = []
+        with suppress(FileNotFoundError), _reading(self.place, prefix):
             self.filesystem.invalidate_cache()
             found = self.filesystem.find(self._path(prefix))
-        except FileNotFoundError:
-            return []
-        except Exception as error:
-            raise _not_readable(self.place, prefix, error) from error
         root = PurePosixPath(self.root)
         return sorted(str(PurePosixPath(path).relative_to(root)) for path in found)
 
@@ -336,12 +308,9 @@ class RemoteStorage:
         return int(self.filesystem.size(self._path(name)))
 
     def is_empty(self) -> bool:
-        try:
+        with suppress(FileNotFoundError), _reading(self.place):
             return not self.filesystem.ls(self.root, detail=False)
-        except FileNotFoundError:
-            return True
-        except Exception as error:
-            raise _not_readable(self.place, "", error) from error
+        return True
 
     def input(self, name: str) -> io.BytesIO:
         return io.BytesIO(self.read(name))
@@ -355,40 +324,14 @@ class RemoteStorage:
         return f"{self.root}/{name}"
 
 
-def _protocols(filesystem: Any) -> tuple[str, ...]:
-    known = filesystem.protocol
-    return (known,) if isinstance(known, str) else tuple(known)
-
-
-def _creates(filesystem: Any) -> bool:
-    """Whether it knows how to create a file only where there is none: older ones ignore it."""
-    function = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
-    return "mode" in inspect.signature(function).parameters
-
-
-def _is_taken(error: Exception) -> bool:
-    """Whether a conditional PUT failed because something is there (412)."""
-    return _says(error, "PreconditionFailed", "412")
-
-
-def _is_conflict(error: Exception) -> bool:
-    """Whether a conditional PUT met another request for the same name (409), which says nothing of
-    what is there: it is to be sent again (Amazon S3 API reference, PutObject)."""
-    return _says(error, "ConditionalRequestConflict", "409")
+Storage = LocalStorage | RemoteStorage
 
 
 def _says(error: Exception, word: str, status: str) -> bool:
-    for one in (error, error.__cause__):
-        response = getattr(one, "response", None)
-        if isinstance(response, dict):
-            code = str(response.get("Error", {}).get("Code", ""))
-            if code in (word, status):
-                return True
-    return word in str(error)
-
-
-def _not_readable(place: str, name: str, error: Exception) -> InputError:
-    return InputError(f"cannot read {place}/{name} ({_reason(error)}): check access and address")
+    """Whether a conditional PUT failed with this code."""
+    responses = [getattr(one, "response", None) for one in (error, error.__cause__)]
+    codes = [str(one.get("Error", {}).get("Code")) for one in responses if isinstance(one, dict)]
+    return word in codes or status in codes or word in str(error)
 
 
 def _reason(error: Exception) -> str:
@@ -480,12 +423,14 @@ def generation_name(number: int) -> str:
 def make_dataset(storage: Storage) -> None:
     """Make an empty data set where there is none. Raises InputError where one of another version
     is there."""
-    if not _has(storage, DATASET):
+    try:
+        storage.size(DATASET)
+    except FileNotFoundError:
         if not storage.is_empty():
             raise InputError(
                 f"{storage.place} holds other things and is no data set of runs: name a folder "
                 "that is empty or not there, before the runs"
-            )
+            ) from None
         storage.create(
             DATASET, msgspec.json.encode(_Dataset(schema_version=SCHEMA_VERSION)) + b"\n"
         )
@@ -507,14 +452,11 @@ def check_dataset(storage: Storage) -> None:
             f"{SCHEMA_VERSION}}} into it, or add the runs to a new data set"
         ) from error
     if found.schema_version != SCHEMA_VERSION:
+        newer = found.schema_version > SCHEMA_VERSION
         raise InputError(
             f"{storage.place} has version {found.schema_version} of the data set, this "
             f"profile-sd3 reads {SCHEMA_VERSION}: "
-            + (
-                "update it"
-                if found.schema_version > SCHEMA_VERSION
-                else "add its runs to a new one"
-            )
+            f"{'update it' if newer else 'add its runs to a new one'}"
         )
 
 
@@ -534,19 +476,13 @@ def snapshot(storage: Storage) -> Snapshot:
         table: (*(name for name in generation.files if name.startswith(f"{table}/")), *loose[table])
         for table in TABLES
     }
-    orphans = [
-        name
-        for names in listed.values()
-        for name in names
-        if _is(_MERGED, name) and name not in merged and name not in replaced
-    ]
+    unnamed = {name for names in listed.values() for name in names} - merged - {*replaced}
     return Snapshot(
         generation=generation,
-        runs=counted["runs"],
-        metrics=counted["metrics"],
+        **counted,
         removed=frozenset(_removed(storage, removals)),
         removals=tuple(removals),
-        orphans=tuple(orphans),
+        orphans=tuple(sorted(name for name in unnamed if _is(_MERGED, name))),
     )
 
 
@@ -576,14 +512,6 @@ def _removed(storage: Storage, names: Iterable[str]) -> Iterable[tuple[str, str]
             continue
         except msgspec.MsgspecError as error:
             raise InputError(f"{storage.place}/{name} is damaged ({error}): remove it") from error
-
-
-def _has(storage: Storage, name: str) -> bool:
-    try:
-        storage.size(name)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _is(pattern: re.Pattern[str], name: str) -> bool:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from profiler.fleet.compare import Gate, GateVerdict, Outcome, Verdict
 from profiler.fleet.dataset import Why
 from profiler.fleet.history import LEAST_RUNS, HistoryChange, MetricHistory, history_needed
@@ -23,8 +21,10 @@ if TYPE_CHECKING:
 # --- Sentences, tables and documents about histories and gates: for terminals, CI and programs.
 
 
-def value_text(value: float, unit: str) -> str:
-    """A value in the unit that is read best."""
+def value_text(value: float | None, unit: str) -> str:
+    """A value in the unit that is read best: `68.4 ms`."""
+    if value is None:
+        return ""
     if unit == "ns":
         return duration(value)
     if unit == "bytes":
@@ -45,31 +45,24 @@ def when(time_ns: int) -> str:
 
 
 def _run_text(row: Mapping[str, Any]) -> Said:
-    name, key = clean(row["run_id"]), row["run"][:8]
+    told = {"run": clean(row["run_id"]), "key": row["run"][:8], "time": when(row["time_ns"])}
     if not row["commit"]:
-        return said("{run} ({key}, {time})", run=name, key=key, time=when(row["time_ns"]))
-    return said(
-        "{run} ({key}, {time}, commit {commit})",
-        run=name,
-        key=key,
-        time=when(row["time_ns"]),
-        commit=clean(row["commit"][:12]),
-    )
+        return said("{run} ({key}, {time})", **told)
+    return said("{run} ({key}, {time}, commit {commit})", **told, commit=clean(row["commit"][:12]))
 
 
 def history_lines(past: MetricHistory) -> Iterator[Said]:
     """What the history of a metric shows, in sentences."""
     yield _now_line(past)
+    names = past.frame["run_id"]
     for drift in past.drifts:
         total = math.expm1(math.log1p(drift.slope) * (drift.end - drift.first - 1))
         yield said(
             "drift: {slope} a run from {first} until {end}, {total} in all; no run of it is a "
             "change",
             slope=signed(drift.slope),
-            first=clean(past.frame["run_id"][drift.first]),
-            end=said("now")
-            if drift.end == len(past.values)
-            else clean(past.frame["run_id"][drift.end - 1]),
+            first=clean(names[drift.first]),
+            end=said("now") if drift.end == len(names) else clean(names[drift.end - 1]),
             total=signed(total),
         )
     if past.two_modes is not None:
@@ -114,16 +107,9 @@ def _newest_lines(past: MetricHistory) -> Iterator[Said]:
         )
     elif last.outside:
         told = {"change": signed(last.change), "expected": value_text(last.expected, past.unit)}
-        if last.runs == 1:
-            yield said(
-                "the newest run is outside the history: {change}, expected {expected}", **told
-            )
-        else:
-            yield said(
-                "the newest {runs} runs are outside the history: {change}, expected {expected}",
-                runs=last.runs,
-                **told,
-            )
+        one = "the newest run is outside the history: {change}, expected {expected}"
+        some = "the newest {runs} runs are outside the history: {change}, expected {expected}"
+        yield said(one, **told) if last.runs == 1 else said(some, runs=last.runs, **told)
     said_so = bool(past.changes or past.drifts or past.two_modes)  # what is a change, and what not
     if not said_so and (last is None or not last.outside):
         yield said("no change found")
@@ -138,46 +124,12 @@ def change_lines(each: HistoryChange, unit: str) -> Iterator[Said]:
         "before": value_text(change.before, unit),
         "after": value_text(change.after, unit),
     }
-    if each.because is not None:
-        yield said("{name}: {by}, {before} → {after}, accepted", **told)
-    elif each.is_open:
-        yield said("{name}: {by}, {before} → {after}, alarm", **told)
-    else:
-        yield said("{name}: {by}, {before} → {after}", **told)
+    state = ", accepted" if each.because is not None else ", alarm" if each.is_open else ""
+    yield said("{name}: {by}, {before} → {after}" + state, **told)
     yield said("  last good run {run}", run=_run_text(each.good))
     yield said("  first bad run {run}", run=_run_text(each.bad))
     if each.because is not None:
         yield said("  accepted: {reason}", reason=clean(each.because))
-
-
-def changes_frame(past: MetricHistory) -> pl.DataFrame:
-    """The changes of a metric: one row a change."""
-    rows = [
-        {
-            "metric": past.metric,
-            "change": each.name,
-            "by": each.change.change,
-            "before": each.change.before,
-            "after": each.change.after,
-            "unit": past.unit,
-            "last_good": each.good["run_id"],
-            "good_commit": each.good["commit"],
-            "first_bad": each.bad["run_id"],
-            "bad_commit": each.bad["commit"],
-            "alarm": each.is_open,
-            "accepted": each.because,
-        }
-        for each in past.changes
-    ]
-    texts = ("last_good", "good_commit", "first_bad", "bad_commit")
-    schema: dict[str, pl.DataType] = {
-        **dict.fromkeys(("metric", "change"), pl.String()),
-        **dict.fromkeys(("by", "before", "after"), pl.Float64()),
-        **dict.fromkeys(("unit", *texts), pl.String()),
-        "alarm": pl.Boolean(),
-        "accepted": pl.String(),
-    }
-    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def history_document(past: MetricHistory) -> dict[str, Any]:
@@ -189,7 +141,23 @@ def history_document(past: MetricHistory) -> dict[str, Any]:
         "level": past.level,
         "now": past.now,
         "runs": past.frame.select("run", "run_id", "time_ns", "commit", "value").to_dicts(),
-        "changes": changes_frame(past).to_dicts(),
+        "changes": [
+            {
+                "metric": past.metric,
+                "change": each.name,
+                "by": each.change.change,
+                "before": each.change.before,
+                "after": each.change.after,
+                "unit": past.unit,
+                "last_good": each.good["run_id"],
+                "good_commit": each.good["commit"],
+                "first_bad": each.bad["run_id"],
+                "bad_commit": each.bad["commit"],
+                "alarm": each.is_open,
+                "accepted": each.because,
+            }
+            for each in past.changes
+        ],
         "drifts": [
             {"first": each.first, "end": each.end, "slope": each.slope} for each in past.drifts
         ],
@@ -296,17 +264,6 @@ _NAMES = {"batch_size": "batch"}
 _LONGEST = 60  # characters of a value in a sentence
 
 
-def figure(value: float | None, unit: str) -> str:
-    """A metric's value with its unit: `68.4 ms`."""
-    if value is None:
-        return ""
-    if unit == "ns":
-        return duration(value)
-    if unit == "bytes":
-        return size(value)
-    return percent(value) if unit == "ratio" else f"{value:,.6g}"
-
-
 def verdict_text(verdict: str, needs: int) -> str:
     """What a comparison comes to: `slower`, `needs 4 more`."""
     if verdict == Verdict.NEEDS_MORE:
@@ -333,36 +290,27 @@ def _reasons(why: Sequence[Difference]) -> Said:
 
 def apart_line(apart: Apart) -> Said:
     """Runs that are compared with none, and what to do about it."""
-    runs, example = counted(apart.runs, "run"), clean(apart.example)
+    told: dict[str, Any] = {"runs": counted(apart.runs, "run"), "example": clean(apart.example)}
     if apart.bad_quality:
-        return said(
-            "left out: {runs} of bad quality, such as {example}: --bad-quality takes them",
-            runs=runs,
-            example=example,
-        )
-    if apart.without:
-        return said(
+        text = "left out: {runs} of bad quality, such as {example}: --bad-quality takes them"
+    elif apart.without:
+        told["field"] = apart.without
+        text = (
             "left out: {runs}, such as {example}, of which nobody recorded {field}: compare them "
-            "by another field (--by)",
-            runs=runs,
-            example=example,
-            field=apart.without,
+            "by another field (--by)"
         )
-    if not apart.why:
-        return said(
+    elif not apart.why:
+        text = (
             "not comparable: {runs}, such as {example}: other runs have several values of a field "
-            "that nobody recorded of these",
-            runs=runs,
-            example=example,
+            "that nobody recorded of these"
         )
-    return said(
-        "not comparable: {runs}, such as {example}; {why}; --assume-same {fields} treats these "
-        "as equal",
-        runs=runs,
-        example=example,
-        why=_reasons(apart.why),
-        fields=",".join(one.field for one in apart.why),
-    )
+    else:
+        told |= {"why": _reasons(apart.why), "fields": ",".join(one.field for one in apart.why)}
+        text = (
+            "not comparable: {runs}, such as {example}; {why}; --assume-same {fields} treats these "
+            "as equal"
+        )
+    return said(text, **told)
 
 
 def _short(value: Any) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profiler.fleet.add import Done, Outcome, analyzed, imported, outcome_of
+from profiler.fleet.add import Outcome, analyzed, imported, outcome_of
 from profiler.trace.bundle import BundleWriter
 
 
@@ -18,13 +18,13 @@ def killing_once(task: tuple[Path, Mapping[str, str]], known: frozenset[str]) ->
     return outcome_of(task, known)
 
 
-def analyzing_once(task: tuple[Path, bool]) -> Done:
+def analyzing_once(task: tuple[Path, bool]) -> Outcome:
     """`analyzed`, in the same way."""
     _die_of(task[0])
     return analyzed(task)
 
 
-def importing_once(task: tuple[Path, Path, Mapping[str, str]]) -> Done:
+def importing_once(task: tuple[Path, Path, Mapping[str, str]]) -> Outcome:
     """`imported`, but it dies with half of the bundle written."""
     if _is_told(task[0]):
         write_call, written = BundleWriter.write_call, []

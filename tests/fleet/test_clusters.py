@@ -188,7 +188,7 @@ def _named(name):
 
 def test_a_scheduler_without_workers(tmp_path, monkeypatch, capsys):
     """It would keep the work for ever: said in one sentence."""
-    monkeypatch.setattr("profiler.fleet.add._PATIENCE_S", 1)
+    monkeypatch.setattr("profiler.fleet.workers._PATIENCE_S", 1)
     write_bundles(tmp_path / "traces", 1)
     with cluster(tmp_path / "dask") as address:
         arguments = (tmp_path / "data", tmp_path / "traces", "--scheduler", address)

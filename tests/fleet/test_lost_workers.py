@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from profiler.errors import InputError
-from profiler.fleet import add as under_test
-from profiler.fleet.add import Workers, mapped
+from profiler.fleet import workers as under_test
+from profiler.fleet.workers import Workers, mapped
 from tests.fleet.killed_worker import deadly_seven
 
 distributed = pytest.importorskip("distributed", reason="needs the fleet extra: distributed")

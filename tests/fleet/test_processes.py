@@ -10,9 +10,10 @@ import textwrap
 
 import pytest
 
-from profiler.fleet.add import Lost, State, Wishes, Workers, add, batches_of, mapped
+from profiler.fleet.add import State, Wishes, add
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.storage import LocalStorage, make_dataset
+from profiler.fleet.workers import Lost, Workers, batches_of, mapped
 from tests.fleet.bundles import write_bundles
 from tests.fleet.killed_worker import deadly_seven, killing_once
 from tests.fleet.simulated import addition, filled
@@ -27,7 +28,7 @@ _WRITER = """
 import sys
 from profiler.fleet.dataset import commit_batch
 from profiler.fleet.storage import LocalStorage
-from profiler.fleet.add import Workers
+from profiler.fleet.workers import Workers
 from tests.fleet.bundles import write_bundles
 from tests.fleet.killed_worker import killing_once
 from tests.fleet.simulated import addition

@@ -171,7 +171,8 @@ def analyze(options: AnalyzeOptions) -> None:
 def _analyze_each(options: AnalyzeOptions) -> None:
     """Analyze every run of the paths, all of a folder. Raises InputError, after all others are
     done, if some could not be read."""
-    from profiler.fleet.add import Workers, analyze_many, found_runs
+    from profiler.fleet.add import analyze_many, found_runs
+    from profiler.fleet.workers import Workers
     from profiler.text import duration
 
     workers = Workers(options.workers, options.scheduler)

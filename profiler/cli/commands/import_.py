@@ -84,7 +84,8 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
 def _import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[str, str]) -> None:
     """Import each of `paths` as a separate run, with the importers' options that are `given`.
     Raises InputError, after all others are done, if some could not be read."""
-    from profiler.fleet.add import Workers, import_many
+    from profiler.fleet.add import import_many
+    from profiler.fleet.workers import Workers
 
     workers = Workers(options.workers, options.scheduler)
     with progress("importing", after_s=0.5) as show:

@@ -44,9 +44,10 @@ def add(options: AddOptions) -> None:
     A run that the data set has is left out, whatever its folder is called. What cannot be read is
     said at the end, and stops nothing.
     """
-    from profiler.fleet.add import Wishes, Workers
+    from profiler.fleet.add import Wishes
     from profiler.fleet.add import add as add_runs
     from profiler.fleet.storage import open_storage
+    from profiler.fleet.workers import Workers
     from profiler.metrics import checked_commit
 
     storage = open_storage(options.dataset)

@@ -76,15 +76,15 @@ def _shown(rows: pl.DataFrame, by: str) -> pl.DataFrame:
     """The rows as they are printed."""
     import polars as pl
 
-    from profiler.fleet.text import figure, verdict_text
+    from profiler.fleet.text import value_text, verdict_text
 
     shown = [
         (
             row["value"],
             row["metric"],
             row["runs"],
-            figure(row["median"], row["unit"]),
-            _interval(figure(row["low"], row["unit"]), figure(row["high"], row["unit"])),
+            value_text(row["median"], row["unit"]),
+            _interval(value_text(row["low"], row["unit"]), value_text(row["high"], row["unit"])),
             "" if row["ratio"] is None or row["verdict"] == "alone" else f"{row['ratio']:.3f}×",
             "" if row["ratio_low"] is None or row["verdict"] in ("base", "alone") else _interval(
                 f"{row['ratio_low']:.3f}", f"{row['ratio_high']:.3f}"

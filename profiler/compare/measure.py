@@ -58,6 +58,7 @@ OPERATIONS = pl.Schema(
         "rated_ns": pl.Int64(),  # of commands whose FLOPs are known
     }
 )
+_TOLD = {"label": pl.String, "dtype": pl.String, "flops": pl.Int64, "first": pl.Boolean}
 _WAITS = ("host", "sync")
 _MOVING_CATEGORIES = ("dma", "copy", "collective")
 _PARAMETERS = re.compile(r"(?<=[>\w])\((?:[^()]|\([^()]*\))*\)(?= \[|$)")
@@ -127,28 +128,18 @@ def _cells(kinds: Kinds, commands: pl.DataFrame, rows: Codes, counted: Codes) ->
 
 
 def _layers(cells: pl.DataFrame) -> pl.DataFrame:
-    found = cells.group_by("submodule", "layer", maintain_order=True).agg(
-        pl.col("at").min(), pl.col("total_ns").sum()
-    )
-    return found.select(pl.col(name).cast(dtype) for name, dtype in LAYERS.items())
+    grouped = cells.group_by("submodule", "layer", maintain_order=True)
+    return _of_schema(grouped.agg(pl.col("at").min(), pl.col("total_ns").sum()), LAYERS)
 
 
 def _operations(cells: pl.DataFrame) -> pl.DataFrame:
-    told = [
-        _told(op_type or "", shapes) for op_type, shapes in cells.select("op_type", "shapes").rows()
-    ]
-    moves = cells["category"].cast(pl.String).is_in(_MOVING_CATEGORIES)
+    pairs = cells.select("op_type", "shapes").iter_rows()
+    told = pl.DataFrame([_told(kind or "", dims) for kind, dims in pairs], _TOLD, orient="row")
     kernels = [_short_kernel(name) if name else "" for name in cells["kernel"]]
-    names = ("label", "dtype", "flops", "first")
-    columns = dict(zip(names, zip(*told, strict=True), strict=True)) if told else {}
-    dtypes = (pl.String, pl.String, pl.Int64, pl.Boolean)
-    found = cells.with_columns(
-        *(
-            pl.Series(name, columns.get(name, ()), dtype=dtype)
-            for name, dtype in zip(names, dtypes, strict=True)
-        ),
-        kernel=pl.Series(kernels, dtype=pl.String),
-    ).filter(~moves)
+    found = pl.concat([cells, told], how="horizontal").with_columns(
+        kernel=pl.Series(kernels, dtype=pl.String)
+    )
+    found = found.filter(~pl.col("category").cast(pl.String).is_in(_MOVING_CATEGORIES))
     rated = pl.col("flops") > 0
     summed = found.group_by("submodule", "label", "dtype", "kernel", maintain_order=True).agg(
         executions=pl.col("commands").filter("first").sum(),
@@ -156,7 +147,7 @@ def _operations(cells: pl.DataFrame) -> pl.DataFrame:
         flops=(pl.col("flops") * pl.col("commands")).filter("first").sum(),
         rated_ns=pl.col("total_ns").filter(rated).sum(),
     )
-    return summed.select(pl.col(name).cast(dtype) for name, dtype in OPERATIONS.items())
+    return _of_schema(summed, OPERATIONS)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -246,24 +237,6 @@ def with_layers(
     return joined, work.filter(~engine).with_columns(shown), found
 
 
-def whole_calls(calls: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Spans (`measure.SPAN`, as `spans` are) of which each call is a whole, of one stage."""
-    timed = calls.drop_nulls("value_ns")
-    levels = [
-        timed.select(
-            "pipeline",
-            "step",
-            "value_ns",
-            level=pl.lit(level),
-            part=pl.lit(""),
-            stage=pl.col("stage") if level == "stage" else pl.lit(None, pl.String),
-        )
-        for level in ("end_to_end", "stage")
-    ]
-    found = pl.concat(levels)
-    return found.select(pl.col(name).cast(dtype) for name, dtype in spans.schema.items())
-
-
 def _averages(calls: pl.DataFrame) -> pl.Series:
     """Whether a call is the averages of layers: no first one, nor any other. Where these are all
     there is, every submodule has one."""
@@ -284,26 +257,14 @@ def _engine_of(submodule: str) -> str:
 
 _OTHER = "other"
 _COPYING_CATEGORIES = ("dma", "copy")  # categories
-_BY_SORT = {
-    Sort.MATMUL: "matmul",
-    Sort.CONVOLUTION: "convolution",
-    Sort.ATTENTION: "attention",
-    Sort.NORM: "norm",
-    Sort.EMBEDDING: "embedding",
-    Sort.RESAMPLE: "resample",
-    Sort.ROPE: "rope",
-    Sort.ACTIVATION: "elementwise",
-    Sort.ARITHMETIC: "elementwise",
-    Sort.LAYOUT: "data_movement",
-    Sort.REORDER: "data_movement",
-    Sort.IDENTITY: "data_movement",
+_BY_SORT = {  # the others are called as their sorts are
+    **dict.fromkeys((Sort.ACTIVATION, Sort.ARITHMETIC), "elementwise"),
+    **dict.fromkeys((Sort.LAYOUT, Sort.REORDER, Sort.IDENTITY), "data_movement"),
+    Sort.UNKNOWN: "",
 }
 _OF_PLACES = {  # roles that a place in the model gives, of kernels that torch.compile fused
-    "mlp": "elementwise",
-    "modulation": "elementwise",
-    "residual": "elementwise",
-    "qkv_projection": "matmul",
-    "adapter": "matmul",
+    **dict.fromkeys(("mlp", "modulation", "residual"), "elementwise"),
+    **dict.fromkeys(("qkv_projection", "adapter"), "matmul"),
 }
 
 
@@ -321,8 +282,8 @@ def sort_by_kernel(kernel: str, category: str) -> str:
 @lru_cache(maxsize=1 << 16)
 def sort_by_operator(op_type: str, category: str) -> str:
     """The same by the type of the operation, which is the kernel's name where nobody knows it."""
-    found = _BY_SORT.get(operation_of(op_type).sort) if op_type else None
-    return found or sort_by_kernel(op_type, category) or _OTHER
+    sort = operation_of(op_type).sort if op_type else Sort.UNKNOWN
+    return _BY_SORT.get(sort, sort.value) or sort_by_kernel(op_type, category) or _OTHER
 
 
 # --- What a comparison needs of one run: its spans and calls, and the work of each call by role and
@@ -430,8 +391,9 @@ def measure(run: Run, *, timeline: bool = False) -> Measurement:
     timed, spans = found, _spans(run, calls, pipelines)
     if run.info.producer == AVERAGED:
         timed, summed, details = with_layers(found, summed, details)
-    if apart:
-        spans = whole_calls(timed, spans)
+    if apart:  # each call is a whole, of one stage
+        whole = timed.drop_nulls("value_ns")
+        spans = pl.concat(_of_levels(whole, whole))
     return Measurement(
         run_id=run.run_id,
         info=run.info,
@@ -464,34 +426,29 @@ def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFr
     none = CommandArrays.of(run.commands.clear(), calls)
     axis = Axis.of(run, pipelines)
     steps = step_table(run, none, pipelines, axis)
+    at = steps.with_columns(level=pl.lit("step"), stage=pl.lit("denoise"))
     of_steps = [
-        steps.select(
-            "pipeline",
-            "step",
-            level=pl.lit("step"),
-            part=pl.lit(part),
-            stage=pl.lit("denoise"),
-            value_ns=pl.col(column),
-        )
+        _of_schema(at.with_columns(part=pl.lit(part), value_ns=pl.col(column)), SPAN)
         for part, column in _OF_STEPS
     ]
-    stages = stage_times(run, pipelines, axis)
-    whole = stages.group_by("pipeline", maintain_order=True).agg(pl.col("elapsed_ns").sum())
-    of_pipelines = [
-        times.select(
-            "pipeline",
-            level=pl.lit(level),
-            part=pl.lit(""),
-            stage=pl.col("stage") if level == "stage" else pl.lit(None, pl.String),
-            step=pl.lit(NO_STEP),
-            value_ns=pl.col("elapsed_ns"),
-        )
-        for level, times in (("end_to_end", whole), ("stage", stages))
-    ]
-    found = pl.concat([_of_schema(frame, SPAN) for frame in (*of_pipelines, *of_steps)])
-    found = found.drop_nulls("value_ns")
+    stages = stage_times(run, pipelines, axis).with_columns(
+        step=pl.lit(NO_STEP), value_ns="elapsed_ns"
+    )
+    grouped = stages.group_by("pipeline", "step", maintain_order=True)
+    whole = grouped.agg(pl.col("value_ns").sum())
+    found = pl.concat([*_of_levels(whole, stages), *of_steps]).drop_nulls("value_ns")
     keys = [name for name in SPAN if name != "value_ns"]
     return found.group_by(keys, maintain_order=True).agg(pl.col("value_ns").sum())
+
+
+def _of_levels(whole: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFrame]:
+    """The spans of pipeline calls, and of their stages."""
+    none = pl.lit(None, pl.String)
+    levels = (
+        whole.with_columns(level=pl.lit("end_to_end"), part=pl.lit(""), stage=none),
+        stages.with_columns(level=pl.lit("stage"), part=pl.lit("")),
+    )
+    return [_of_schema(frame, SPAN) for frame in levels]
 
 
 def _work(
@@ -612,45 +569,34 @@ def samples_of(
     under which name a module of this run is compared: columns `submodule`, `role`, `module`, `as`
     and `level`, any number of rows a module.
     """
-    calls = _with_excess(measured, corrected)
+    factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
+    factor = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
+    traced = pl.when("traced").then(factor).otherwise(1.0)
+    calls = measured.calls.with_columns(excess_ns=pl.col("value_ns") * (1 - traced))
     frames = [
         *_span_samples(measured.spans, calls),
         *_call_samples(calls),
-        *_work_samples(measured, calls, corrected, modules),
+        *_work_samples(measured, calls, factor, modules),
     ]
-    return pl.concat([_complete(frame) for frame in frames])
-
-
-def _complete(frame: pl.DataFrame) -> pl.DataFrame:
-    """`frame` with all columns of `SAMPLE`, null where it lacks one."""
-    missing = {name: None for name in SAMPLE if name not in frame.columns}
-    frame = frame.with_columns(**{name: pl.lit(value) for name, value in missing.items()})
-    return frame.select(pl.col(name).cast(dtype) for name, dtype in SAMPLE.items())
-
-
-def _with_excess(measured: Measurement, corrected: Collection[str]) -> pl.DataFrame:
-    """The calls with `factor`, and `excess_ns` that tracing them cost by it."""
-    factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
-    known = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
-    return measured.calls.with_columns(
-        factor=pl.when("traced").then(known).otherwise(1.0)
-    ).with_columns(excess_ns=pl.col("value_ns") * (1 - pl.col("factor")))
+    none = pl.DataFrame(schema=SAMPLE)  # columns that a frame lacks are null
+    return _of_schema(pl.concat([none, *frames], how="diagonal_relaxed"), SAMPLE)
 
 
 def _span_samples(spans: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame]:
     """Pipeline calls, stages and steps, less what tracing the calls in them cost."""
-    found = []
-    for level, keys in (
-        ("end_to_end", ["pipeline"]),
-        ("stage", ["pipeline", "stage"]),
-        ("step", ["pipeline", "step"]),
+    found, part = [], pl.col("part")
+    of_step = pl.when(part == "").then(pl.lit("denoise.step")).otherwise("denoise.step." + part)
+    for level, keys, metric in (
+        ("end_to_end", ["pipeline"], pl.lit("end_to_end")),
+        ("stage", ["pipeline", "stage"], pl.format("stage.{}", "stage")),
+        ("step", ["pipeline", "step"], of_step),
     ):
         inside = calls.group_by(keys).agg(pl.col("first").any(), pl.col("excess_ns").sum())
         own = spans.filter(pl.col("level") == level).join(inside, on=keys, how="left")
-        whole = pl.when(pl.col("part") == "").then(pl.col("excess_ns").fill_null(0)).otherwise(0.0)
+        whole = pl.when(part == "").then(pl.col("excess_ns").fill_null(0)).otherwise(0.0)
         found.append(
             own.with_columns(
-                metric=_span_metric(level),
+                metric=metric,
                 first=pl.col("first").fill_null(value=False),
                 value_ns=(pl.col("value_ns") - whole).clip(0),
             )
@@ -660,15 +606,6 @@ def _span_samples(spans: pl.DataFrame, calls: pl.DataFrame) -> list[pl.DataFrame
         single.with_columns(metric=pl.format("denoise.step.{}", "step"), of_step=pl.col("step"))
     )
     return found
-
-
-def _span_metric(level: str) -> pl.Expr:
-    if level == "stage":
-        return pl.format("stage.{}", "stage")
-    if level == "end_to_end":
-        return pl.lit("end_to_end")
-    part = pl.col("part")
-    return pl.when(part == "").then(pl.lit("denoise.step")).otherwise("denoise.step." + part)
 
 
 def _call_samples(calls: pl.DataFrame) -> list[pl.DataFrame]:
@@ -690,14 +627,12 @@ def _call_samples(calls: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _work_samples(
-    measured: Measurement, calls: pl.DataFrame, corrected: Collection[str], modules: pl.DataFrame
+    measured: Measurement, calls: pl.DataFrame, factor: pl.Expr, modules: pl.DataFrame
 ) -> list[pl.DataFrame]:
     """Busy time, roles and modules of the samples with traced calls.
 
     Where some calls of a sample were not traced they are taken to be like those that were.
     """
-    factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
-    known = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
     traced = (
         calls.group_by(*_OF)
         .agg(
@@ -708,7 +643,7 @@ def _work_samples(
             traced=pl.col("traced").sum(),
         )
         .filter(pl.col("traced") > 0)
-        .with_columns(scale=pl.col("scale") * known)
+        .with_columns(scale=pl.col("scale") * factor)
     )
     busy = traced.filter(pl.col("total_ns").sum().over("submodule") > 0).with_columns(
         level=pl.lit("busy"),

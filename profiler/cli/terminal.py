@@ -15,8 +15,10 @@ import codecs
 import contextlib
 import gc
 import io
+import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -66,7 +68,6 @@ def check_documents(
             raise OutputError(f"{options[path]} and {option} both name {path}: give two files")
         options[path] = option
         if path != STDOUT:
-            check_output(path)
             _check_place(option, path)
             if any(same_file(path, source) for source in sources):
                 raise OutputError(
@@ -74,13 +75,20 @@ def check_documents(
                 )
 
 
-def check_output(path: Path | None) -> None:
-    """Raises OutputError where `path` names what is a trace and no report: a `.pb`, a manifest, or
-    a file of a run that was written as Parquet."""
-    if path is None:
-        return
-    if path.suffix == ".pb" or path.name == "manifest.json" or _of_parquet_run(path):
+def _check_place(option: str, path: Path) -> None:
+    of_parquet_run = False
+    if path.suffix in (".json", ".parquet"):
+        from profiler.run.load import FILES, is_parquet_run
+
+        of_parquet_run = path.name in FILES and is_parquet_run(path.parent)
+    if path.suffix == ".pb" or path.name == "manifest.json" or of_parquet_run:
         raise OutputError(f"{path} is part of a trace: give another file to write to")
+    if path.is_dir():
+        raise OutputError(f"{option} {path} is a folder: give the name of a file to write")
+    if not path.parent.is_dir():
+        raise OutputError(f"{option} {path}: {path.parent} is no folder: make it, or give another")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise OutputError(f"{option} {path} may not be written: give a place where you may write")
 
 
 def write_json(path: Path, text: str) -> None:
@@ -113,24 +121,6 @@ def write_text(path: Path, text: str) -> None:
         write_atomically(path, text.encode(), sync=True)
 
 
-def _check_place(option: str, path: Path) -> None:
-    if path.is_dir():
-        raise OutputError(f"{option} {path} is a folder: give the name of a file to write")
-    if not path.parent.is_dir():
-        raise OutputError(f"{option} {path}: {path.parent} is no folder: make it, or give another")
-    if not os.access(path.parent if not path.exists() else path, os.W_OK):
-        raise OutputError(f"{option} {path} may not be written: give a place where you may write")
-
-
-def _of_parquet_run(path: Path) -> bool:
-    """Whether `write_parquet` wrote the file of that name."""
-    if path.suffix not in (".json", ".parquet"):
-        return False
-    from profiler.run.load import FILES, is_parquet_run
-
-    return path.name in FILES and is_parquet_run(path.parent)
-
-
 def _escape(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -138,9 +128,24 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 def _as_escape(text: str) -> str:
-    units = text.encode("utf-16-be", "surrogatepass")
-    pairs = zip(units[::2], units[1::2], strict=True)
-    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)
+    return json.dumps(text)[1:-1]
+
+
+@contextmanager
+def handling(names: Iterable[str], handle: Callable[[int, Any], None]) -> Iterator[None]:
+    """Have `handle` get these signals until the block ends. One that is ignored, as SIGHUP under
+    `nohup`, stays so."""
+    numbers = [number for name in names if (number := getattr(signal, name, None)) is not None]
+    before = {
+        number: signal.signal(number, handle)
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # --- Python's search for garbage, in commands that make their tables once and then end.
@@ -354,8 +359,6 @@ def plain_characters(stream: TextIO) -> None:
 
 def is_drawn_on(stream: TextIO) -> bool:
     """Whether `stream` is a terminal that can be drawn on: no file, no pipe, not a dumb one."""
-    import os
-
     return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from itertools import islice
@@ -107,19 +107,31 @@ def diff(options: DiffOptions) -> None:
 
     A change is called slower or faster only where it exceeds noise.
     """
+    from profiler.compare.compare import Compared, check_gate
+
     sides = _sides(options.runs, options.against)
     _check_files(options, len(sides))
     named = [*options.sections, *([options.by.section] if options.by else [])]
     sections = chosen_sections(named, comparison_sections, full=options.full)
     limit = gate_limit(options.fail_over, options.metric)
     compared, lines = _compared(options, [*sides.values()], gated=limit is not None)
+    from profiler.compare.report import comparison_report
+    from profiler.compare.side_by_side import brief_report, columns_report
+    from profiler.report.terminal import print_brief
+
     base, *names = sides
-    columns = _columns(names, compared, options.metric or ["end_to_end"], limit)
-    whole = partial(_report, base, columns, _ROWS if options.top is None else options.top)
+    metrics = [] if limit is None else options.metric or ["end_to_end"]
+    gates = [[check_gate(one, name, limit or 0.0) for name in metrics] for one in compared]
+    columns = [Compared(*each) for each in zip(names, compared, gates, strict=True)]
+    top = _ROWS if options.top is None else options.top
+    whole: Callable[[], Report] = partial(columns_report, base, columns, top=top)
+    brief: Callable[[Console], None] | None = None
+    if len(columns) == 1:  # more sides have no brief form
+        first = (columns[0].comparison, columns[0].gates)
+        whole = partial(comparison_report, *first, top=top)
+        brief = partial(print_brief, made=partial(brief_report, *first))
     _write(options, base, columns, whole)
     if STDOUT not in (options.json_file, options.markdown_file):
-        # Three sides have no brief form.
-        brief = partial(_print_brief, columns[0]) if len(columns) == 1 else None
         written = [] if options.html_file is None else [options.html_file]
         full = options.full or options.top is not None
         print_chosen(whole, brief, sections, full=full, written=written, above=True)
@@ -127,24 +139,6 @@ def diff(options: DiffOptions) -> None:
         tell(line, err=True)
     if any(gate.failed for column in columns for gate in column.gates):
         raise typer.Exit(1)
-
-
-def _report(base: str, columns: Sequence[Compared], top: int) -> Report:
-    """Return the complete report, with the `top` rows of tables that rank."""
-    from profiler.compare.report import comparison_report
-    from profiler.compare.side_by_side import columns_report
-
-    if len(columns) == 1:
-        return comparison_report(columns[0].comparison, columns[0].gates, top=top)
-    return columns_report(base, columns, top=top)
-
-
-def _print_brief(column: Compared, console: Console) -> None:
-    """Print what matters most, in 40 lines; the gates always."""
-    from profiler.compare.side_by_side import brief_report
-    from profiler.report.terminal import print_brief
-
-    print_brief(console, partial(brief_report, column.comparison, column.gates))
 
 
 def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
@@ -194,17 +188,6 @@ def _compared(
                 del loaded
         say("comparing")
         return compare_each(measured), notes + [line for each in found for line in left_out(each)]
-
-
-def _columns(
-    names: list[str], compared: Sequence[Comparison], metrics: list[str], limit: float | None
-) -> list[Compared]:
-    """Return each comparison under its name, with the gates of `metrics` if there is a `limit`."""
-    from profiler.compare.compare import Compared, check_gate
-
-    looked_at = [] if limit is None else metrics
-    gates = [[check_gate(each, name, limit or 0.0) for name in looked_at] for each in compared]
-    return [Compared(*each) for each in zip(names, compared, gates, strict=True)]
 
 
 def _check_files(options: DiffOptions, sides: int) -> None:

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +20,7 @@ import typer
 
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import printable, tell
+from profiler.cli.terminal import handling, printable, progress, tell
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,14 +112,9 @@ def _check_folder(out: Path) -> None:
 
 def _with_interpreter(command: list[str]) -> list[str]:
     """`script.py …` and `-m module …` are run by this Python; other commands as they are."""
-    import shutil
-    import sys
-
     first = command[0]
     by_python = first in ("-m", "-c") or (first.endswith(".py") and not os.access(first, os.X_OK))
-    if by_python:
-        return [sys.executable, *command]
-    if shutil.which(first) is None and Path(first).is_file():
+    if by_python or (shutil.which(first) is None and Path(first).is_file()):
         return [sys.executable, *command]
     return command
 
@@ -123,10 +122,7 @@ def _with_interpreter(command: list[str]) -> list[str]:
 def _run(command: list[str], environment: dict[str, str]) -> int:
     """The exit code of `command`; 128 and the signal's number where a signal ended it, as shells
     have it. Signals that this process gets go on to the command."""
-    import signal
     import subprocess
-
-    from profiler.errors import InputError
 
     try:
         child = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user asked for
@@ -135,27 +131,17 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
         raise InputError(
             f"cannot run {command[0]}: {reason}: give a command that exists"
         ) from error
-    before = {}
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(number, lambda n, _frame: _pass_on(child, n))
-    try:
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+    with handling(names, lambda number, _frame: _pass_on(child, number)):
         code = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
 def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
     """Send a signal on, unless the terminal has sent it to the whole foreground group itself."""
-    import contextlib
-    import signal
-
     if number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _in_foreground():
         return
-    with contextlib.suppress(OSError, ValueError):  # it has ended; Windows knows few signals
+    with suppress(OSError, ValueError):  # it has ended; Windows knows few signals
         child.send_signal(number)
 
 
@@ -185,23 +171,20 @@ def _say_where(journal: Path, settings: Settings) -> bool:
     if opened or any("failed" in event for event in events):
         return bool(opened)  # what failed the process has said itself
     ran = dict.fromkeys(name for event in events for name in event.get("uncaptured", ()))
-    if not any("process" in event for event in events):
-        advice = "install profile-sd3 in the environment whose Python it runs"
-        _say(f"nothing was recorded, for no process of the command was switched on: {advice}")
-    elif ran:
+    what = "no pipeline, module or ONNX Runtime session ran"
+    if ran:
         what = f"{', '.join(ran)} ran, which is no submodule: name it by profiler.submodule()"
+    if any("process" in event for event in events):
         _say(f"nothing was recorded in {settings.out}: {what}")
     else:
-        what = "no pipeline, module or ONNX Runtime session ran"
-        _say(f"nothing was recorded in {settings.out}: {what}")
+        advice = "install profile-sd3 in the environment whose Python it runs"
+        _say(f"nothing was recorded, for no process of the command was switched on: {advice}")
     return False
 
 
 def _summarize(bundles: list[Path]) -> None:
     """Write into each bundle that is whole what a data set of runs keeps of it, once the command
     has ended: none of its processes takes part."""
-    from profiler.cli.terminal import progress
-
     if not bundles:
         return
     from profiler.metrics import summarize_recorded
@@ -213,12 +196,9 @@ def _summarize(bundles: list[Path]) -> None:
 
 def _events(journal: Path) -> Iterator[dict[str, Any]]:
     """What the processes of the command have told; lines that are cut are left out."""
-    import contextlib
-    import json
-
     lines = journal.read_bytes().splitlines() if journal.is_file() else []
     for line in lines:
-        with contextlib.suppress(ValueError):
+        with suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict):
                 yield event

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options, opt
-from profiler.cli.terminal import bar, note
+from profiler.cli.terminal import bar, handling, note
 from profiler.errors import InputError, OutputError, ProfilerError
 
 if TYPE_CHECKING:
@@ -83,7 +83,11 @@ def run(options: RunOptions) -> None:
     pipeline.check(**size, **scales)
     arguments = {"prompt": options.prompt, **guided, **size}
     bundle, result = _profiled(options, pipeline, settings, arguments)
-    _write_image(result.images[0], options.image)
+    if options.image is not None:
+        from profiler.files import appearing
+
+        with appearing(options.image) as file:
+            result.images[0].save(file, format="PNG")
     # Not before the run: importing the report would be part of what is measured.
     from profiler.cli.commands.analyze import AnalyzeOptions, analyze
     from profiler.metrics import summarize_recorded
@@ -130,7 +134,6 @@ def _remove_without_calls(bundle: Path | None) -> None:
 def _ended_by_signals() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP end the program as Ctrl-C does, through all blocks: exit codes 143
     and 129. One that is ignored, as SIGHUP under `nohup`, stays so."""
-    import signal
     import threading
 
     def end(number: int, _frame: Any) -> None:
@@ -139,16 +142,8 @@ def _ended_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {}
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(number, end)
-    try:
+    with handling(("SIGTERM", "SIGHUP"), end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
@@ -180,15 +175,6 @@ def _check_image(image: Path | None) -> None:
         raise OutputError(f"--image {image} does not end in .png: the image is written as PNG")
     if not image.parent.is_dir():
         raise OutputError(f"--image {image}: the folder {image.parent} does not exist: create it")
-
-
-def _write_image(image: Any, path: Path | None) -> None:
-    from profiler.files import appearing
-
-    if path is None:
-        return
-    with appearing(path) as file:
-        image.save(file, format="PNG")
 
 
 SUBCOMMAND = Subcommand(run, place=10, about_runs=True, needs="run")

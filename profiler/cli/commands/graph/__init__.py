@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from profiler.cli.subcommands import Subcommand, command_group
+from profiler.cli.terminal import tell
 from profiler.errors import InputError
 from profiler.options import parse_size
+
+if TYPE_CHECKING:
+    from profiler.graph.verify import OutputDifference
 
 # --- Numbers in options of `profile-sd3 graph`: bytes, and sizes of symbolic dimensions.
 
@@ -56,6 +60,14 @@ def named(names: Iterable[str]) -> str:
     found = list(dict.fromkeys(filter(None, names)))
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return ", ".join(found[:_NAMED]) + more
+
+
+def tell_compared(differences: Sequence[OutputDifference], *, each: bool) -> None:
+    """Print how outputs differ, the one that does most; `each` where asked."""
+    worst = max(differences, key=lambda difference: difference.relative, default=None)
+    more = f" (the most of {len(differences)} outputs)" if len(differences) > 1 else ""
+    for line in differences if each else [f"{worst}{more}"][: len(differences)]:
+        tell(f"  compared: {line}")
 
 
 # --- `profile-sd3 graph`: the subcommands that work on ONNX graphs.

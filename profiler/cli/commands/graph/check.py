@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from profiler.cli.commands.graph import grouped, named, parse_sizes
+from profiler.cli.commands.graph import grouped, named, parse_sizes, tell_compared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
@@ -15,7 +15,7 @@ from profiler.onnx_targets import TARGETS
 from profiler.text import counted, duration, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from profiler.graph.check import CheckResult
     from profiler.graph.compare import MeasuredFinding
@@ -57,11 +57,15 @@ def check(options: CheckOptions) -> None:
     missing. What needs no data reads none.
     """
     from profiler.graph.check import check_model
+    from profiler.graph.model import model_files, refuse_unknown_sizes
 
     sizes = parse_sizes(options.size)
-    sources = list(_sources(options.models))
+    files = (path for model in options.models for path in model_files(model))
+    sources = list(dict.fromkeys(files))
     check_documents({"--json": options.json_file}, inputs=sources, outputs={"--fix": options.fix})
-    _check_sizes(sources, sizes, options.fix)
+    if sizes and options.fix is None:
+        raise InputError("--size is for the inputs that --fix compares on: give --fix OUT, too")
+    refuse_unknown_sizes(sources, sizes)
     results: list[CheckResult] = []
     fixed: list[FixResult] = []
     with progress(f"repairing {options.models[0]}" if options.fix else "checking") as say:
@@ -80,22 +84,6 @@ def check(options: CheckOptions) -> None:
             _print(checked, run, options.show_all)
     if any(result.count("error") for result in results):
         raise typer.Exit(1)
-
-
-def _sources(models: list[Path]) -> Iterator[Path]:
-    """Yield the ONNX files of all arguments, each once."""
-    from profiler.graph.model import model_files
-
-    yield from dict.fromkeys(path for model in models for path in model_files(model))
-
-
-def _check_sizes(sources: list[Path], sizes: dict[str, int], out: Path | None) -> None:
-    """Refuse sizes that would change nothing."""
-    from profiler.graph.model import refuse_unknown_sizes
-
-    if sizes and out is None:
-        raise InputError("--size is for the inputs that --fix compares on: give --fix OUT, too")
-    refuse_unknown_sizes(sources, sizes)
 
 
 def _fix(
@@ -151,13 +139,7 @@ def _document(
 def _print_fix(result: FixResult, show_all: bool) -> None:
     repaired = ", ".join(f"{rule} {count}" for rule, count in result.repaired.items())
     tell(f"{result.out}: repaired: {repaired or 'nothing'}")
-    if show_all:
-        for difference in result.differences:
-            tell(f"  compared: {difference}")
-    elif result.differences:
-        worst = max(result.differences, key=lambda difference: difference.relative)
-        count = len(result.differences)
-        tell(f"  compared: {worst}{f' (the most of {count} outputs)' if count > 1 else ''}")
+    tell_compared(result.differences, each=show_all)
 
 
 def _print(result: CheckResult, run: Run | None, show_all: bool) -> None:

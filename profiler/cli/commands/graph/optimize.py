@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profiler.cli import options as shared
-from profiler.cli.commands.graph import parse_sizes
+from profiler.cli.commands.graph import parse_sizes, tell_compared
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
@@ -89,14 +89,7 @@ def _print(file: OptimizedFile, show_all: bool) -> None:
     if not show_all and same:
         tell(f"  {'all' if not changed else 'other'} {counted(same, 'type')}: as many as before")
     _print_notes(file)
-    differences = file.differences
-    if not show_all and differences:
-        worst = max(differences, key=lambda difference: difference.relative)
-        more = f" (the most of {len(differences)} outputs)" if len(differences) > 1 else ""
-        tell(f"  compared: {worst}{more}")
-        return
-    for difference in differences:
-        tell(f"  compared: {difference}")
+    tell_compared(file.differences, each=show_all)
 
 
 def _print_notes(file: OptimizedFile) -> None:

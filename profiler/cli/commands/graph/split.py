@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profiler.cli import options as shared
-from profiler.cli.commands.graph import grouped, named, parse_bytes, parse_sizes
+from profiler.cli.commands.graph import grouped, named, parse_bytes, parse_sizes, tell_compared
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
@@ -95,8 +95,7 @@ def _print(file: SplitFile, show_all: bool) -> None:
             tell(f"    largest part: {most.part_bytes:,} of {most.bytes:,} bytes, {most.node}")
     for whole in result.whole:
         tell(f"  not split: {whole.node} ({whole.op_type}, {whole.layer}): {whole.reason}")
-    for difference in file.differences:
-        tell(f"  compared: {difference}")
+    tell_compared(file.differences, each=True)
 
 
 def _kind(operation: SplitOperation) -> tuple[object, ...]:

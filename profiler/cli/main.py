@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,22 +59,6 @@ def _typed() -> list[str]:
         return line.split()
 
 
-def complete_sections(incomplete: str) -> list[str]:
-    """Sections of a report, behind those that stand before the last comma."""
-    return [*_of_list(incomplete, _section_keys())]
-
-
-def complete_comparison_sections(incomplete: str) -> list[str]:
-    """Sections of a comparison, likewise."""
-    return [*_of_list(incomplete, _comparison_keys())]
-
-
-def complete_submodules(incomplete: str) -> list[str]:
-    """Submodules of the run that the line names, else of the newest in `traces`, behind those that
-    stand before the last comma."""
-    return [*_of_list(incomplete, _of_named_run())]
-
-
 def complete_submodule(incomplete: str) -> list[str]:
     """A single submodule of that run."""
     return [name for name in _of_named_run() if name.startswith(incomplete)]
@@ -99,14 +83,6 @@ def complete_runs(incomplete: str) -> list[str]:
     if os.environ.get("_PROFILE_SD3_COMPLETE") != "complete_bash":
         return found
     return [_SPECIAL.sub(r"\\\g<0>", path) for path in found]  # bash puts it into the line as it is
-
-
-def _of_list(incomplete: str, names: Iterable[str]) -> Iterator[str]:
-    before, comma, typed = incomplete.rpartition(",")
-    taken = before.split(",")
-    for name in names:
-        if name.startswith(typed) and name not in taken:
-            yield f"{before}{comma}{name}"
 
 
 def _section_keys() -> list[str]:
@@ -137,6 +113,23 @@ def _of_named_run(part: str = "submodules") -> list[str]:
         return [str(name) for name in known[part]]
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return []
+
+
+def _behind_commas(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return what completes one of `names` behind those that stand before the last comma."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, typed = incomplete.rpartition(",")
+        taken = before.split(",")
+        found = (name for name in names() if name.startswith(typed) and name not in taken)
+        return [f"{before}{comma}{name}" for name in found]
+
+    return complete
+
+
+complete_sections = _behind_commas(_section_keys)
+complete_comparison_sections = _behind_commas(_comparison_keys)
+complete_submodules = _behind_commas(_of_named_run)
 
 
 def _listed(folder: Path) -> Iterator[Path]:

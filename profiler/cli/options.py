@@ -64,73 +64,60 @@ class Language(StrEnum):
     KO = "ko"
 
 
-ANSWER_CSV = opt("--csv FILE  Write CSV, over FILE if it exists; -: to stdout.")
-ANSWER_JSON = opt("--json FILE  Write a JSON list of rows, over FILE if it exists; -: to stdout.")
-ANSWER_PARQUET = opt("--parquet FILE  Write Parquet, over FILE if it exists.")
-ANSWER_ROWS = opt(
-    "--rows N  Rows to print; 0: all.  [default: 40 on a terminal, all where piped]", min=0
-)
-ANSWER_TIMEOUT = opt(
-    "--timeout SECONDS  How long a query may compute; 0: no limit.", default=60, min=0
-)
+ANSWER_CSV = opt("FILE  Write CSV, over FILE if it exists; -: to stdout.")
+ANSWER_JSON = opt("FILE  Write a JSON list of rows, over FILE if it exists; -: to stdout.")
+ANSWER_PARQUET = opt("FILE  Write Parquet, over FILE if it exists.")
+ANSWER_ROWS = opt("N  Rows to print; 0: all.  [default: 40 on a terminal, all where piped]", min=0)
+ANSWER_TIMEOUT = opt("SECONDS  How long a query may compute; 0: no limit.", default=60, min=0)
 DEVICE_PROFILE_FILE = opt(
-    "--device-profile FILE  What benchmark-device measured.  [default: device_profiles.json "
-    "in the bundle or beside it; else published figures]"
+    "FILE  What benchmark-device measured.  [default: device_profiles.json in the bundle or beside "
+    "it; else published figures]"
 )
 IMPORT_OPTIONS = opt(
-    "--import KEY=VALUE  An option for the importer of another profiler's trace: "
-    "pipeline=sd3; may be repeated."
+    "--import KEY=VALUE  An option for the importer of another profiler's trace: pipeline=sd3; may "
+    "be repeated."
 )
 KEPT_IMPORT = opt(
-    "--out DIR  Keep the bundle that is made of another profiler's trace in DIR.  [default: "
-    "it is removed when the command ends]"
+    "DIR  Keep the bundle that is made of another profiler's trace in DIR.  [default: it is "
+    "removed when the command ends]"
 )
-MAX_SIZE = opt(
-    "--max-size SIZE  Limit of what a run writes (500MB, 2GiB): later calls have no operators."
-)
-MEMORY = opt("--memory  Record torch's allocations, which takes 5 % more time.")
-CALL_STAGES = opt("--stage NAME  Only these stages, with commas.")
+MAX_SIZE = opt("SIZE  Limit of what a run writes (500MB, 2GiB): later calls have no operators.")
+MEMORY = opt("Record torch's allocations, which takes 5 % more time.")
+CALL_STAGES = opt("NAME  Only these stages, with commas.")
 CALL_SUBMODULES = opt(
-    "--submodule NAME  Only these submodules, with commas.", autocompletion=complete_submodules
+    "NAME  Only these submodules, with commas.", autocompletion=complete_submodules
 )
-CALL_DEVICES = opt("--device NAME  Only these devices, with commas.")
-CALL_STEPS = opt("--step STEPS  Only these steps: 7, 0-3,7 or last.")
-RUN_NAME = opt("--name NAME  Name of the run.  [default: its time]")
-BUNDLE_FOLDER = opt("--out DIR  Folder of bundles; the run gets its own.", default=Path("traces"))
-COMPRESS = opt(
-    "--compress METHOD  Pack the packets of all files: none, deflate or zstd.", default="none"
-)
-MEASURE_OVERHEAD = opt(
-    "--measure-overhead  Leave every fourth step untraced, to measure what tracing costs."
-)
+CALL_DEVICES = opt("NAME  Only these devices, with commas.")
+CALL_STEPS = opt("STEPS  Only these steps: 7, 0-3,7 or last.")
+RUN_NAME = opt("NAME  Name of the run.  [default: its time]")
+BUNDLE_FOLDER = opt("DIR  Folder of bundles; the run gets its own.", default=Path("traces"))
+COMPRESS = opt("METHOD  Pack the packets of all files: none, deflate or zstd.", default="none")
+MEASURE_OVERHEAD = opt("Leave every fourth step untraced, to measure what tracing costs.")
 MODEL_PATH = arg("MODEL  ONNX file, or a folder of them.")
 OUT_PATH = arg("OUT  File, or folder, to write.")
 PAGE_LANGUAGE = opt(
-    "--language  Language in which the page opens; its button changes it.  [default: its reader's]"
+    "Language in which the page opens; its button changes it.  [default: its reader's]"
 )
 RESULT_FILE = opt("--json FILE  Write the result as JSON; -: to stdout.")
 SIZES = opt(
-    "--size NAME=N  A symbolic dimension of the inputs that outputs are compared on; may be "
-    "repeated.  [default: 2 for a batch, 8 for others]"
+    "NAME=N  A symbolic dimension of the inputs that outputs are compared on; may be repeated.  "
+    "[default: 2 for a batch, 8 for others]"
 )
 TRACED_RUN = arg("RUN  A bundle, a folder of them, or what `import` takes.")
 
 DATASET_PLACE = arg("DATASET  Folder of the data set, or a URL that fsspec knows (s3://…).")
 WHERE_RUNS = opt(
-    "--where KEY=VALUE  Only runs whose column, `time` or `label.NAME` is so: =, !=, <, <=, "
-    ">, >=, ~ (contains), and the value `unknown`; may be repeated."
+    "KEY=VALUE  Only runs whose column, `time` or `label.NAME` is so: =, !=, <, <=, >, >=, ~ "
+    "(contains), and the value `unknown`; may be repeated."
 )
 ASSUME_SAME = opt(
-    "--assume-same FIELD  Take this field of the identity to agree where nobody recorded it; "
-    "may be repeated."
+    "FIELD  Take this field of the identity to agree where nobody recorded it; may be repeated."
 )
-BAD_QUALITY = opt("--bad-quality  Take runs with drops, residual or costly tracing, too.")
-LOCAL_WORKERS = opt(
-    "--workers N  Work in N processes of this machine; 0: in this one.", default=0, min=0
-)
+BAD_QUALITY = opt("Take runs with drops, residual or costly tracing, too.")
+LOCAL_WORKERS = opt("N  Work in N processes of this machine; 0: in this one.", default=0, min=0)
 SCHEDULER = opt(
-    "--scheduler ADDRESS  Work on the Dask cluster of this scheduler, such as "
-    "tcp://head:8786: one you trust, whose workers see the same paths.",
+    "ADDRESS  Work on the Dask cluster of this scheduler, such as tcp://head:8786: one you trust, "
+    "whose workers see the same paths.",
     default="",
 )
 

@@ -76,7 +76,6 @@ def load_as_recorded(
     killed and merged. Raises InputError where it has no call, or files have been damaged since;
     where it is to be `whole`, also for files that were missing then."""
     from profiler.analysis.dropped_data import what_happened
-    from profiler.analysis.table_text import worded_note as worded
     from profiler.sources import load_source
 
     run = load_source(imports.ready(source))
@@ -91,12 +90,17 @@ def load_as_recorded(
             f"{source.place} holds no call of a submodule: give a bundle, or what another profiler "
             "recorded of a pipeline"
         )
-    notes.extend(
-        f"not whole: {source.place}: {drop.where}: {worded(drop.detail)}"
-        for drop in run.info.drops
-        if drop.kind in (*_DAMAGE, DropKind.ABORTED_RUN)
-    )
+    told = (*_DAMAGE, DropKind.ABORTED_RUN)
+    notes += not_whole(source.place, [drop for drop in run.info.drops if drop.kind in told])
     return run
+
+
+def not_whole(place: Path, drops: Iterable[Drop]) -> Iterator[str]:
+    """Yield a line for each thing that is missing of the run at `place`."""
+    from profiler.analysis.table_text import worded_note
+
+    for drop in drops:
+        yield f"not whole: {place}: {drop.where}: {worded_note(drop.detail)}"
 
 
 def load_calls(source: Source) -> Run:

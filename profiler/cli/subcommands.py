@@ -3,7 +3,7 @@
     @cli_options
     class DumpOptions:
         file: Path = arg("FILE  Any Perfetto trace (.pb).")
-        limit: int | None = opt("--limit N  Lines to print.  [default: all]", min=0)
+        limit: int | None = opt("N  Lines to print.  [default: all]", min=0)
 
     def dump(options: DumpOptions) -> None: ...
 
@@ -38,12 +38,13 @@ from typing import (
 
 import typer
 from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from profiler.errors import require
 from profiler.files import SHARED
 
 # --- Options and arguments: a field of the command's class of options each, a text as `--help`
-# prints it: names, metavar, two spaces, meaning.
+# prints it: names that are not the field's, metavar, two spaces, meaning.
 
 
 _T = TypeVar("_T")
@@ -59,11 +60,14 @@ class Declared:
 
 
 def opt(text: str, *, default: Any = None, **settings: Any) -> Any:
-    """Declare an option: `opt("--top N  Rows of each table.", min=0)`; `settings` are typer's, and
+    """Declare an option: `opt("N  Rows of each table.", min=0)`, a flag without `N`; `settings` are
+    typer's. Its name is that of its field, unless the text begins with others: `--all -a`.
     `/--no-x` is the name of a flag that is true without it."""
     head, _, meaning = text.partition("  ")
     words = head.split(" ")
     names = [word.replace("/", " /") for word in words if word.startswith(("-", "/-"))]
+    if not names and len(words) > 1:  # a flag, and what it means
+        words, meaning = [], text
     metavar = " ".join(words[len(names) :]) or None
     return Declared(typer.Option(*names, metavar=metavar, help=meaning, **settings), default)
 
@@ -107,6 +111,8 @@ def _parameters(options: type[Any]) -> Iterator[Parameter]:
     types = get_type_hints(options)
     for name, declared in getattr(options, _DECLARED).items():
         annotation, default = types[name], declared.default
+        if isinstance(declared.info, OptionInfo) and declared.info.default is ...:
+            declared.info.param_decls = (f"--{name.replace('_', '-')}",)
         if default is None and get_origin(annotation) is list:
             annotation = annotation | None
         elif default is None and annotation is bool:
@@ -193,28 +199,24 @@ def _plain(param: Any, value: Any) -> Any:
 
 
 def _one(wanted: Any, given: Any, value: Any) -> Any:
-    if given.parser is not None:
-        return _LEFT_TO_TYPER
-    if wanted is str and type(value) is str:
-        return value
-    if wanted is Path and isinstance(value, str | Path):
-        return _path(given, value)
-    if wanted in (int, float) and type(value) is wanted:
-        within = (given.min is None or given.min <= value) and (
-            given.max is None or value <= given.max
-        )
-        return value if within else _LEFT_TO_TYPER
+    if given.parser is None:
+        if wanted is Path and isinstance(value, str | Path):
+            return _path(given, value)
+        if wanted is str and type(value) is str:
+            return value
+        if wanted in (int, float) and type(value) is wanted:
+            low = value if given.min is None else given.min
+            high = value if given.max is None else given.max
+            return value if low <= value <= high else _LEFT_TO_TYPER
     return _LEFT_TO_TYPER
 
 
 def _path(given: Any, value: str | Path) -> Any:
     """A path of which nothing is asked but that what is there can be read, where that is so."""
     asked = {**_UNCHECKED, **_AS_GIVEN}
-    if any(getattr(given, name, None) != usual for name, usual in asked.items()):
-        return _LEFT_TO_TYPER
-    if given.readable and Path(value).exists() and not os.access(value, os.R_OK):
-        return _LEFT_TO_TYPER
-    return Path(value)
+    checked = any(getattr(given, name, None) != usual for name, usual in asked.items())
+    unreadable = given.readable and Path(value).exists() and not os.access(value, os.R_OK)
+    return _LEFT_TO_TYPER if checked or unreadable else Path(value)
 
 
 # --- Subcommands are found, not listed: each module of a package of commands declares its own.
@@ -255,13 +257,13 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
     }
     if named in modules:
         modules = {named: modules[named]}
-    subcommands: list[tuple[int, str, Subcommand]] = []
-    for name, module in modules.items():
-        declared: Subcommand = import_module(f"{package.__name__}.{module}").SUBCOMMAND
-        subcommands.append((declared.place, name, declared))
+    declared: dict[str, Subcommand] = {
+        name: import_module(f"{package.__name__}.{module}").SUBCOMMAND
+        for name, module in modules.items()
+    }
     group = package.__name__.partition(".commands")[2][1:]
-    for _, name, declared in sorted(subcommands, key=lambda each: each[:2]):
-        add_subcommand(app, f"{group} {name}".lstrip(), declared)
+    for name in sorted(declared, key=lambda name: (declared[name].place, name)):
+        add_subcommand(app, f"{group} {name}".lstrip(), declared[name])
 
 
 def add_subcommand(app: typer.Typer, called: str, declared: Subcommand) -> None:

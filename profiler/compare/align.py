@@ -118,14 +118,18 @@ def _translations(
     Importers of torch traces know modules by their classes. Where a run of one side has the class
     of each module, and more of its paths are then those of the other side, they are translated.
     """
-    known = [_by_submodule(side) for side in sides]
+    known: tuple[dict[str, set[str]], dict[str, set[str]]] = ({}, {})
+    for paths_of, side in zip(known, sides, strict=True):
+        for (submodule, _), own in _own_places(side).items():
+            paths_of.setdefault(submodule, set()).update(own)
     found: tuple[_Translation, _Translation] = ({}, {})
     for submodule in known[0].keys() & known[1].keys():
         paths = [known[0][submodule], known[1][submodule]]
         most = len((paths[0] & paths[1]) - {""})
         for at in (0, 1):
-            classes = _classes(sides[at], submodule)
-            if not classes:
+            of_runs = (run.modules.get(submodule) for run in sides[at])
+            classes = next(filter(None, of_runs), None)
+            if classes is None:
                 continue
             by_class = class_paths(classes)
             translated = {path: _in_classes(path, by_class) for path in paths[at]}
@@ -135,19 +139,6 @@ def _translations(
                 found[1 - at].pop(submodule, None)
                 found[at][submodule] = translated
     return found
-
-
-def _by_submodule(side: Sequence[Measurement]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for (submodule, _), paths in _own_places(side).items():
-        found.setdefault(submodule, set()).update(paths)
-    return found
-
-
-def _classes(side: Sequence[Measurement], submodule: str) -> dict[str, str]:
-    """The classes of the modules of a submodule, of the first run that has them."""
-    known = (measured.modules.get(submodule, {}) for measured in side)
-    return dict(next((classes for classes in known if classes), {}))
 
 
 def _in_classes(path: str, by_class: dict[str, str]) -> str:
@@ -179,20 +170,15 @@ def aligned_calls(base: Timeline, new: Timeline) -> pl.DataFrame:
     by = _KEYS if common else ("step", "nth")
     sides = [_keyed(side.calls, by) for side in (base, new)]
     of_base, of_new = ({key: at for at, key in enumerate(keys)} for keys in sides)
-    rows, at, begins = [], 0, (base.calls["start_ns"], new.calls["start_ns"])
-    starts: dict[str, tuple[int, int]] = {}  # of the last call of a side: where it begins, and is
+    rows, at, starts = [], 0, (base.calls["start_ns"], new.calls["start_ns"])
+    last = [(0, 0), (0, 0)]  # of the last call of a side: where it begins, and where it stands
     for key in _merged(*sides):
-        found = {"base": of_base.get(key), "new": of_new.get(key)}
-        for (name, call), begin in zip(found.items(), begins, strict=True):
-            if call is not None and name in starts:
-                before, stood = starts[name]
-                at = max(at, stood + begin[call] - before)
-            elif call is not None:
-                at = max(at, begin[call])
-        for (name, call), begin in zip(found.items(), begins, strict=True):
-            if call is not None:
-                starts[name] = (begin[call], at)
-        rows.append(_row(base, new, found["base"], found["new"], at))
+        found = (of_base.get(key), of_new.get(key))
+        begins = {n: starts[n][call] for n, call in enumerate(found) if call is not None}
+        at = max(at, *(last[n][1] + begin - last[n][0] for n, begin in begins.items()))
+        for n, begin in begins.items():
+            last[n] = (begin, at)
+        rows.append(_row(base, new, *found, at))
     return pl.DataFrame(rows, schema=schema(PAIRED_CALLS), orient="row")
 
 
@@ -395,27 +381,21 @@ def _why(levels: Mapping[Level, Common], chosen: Level) -> Iterator[Note]:
 # classes, files or nothing at all.
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """Both sides with names in common, and what was called alike."""
-
-    base: Sequence[Measurement]
-    new: Sequence[Measurement]
-    note: Note | None = None
-
-
-def paired(base: Sequence[Measurement], new: Sequence[Measurement]) -> Paired:
-    """The only submodule of one side as the only one of the other; else, where a side has several,
-    all of each side as one. Sides that share a name stay as they are."""
+def _paired(
+    base: Sequence[Measurement], new: Sequence[Measurement]
+) -> tuple[Sequence[Measurement], Sequence[Measurement], Note | None]:
+    """Both sides with names in common, and what was called alike: the only submodule of one side as
+    the only one of the other; else, where a side has several, all of each side as one. Sides that
+    share a name stay as they are."""
     names = [_submodule_names(side) for side in (base, new)]
     if {*names[0]} & {*names[1]} or not names[0] or not names[1]:
-        return Paired(base, new)
+        return base, new, None
     if len(names[0]) == len(names[1]) == 1:
         left, right = names[0][0], names[1][0]
         note = Note.of(ComparisonNote.PAIRED, left=left, right=right)
-        return Paired(base, [_renamed(run, {right: left}) for run in new], note)
+        return base, [_renamed(run, {right: left}) for run in new], note
     note = Note.of(ComparisonNote.TOGETHER, left=tuple(names[0]), right=tuple(names[1]))
-    return Paired([*map(_as_one, base)], [*map(_as_one, new)], note)
+    return [*map(_as_one, base)], [*map(_as_one, new)], note
 
 
 def _submodule_names(side: Sequence[Measurement]) -> list[str]:
@@ -479,10 +459,10 @@ class Meeting:
 
 def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
     """Bring two sides together; what they are compared by is said where it is not the modules."""
-    pair = paired(base, new)
-    sides = (pair.base, pair.new)
-    modules = align_modules(*sides)
-    sums = (sums_of(pair.base), sums_of(pair.new))
+    base, new, note = _paired(base, new)
+    sides: Sides = (base, new)
+    modules = align_modules(base, new)
+    sums = (sums_of(base), sums_of(new))
     tables = {
         Level.SHAPE: by_shape(*sums),
         Level.KERNEL: by_kernel(*sums),
@@ -490,10 +470,9 @@ def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
     }
     totals = tuple(float(one["total_ns"].sum()) for one in sums)
     levels = common_levels(sides, modules, tables, (totals[0], totals[1]))
-    if not _of_model(levels):
-        sides = by_sorts(sides)
-        modules = (modules[0].clear(), modules[1].clear())
-    elif not levels[Level.MODULE].enough and pair.note is not None:
+    of_model = _of_model(levels)
+    sides = sides if of_model else by_sorts(sides)
+    if not of_model or (not levels[Level.MODULE].enough and note is not None):
         modules = (modules[0].clear(), modules[1].clear())
     shown = {
         f"{level}s": table if level in levels and levels[level].enough else table.clear()
@@ -502,15 +481,9 @@ def meeting(base: Sequence[Measurement], new: Sequence[Measurement]) -> Meeting:
     level = finest(levels)
     producers = {run.info.producer for side in sides for run in side}
     said = level is not Level.MODULE or len(producers) > 1
-    notes = [pair.note, compared_by(levels) if said else None]
+    notes = [note, compared_by(levels) if said else None]
     return Meeting(
-        sides[0],
-        sides[1],
-        modules,
-        shown,
-        level,
-        tuple(note for note in notes if note is not None),
-        pair.note is not None,
+        sides[0], sides[1], modules, shown, level, tuple(filter(None, notes)), note is not None
     )
 
 

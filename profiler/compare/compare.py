@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -236,8 +237,8 @@ def reasons(
     if whole.is_empty():
         return []
     longest = max(whole["base_ns"][0], whole["new_ns"][0])
-    shapes, kernels = (_of_pipeline_calls(frame, repeats) for frame in (shapes, kernels))
-    found = [*_waiting(waterfall), *(_of_shapes(shapes) if len(shapes) else _of_kernels(kernels))]
+    operations = _of_pipeline_calls(shapes if len(shapes) else kernels, repeats)
+    found = [*_waiting(waterfall), *_of_operations(operations)]
     large = [one for one in found if abs(one[0]) >= max(_LEAST * longest, 1)]
     large.sort(key=lambda one: -abs(one[0]))
     return [note for _, note in large[:_MOST]]
@@ -268,39 +269,31 @@ def _waiting(waterfall: pl.DataFrame) -> Iterator[_Found]:
         yield difference, Note.of(code, **values)
 
 
-def _of_shapes(shapes: pl.DataFrame) -> Iterator[_Found]:
-    for row in shapes.drop_nulls("difference_ns").iter_rows(named=True):
-        code = _code(row)
-        values = _times(row) | {"rates": _rates(row), "at": _tokens(row["what"])}
-        if code in (DifferenceReason.OTHER_KERNEL, DifferenceReason.SAME_KERNEL):
-            values |= {name: row[name] for name in ("base_kernel", "new_kernel")}
-        if code in (DifferenceReason.MORE_EXECUTIONS, DifferenceReason.FEWER_EXECUTIONS):
-            values |= {name: float(row[name]) for name in ("base_executions", "new_executions")}
+def _of_operations(rows: pl.DataFrame) -> Iterator[_Found]:
+    """Differences of shapes, with their rates and kernels, or of kernels."""
+    for row in rows.drop_nulls("difference_ns").iter_rows(named=True):
+        code, values = DifferenceReason.KERNEL, {"what": row["what"]}
+        values["difference_ns"] = row["difference_ns"]
+        values["time_ratio"] = row["new_ns"] / row["base_ns"] if row["base_ns"] else 0.0
+        if "base_kernel" in row:
+            code, shown = _kind_of(row)
+            values |= {"rates": _rates(row), "at": _tokens(row["what"])}
+            values |= {name: row[name] for name in shown}
         yield row["difference_ns"], Note.of(code, **values)
 
 
-def _of_kernels(kernels: pl.DataFrame) -> Iterator[_Found]:
-    for row in kernels.drop_nulls("difference_ns").iter_rows(named=True):
-        yield row["difference_ns"], Note.of(DifferenceReason.KERNEL, **_times(row))
-
-
-def _code(row: Mapping[str, Any]) -> DifferenceReason:
+def _kind_of(row: Mapping[str, Any]) -> tuple[DifferenceReason, tuple[str, ...]]:
+    """What the difference of a shape is, and the columns that tell it."""
     base, new = row["base_executions"], row["new_executions"]
     if base and new and abs(new - base) > _SAME * base:
-        return DifferenceReason.MORE_EXECUTIONS if new > base else DifferenceReason.FEWER_EXECUTIONS
+        more = new > base
+        code = DifferenceReason.MORE_EXECUTIONS if more else DifferenceReason.FEWER_EXECUTIONS
+        return code, ("base_executions", "new_executions")
     if row["base_kernel"] is None or row["new_kernel"] is None:
-        return DifferenceReason.UNNAMED_KERNEL
+        return DifferenceReason.UNNAMED_KERNEL, ()
     same = row["base_kernel"] == row["new_kernel"]
-    return DifferenceReason.SAME_KERNEL if same else DifferenceReason.OTHER_KERNEL
-
-
-def _times(row: Mapping[str, Any]) -> dict[str, Value]:
-    base = row["base_ns"]
-    return {
-        "what": row["what"],
-        "difference_ns": row["difference_ns"],
-        "time_ratio": row["new_ns"] / base if base else 0.0,
-    }
+    code = DifferenceReason.SAME_KERNEL if same else DifferenceReason.OTHER_KERNEL
+    return code, ("base_kernel", "new_kernel")
 
 
 def _rates(row: Mapping[str, Any]) -> Value:
@@ -386,15 +379,15 @@ def compare(
             for number, measured in enumerate(side)
         ]
         sides.append(pl.concat(samples))
-    rows = _rows(
-        units_of(sides[0], sides[1]), _corrected_stages([*base, *new], corrected), corrected
-    )
+    scaled = pl.col("submodule").is_in(corrected)
+    stages = {one for run in (*base, *new) for one in run.calls.filter(scaled)["stage"]}
+    rows = _rows(units_of(sides[0], sides[1]), stages, corrected)
     metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
     whole = metrics.filter(pl.col("metric") == "end_to_end").drop_nulls(["base_ns", "new_ns"])
     lines = waterfall(sides[0], sides[1], whole["calls"][0] if len(whole) else None)
     return Comparison(
         runs=_runs(base, new),
-        metrics=_in_order(_without_lone_branches(metrics), [*base, *new]),
+        metrics=_in_order(metrics, [*base, *new]),
         **met.tables,
         waterfall=lines,
         tree=difference_tree(lines, sides[0], sides[1]),
@@ -415,12 +408,12 @@ def _timelines(
     none."""
     found = []
     for side in (base, new):
-        known = [run.timeline for run in side if run.timeline is not None]
-        ranked = sorted(known, key=lambda timeline: timeline.span_ns)
-        if not ranked or not len(ranked[(len(ranked) - 1) // 2].calls):
-            return None
-        found.append(ranked[(len(ranked) - 1) // 2])
-    return found[0], found[1]
+        timelines = [run.timeline for run in side if run.timeline is not None]
+        ranked = sorted(timelines, key=lambda timeline: timeline.span_ns)
+        found += ranked[(len(ranked) - 1) // 2 :][:1]
+    return (
+        (found[0], found[1]) if len(found) == 2 and all(len(one.calls) for one in found) else None
+    )
 
 
 def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -438,20 +431,10 @@ def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[
     )
 
 
-def _corrected_stages(
-    measured: Sequence[Measurement], corrected: tuple[str, ...]
-) -> frozenset[str]:
-    """The stages with calls of corrected submodules."""
-    found: set[str] = set()
-    for run in measured:
-        found.update(run.calls.filter(pl.col("submodule").is_in(corrected))["stage"])
-    return frozenset(found)
-
-
 def _rows(
-    units: pl.DataFrame, stages: frozenset[str], corrected: tuple[str, ...]
+    units: pl.DataFrame, stages: set[str], corrected: tuple[str, ...]
 ) -> list[tuple[object, ...]]:
-    """The rows of `METRICS`."""
+    """The rows of `METRICS`; `stages` have calls of corrected submodules."""
     bootstrap = Bootstrap()
     rows = []
     for key in units.iter_rows(named=True):
@@ -464,7 +447,7 @@ def _rows(
         counts = (len(base or ()), len(new or ()), scaled)
         if base is None or new is None:
             side, values = (Side.NEW, new) if base is None else (Side.BASE, base)
-            median = round(_median(values))
+            median = round(statistics.median(values))
             times = (None, median) if base is None else (median, None)
             nothing = (None, None, None, None)
             rows.append((*places, key["calls"], *times, *nothing, None, *counts, side.alone.value))
@@ -481,12 +464,6 @@ def _rows(
             )
         )
     return rows
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return (ordered[middle] + ordered[-1 - middle]) / 2
 
 
 def _changes(found: Interval) -> tuple[object, ...]:
@@ -510,14 +487,11 @@ def _verdict(found: Interval) -> Verdict:
     return Verdict.MEASURED_ONCE if found.low is None else Verdict.WITHIN_NOISE
 
 
-def _without_lone_branches(metrics: pl.DataFrame) -> pl.DataFrame:
-    """Without branches of submodules that have one alone: these are the submodule itself."""
-    several = pl.col("branch").n_unique().over("level", "submodule") > 1
-    return metrics.filter((pl.col("level") != "branch") | several)
-
-
 def _in_order(metrics: pl.DataFrame, measured: Sequence[Measurement]) -> pl.DataFrame:
-    """From the whole to the finest, as `Comparison` describes it."""
+    """From the whole to the finest, as `Comparison` describes it; without branches of submodules
+    that have one alone, which are the submodule itself."""
+    several = pl.col("branch").n_unique().over("level", "submodule") > 1
+    metrics = metrics.filter((pl.col("level") != "branch") | several)
     calls = pl.concat([run.calls.select("stage", "submodule") for run in measured])
     spans = pl.concat([run.spans.select("stage") for run in measured])
     stages = _ranks([*spans["stage"].drop_nulls().unique(maintain_order=True), *calls["stage"]])

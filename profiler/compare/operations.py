@@ -148,16 +148,11 @@ def _filled(told: Mapping[str, Sequence[object]], table: tuple[Column, ...]) -> 
     or "" where each row has a value."""
     dtypes = schema(table)
     frame = pl.DataFrame(told, schema={name: dtypes[name] for name in told})
-    untold = (column for column in table if column.name not in told)
-    return frame.with_columns(
-        pl.lit(_absent(column)).cast(column.dtype).alias(column.name) for column in untold
-    ).select(*dtypes)
-
-
-def _absent(column: Column) -> int | str | None:
-    if column.nullable:
-        return None
-    return 0 if column.dtype.is_numeric() or column.dtype == pl.Boolean else ""
+    for column in (column for column in table if column.name not in told):
+        zero = 0 if column.dtype.is_numeric() or column.dtype == pl.Boolean else ""
+        value = pl.lit(None if column.nullable else zero)
+        frame = frame.with_columns(value.cast(column.dtype).alias(column.name))
+    return frame.select(*dtypes)
 
 
 def _flops(row: PlainNode) -> int | None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
 from profiler.analysis.table_text import inwards, label, renamed, table, worded_note
 from profiler.bootstrap import CONFIDENCE, Resampled
+from profiler.compare import text as words
 from profiler.compare.align import aligned_calls
 from profiler.compare.compare import Comparison, Gate
 from profiler.compare.tables import (
@@ -31,27 +32,6 @@ from profiler.compare.tables import (
     Side,
     Step,
     TreeNode,
-)
-from profiler.compare.text import (
-    CALLED,
-    change_text,
-    difference_text,
-    gate_text,
-    gate_words,
-    headline,
-    interval_text,
-    largest,
-    notes_beside,
-    of_whole,
-    only_in,
-    parts_of,
-    rates,
-    row_name,
-    sample_line,
-    settings_text,
-    side_text,
-    why,
-    with_blocks_together,
 )
 from profiler.run.columns import LAYER, MINOR, STRING, Column, col
 from profiler.text import Said, counted, duration, said, sentence
@@ -177,7 +157,7 @@ def _lines(rows: pl.DataFrame, shown: int, indent: str = "") -> list[Line]:
 
 def _line(name: str, row: dict[str, Any]) -> Line:
     base, new, difference = (row[time] for time in _CHANGED_TIMES)
-    return name, duration(base), duration(new), difference_text(difference)
+    return name, duration(base), duration(new), words.difference_text(difference)
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -197,12 +177,12 @@ def operations_view(key: str, rows: pl.DataFrame, shown: int) -> TableView | Non
         "what": rows["what"].to_list(),
         "base": durations(rows["base_ns"]),
         "new": durations(rows["new_ns"]),
-        "change": [None if one is None else change_text(one) for one in rows["change"]],
+        "change": [None if one is None else words.change_text(one) for one in rows["change"]],
     }
     shapes = "base_kernel" in rows.columns
     if shapes:
         both = [*rows.iter_rows(named=True)]
-        texts |= {"rates": [*map(rates, both)], "kernels": [*map(why, both)]}
+        texts |= {"rates": [*map(words.rates, both)], "kernels": [*map(words.why, both)]}
     frame = pl.DataFrame(texts, schema=dict.fromkeys(texts, STRING))
     columns = (what("what"), *_FIGURES, *((_CHANGED_RATES,) if shapes else ()))
     below = _CHANGED_KERNELS if shapes else None
@@ -323,7 +303,7 @@ def metric_parts(comparison: Comparison, shown: int) -> Iterator[Part]:
     """Single steps in their order, roles and modules by difference."""
     metrics = comparison.metrics
     named = pl.col("module").is_not_null() & (pl.col("module") != "")
-    modules = with_blocks_together(metrics.filter(named), pl.col("verdict").is_in(_ONLY))
+    modules = words.with_blocks_together(metrics.filter(named), pl.col("verdict").is_in(_ONLY))
     steps = metrics.filter(pl.col("step").is_not_null())
     roles = metrics.filter(pl.col("level") == "role")
     for title, name, rows, columns in (
@@ -437,7 +417,7 @@ def comparison_report(
     comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = TOP
 ) -> Report:
     """How the new runs differ from the base: the `top` roles and modules, and the gates."""
-    told = (*map(worded_note, notes_beside(comparison)), sample_line(comparison))
+    told = (*map(worded_note, words.notes_beside(comparison)), words.sample_line(comparison))
     return _report(
         comparison,
         gates,
@@ -462,14 +442,14 @@ def _report(comparison: Comparison, gates: Sequence[Gate], *sections: Section) -
         replace(section, parts=tuple(part for part in section.parts if part.shows_something))
         for section in sections
     ]
-    summary = Summary(headline(comparison), facts=side_facts(comparison))
+    summary = Summary(words.headline(comparison), facts=side_facts(comparison))
     return Report(summary, tuple(section for section in shown if section.parts), verdicts(gates))
 
 
 def side_facts(comparison: Comparison) -> tuple[Fact, ...]:
     """What the sides are made of, and which settings differ: with other work, other times."""
-    settings = settings_text(comparison)
-    sides = tuple(Fact(label(side), side_text(comparison, side)) for side in Side)
+    settings = words.settings_text(comparison)
+    sides = tuple(Fact(label(side), words.side_text(comparison, side)) for side in Side)
     return sides if settings is None else (*sides, Fact(said("settings"), settings))
 
 
@@ -477,18 +457,19 @@ def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
     """What the gates say, `of` a run that is named where there are several."""
     head = f"{of}: " if of else ""
     return tuple(
-        Fact(f"{head}{gate_words(gate)}", gate_text(gate), alert=gate.failed) for gate in gates
+        Fact(f"{head}{words.gate_words(gate)}", words.gate_text(gate), alert=gate.failed)
+        for gate in gates
     )
 
 
 def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Section]:
     """What both sides have."""
     both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
-    whole = both.filter(of_whole())
+    whole = both.filter(words.of_whole())
     yield _section("times", _changes_view(whole, whole["metric"].to_list(), "metric", len(whole)))
-    for key, found in parts_of(both, pl.col("verdict").is_in(CALLED)).items():
-        rows = largest(found)
-        names = [*map(row_name, rows.iter_rows(named=True))]
+    for key, found in words.parts_of(both, pl.col("verdict").is_in(words.CALLED)).items():
+        rows = words.largest(found)
+        names = [*map(words.row_name, rows.iter_rows(named=True))]
         yield _section(key, _changes_view(rows, names, "what", top))
 
 
@@ -504,26 +485,26 @@ def _written(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with their values as texts, each in its own unit, and whether a change is called
     one."""
     intervals = [
-        None if low is None else interval_text(low, high, change)
+        None if low is None else words.interval_text(low, high, change)
         for low, high, change in rows.select("low", "high", "change").iter_rows()
     ]
     counts = [
         None if unit is None else f"{base} and {new} {label(Resampled(unit))}"
         for unit, base, new in rows.select("resampled", "base_count", "new_count").iter_rows()
     ]
-    changes = [None if change is None else change_text(change) for change in rows["change"]]
+    changes = [None if change is None else words.change_text(change) for change in rows["change"]]
     texts = {name: durations(rows[name]) for name in ("base_ns", "new_ns")}
     texts |= {"change": changes, "interval": intervals, "resampled": counts}
     return rows.with_columns(
         *(pl.Series(name, values, dtype=STRING) for name, values in texts.items()),
-        called=pl.col("verdict").is_in(CALLED),
+        called=pl.col("verdict").is_in(words.CALLED),
     )
 
 
 def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
     """What only one side has."""
     for side in Side:
-        rows = only_in(metrics, side)
+        rows = words.only_in(metrics, side)
         frame = rows.with_columns(ns=pl.Series(durations(rows["ns"]), dtype=STRING))
         made = table(f"only_in_{side}", "parts", _ALONE, _ALONE, frame, shown=top)
         yield Part(f"{label(side.alone)}, by time".capitalize(), table=made)
@@ -535,7 +516,7 @@ def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
 def two_runs_report(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
     """How the new runs differ from the base, from the module tree to single calls."""
     tree, calls = tree_part(comparison, 2 * TOP), calls_part(comparison, TOP)
-    sample = Part(notes=(sentence(sample_line(comparison)),))
+    sample = Part(notes=(sentence(words.sample_line(comparison)),))
     times = Part(table=times_table(comparison), notes=(rule(),))
     notes = tuple(sentence(worded_note(note)) for note in comparison.notes)
     runs = replace(runs_part(comparison), title="", notes=notes)

@@ -17,6 +17,7 @@ import polars as pl
 
 from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
 from profiler.analysis.table_text import label, worded_note
+from profiler.compare import text as words
 from profiler.compare.compare import Compared, Comparison, Gate
 from profiler.compare.report import (
     TITLES,
@@ -28,23 +29,6 @@ from profiler.compare.report import (
     what,
 )
 from profiler.compare.tables import METRICS, ComparisonNote, Level, Side
-from profiler.compare.text import (
-    CALLED,
-    change_text,
-    headline,
-    kernels_text,
-    largest,
-    notes_beside,
-    of_whole,
-    only_in,
-    parts_of,
-    row_name,
-    sample_line,
-    sample_text,
-    settings_text,
-    side_text,
-    with_blocks_together,
-)
 from profiler.run.columns import STRING, Column, col, schema
 from profiler.text import counted, duration, said
 
@@ -110,7 +94,7 @@ def brief_report(
     )
     shown = tuple(part for part in parts if part.shows_something and (part.notes or part.table))
     return Report(
-        Summary(headline(comparison), facts=facts),
+        Summary(words.headline(comparison), facts=facts),
         (Section("brief", parts=shown),),
         verdicts(gates),
     )
@@ -119,7 +103,7 @@ def brief_report(
 def _first_notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator[str]:
     first = [note for code in _FIRST for note in comparison.notes if note.code is code]
     yield from map(worded_note, first[:shown])
-    left = len(notes_beside(comparison)) - len(first[:shown])
+    left = len(words.notes_beside(comparison)) - len(first[:shown])
     if left:
         yield said("{n} more notes: --full", n=left) if hints else said("{n} more notes", n=left)
 
@@ -132,26 +116,26 @@ def _waterfall(comparison: Comparison, shown: int) -> Part:
 def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
     """The modules that differ most, equal blocks together; roles where there are none."""
     metrics = comparison.metrics.drop_nulls(["base_ns", "new_ns"])
-    modules = with_blocks_together(metrics)
+    modules = words.with_blocks_together(metrics)
     if modules.is_empty() or not shown or comparison.level is not Level.MODULE:
         return Part()
-    rows = largest(modules).head(shown)
+    rows = words.largest(modules).head(shown)
     found = [
         (
-            row_name(row if several else {**row, "submodule": None}),
+            words.row_name(row if several else {**row, "submodule": None}),
             duration(row["base_ns"]),
             duration(row["new_ns"]),
-            "" if row["change"] is None else change_text(row["change"]),
+            "" if row["change"] is None else words.change_text(row["change"]),
         )
         for row in rows.iter_rows(named=True)
     ]
-    title = said("Modules that differ most: medians {sample}", sample=sample_text(comparison))
+    title = said("Modules that differ most: medians {sample}", sample=words.sample_text(comparison))
     return Part(title, table=lines_view("brief_modules", found))
 
 
 def _changed_operations(comparison: Comparison, shown: int) -> Part:
     """Nodes, shapes or kernels, whichever the sides know first, with what tells why."""
-    sample = sample_text(comparison)
+    sample = words.sample_text(comparison)
     for title, frame in (
         (said("ONNX nodes that differ most: means {sample}", sample=sample), comparison.nodes),
         (
@@ -169,7 +153,7 @@ def _changed_operations(comparison: Comparison, shown: int) -> Part:
 def _alone(comparison: Comparison) -> Iterator[str]:
     """What only one side has, in a line each."""
     for side in Side:
-        rows = only_in(comparison.metrics, side)
+        rows = words.only_in(comparison.metrics, side)
         nodes = comparison.nodes.filter(pl.col(f"{side.other}_ns").is_null())
         if len(nodes):
             rows = nodes.select(what=pl.col(f"{side}_layers"), ns=pl.col(f"{side}_ns")).sort(
@@ -203,13 +187,13 @@ _PLACES = ("metric", "level", "submodule", "branch", "step", "role", "module")
 def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) -> Report:
     """The runs side by side, the `top` roles and modules, and the gates."""
     facts = (
-        *(Fact(column.name, headline(column.comparison)) for column in columns),
-        Fact(base, side_text(columns[0].comparison, Side.BASE)),
-        *(Fact(column.name, side_text(column.comparison, Side.NEW)) for column in columns),
+        *(Fact(column.name, words.headline(column.comparison)) for column in columns),
+        Fact(base, words.side_text(columns[0].comparison, Side.BASE)),
+        *(Fact(column.name, words.side_text(column.comparison, Side.NEW)) for column in columns),
         *_settings(columns),
     )
     legend = f"Changes are relative to {base}; * beyond noise."
-    said_of_all = (*_shared_notes(columns), sample_line(columns[0].comparison), legend)
+    said_of_all = (*_shared_notes(columns), words.sample_line(columns[0].comparison), legend)
     parts = (Part(notes=said_of_all, always=True), *_parts(base, columns, top))
     shown = tuple(part for part in parts if part.shows_something)
     found = tuple(one for column in columns for one in verdicts(column.gates, column.name))
@@ -221,14 +205,14 @@ def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) ->
 def _settings(columns: Sequence[Compared]) -> Iterator[Fact]:
     """The settings in which each differs from the first."""
     for column in columns:
-        differing = settings_text(column.comparison)
+        differing = words.settings_text(column.comparison)
         if differing is not None:
             yield Fact(said("settings of {run}", run=column.name), differing)
 
 
 def _shared_notes(columns: Sequence[Compared]) -> Iterator[str]:
     """What is said of all comparisons, and of each by itself."""
-    notes = [[*map(worded_note, notes_beside(column.comparison))] for column in columns]
+    notes = [[*map(worded_note, words.notes_beside(column.comparison))] for column in columns]
     shared = [note for note in notes[0] if all(note in others for others in notes)]
     yield from shared
     for column, told in zip(columns, notes, strict=True):
@@ -237,14 +221,14 @@ def _shared_notes(columns: Sequence[Compared]) -> Iterator[str]:
 
 def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
     metrics = _metrics(columns)
-    whole = metrics.filter(of_whole())
+    whole = metrics.filter(words.of_whole())
     names = [base, *(column.name for column in columns)]
     yield Part(
         TITLES["times"], table=_table(names, whole, whole["metric"].to_list(), "metric", len(whole))
     )
-    for key, found in parts_of(metrics, pl.col("beyond")).items():
+    for key, found in words.parts_of(metrics, pl.col("beyond")).items():
         rows = found.sort(("beyond", "apart_ns"), descending=True, maintain_order=True)
-        named = [*map(row_name, rows.iter_rows(named=True))]
+        named = [*map(words.row_name, rows.iter_rows(named=True))]
         yield Part(TITLES[key], table=_table(names, rows, named, "what", top))
     for key in ("nodes", "shapes", "kernels"):
         yield _operations_side_by_side(base, columns, key, top)
@@ -266,7 +250,7 @@ def _operations_side_by_side(base: str, columns: Sequence[Compared], key: str, s
                     entry["kernels"][at] = row.get(f"{side}_kernel")
     rows = sorted(found.values(), key=lambda entry: -entry["apart_ns"])
     for row in rows:
-        row["kernels"] = kernels_text(row["kernels"])
+        row["kernels"] = words.kernels_text(row["kernels"])
     if not rows or not shown:
         return Part()
     schema = dict.fromkeys(("what", *(f"run{at}" for at in range(len(names))), "kernels"), STRING)
@@ -294,7 +278,7 @@ def _operation(row: Mapping[str, Any], side: str) -> str:
     """`"5.31 ms, +32.2 %, 466 TFLOP/s"`; of the first run without a change."""
     parts = [duration(row[f"{side}_ns"])]
     if side == "new" and row["change"] is not None:
-        parts.append(change_text(row["change"]))
+        parts.append(words.change_text(row["change"]))
     rate = row.get(f"{side}_teraflops_per_s")
     if rate is not None and rate >= 1:
         parts.append(f"{rate:.3g} TFLOP/s")
@@ -311,7 +295,7 @@ def _metrics(columns: Sequence[Compared]) -> pl.DataFrame:
             nothing = {"beyond": False, "apart_ns": 0}
             entry = found.setdefault(row["metric"], {**places, **nothing})
             entry[f"run{number}"] = _cell(row)
-            entry["beyond"] |= row["verdict"] in CALLED
+            entry["beyond"] |= row["verdict"] in words.CALLED
             entry["apart_ns"] = max(entry["apart_ns"], abs(row["difference_ns"] or 0))
             if row["base_ns"] is not None:
                 entry["run0"] = duration(row["base_ns"])
@@ -329,8 +313,8 @@ def _cell(row: Mapping[str, Any]) -> str | None:
     time = duration(row["new_ns"])
     if row["change"] is None:
         return time
-    star = "*" if row["verdict"] in CALLED else ""
-    return f"{time}, {change_text(row['change'])}{star}"
+    star = "*" if row["verdict"] in words.CALLED else ""
+    return f"{time}, {words.change_text(row['change'])}{star}"
 
 
 def _table(

@@ -332,7 +332,9 @@ def class_paths(modules: Mapping[str, str]) -> dict[str, str]:
     are never called and have no part in the path.
     """
     called = {path: name for path, name in modules.items() if path and name not in _NOT_CALLED}
-    parents = {path: _called_parent(path, called) for path in called}
+    parents = {
+        path: next((above for above in _above(path) if above in called), "") for path in called
+    }
     siblings: dict[tuple[str, str], list[str]] = {}
     for path, name in called.items():
         siblings.setdefault((parents[path], name), []).append(path)
@@ -345,10 +347,6 @@ def class_paths(modules: Mapping[str, str]) -> dict[str, str]:
         above = found[parents[path]]
         found[path] = f"{above}.{labels[path]}" if above else labels[path]
     return found
-
-
-def _called_parent(path: str, called: Mapping[str, str]) -> str:
-    return next((above for above in _above(path) if above in called), "")
 
 
 def nearest_common(base: Iterable[str], new: Iterable[str]) -> dict[str, str]:

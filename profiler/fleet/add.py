@@ -96,7 +96,7 @@ def add(
     places, failed = found_runs(paths, wishes.options)
     writer = _Writer(storage, wishes, clock)
     tasks = [(place, dict(wishes.options)) for place in places]
-    known = (asked(storage, _known_runs),)
+    known = (asked(storage, lambda files: _known_runs(storage, files)),)
     done = _all(outcome_of, tasks, wishes.workers, say, known, take=writer.take)
     writer.flush()
     return [*failed, *done]

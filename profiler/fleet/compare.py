@@ -113,7 +113,7 @@ def compare(  # what a user says of a comparison
         .join(known.select("run", "group", "value", *FIELDS), on="run", suffix="_of_run")
         .rename({"value": "number", "value_of_run": "value"})
     )
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[object, ...]] = []
     for (_, name), part in values.group_by("group", "name", maintain_order=True):
         rows += _rows(str(name), part, left_out)
     bad = len(runs) - len(good)
@@ -125,35 +125,22 @@ def compare(  # what a user says of a comparison
     return Compared(found.sort("workload", "metric", maintain_order=True), tuple(apart))
 
 
-def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(metric: str, part: pl.DataFrame, left_out: Sequence[str]) -> list[tuple[object, ...]]:
     """The rows of one workload and metric: the base, which has the most runs, first."""
     grouped = part.group_by("value", maintain_order=True).agg("number")
     by_value: dict[str, list[float]] = dict(grouped.select("value", "number").iter_rows())
     ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     base = ordered[0][1]
     workload = _workload(part.row(0, named=True), left_out)
-    found = []
+    found: list[tuple[object, ...]] = []
     for number, (value, numbers) in enumerate(ordered):
-        median, low, high = median_interval(numbers)
-        ratio, ratio_low, ratio_high = ratio_interval(numbers, base) if number else (1.0, 1.0, 1.0)
+        ratio = ratio_interval(numbers, base) if number else (1.0, 1.0, 1.0)
         needs = max(runs_needed(numbers), runs_needed(base) if number else 0)
-        verdict = _difference_verdict(ratio_low, ratio_high, needs) if number else Verdict.BASE
+        verdict = _difference_verdict(*ratio[1:], needs) if number else Verdict.BASE
+        verdict = Verdict.ALONE if len(ordered) == 1 else verdict
+        counts = (len(numbers), *median_interval(numbers), part["unit"][0])
         found.append(
-            {
-                "workload": workload,
-                "value": value,
-                "metric": metric,
-                "runs": len(numbers),
-                "median": median,
-                "low": low,
-                "high": high,
-                "unit": part["unit"][0],
-                "ratio": ratio,
-                "ratio_low": ratio_low,
-                "ratio_high": ratio_high,
-                "verdict": (Verdict.ALONE if len(ordered) == 1 else verdict).value,
-                "needs": runs_needed(numbers),
-            }
+            (workload, value, metric, *counts, *ratio, verdict.value, runs_needed(numbers))
         )
     return found
 
@@ -265,9 +252,7 @@ def gate(
     Raises InputError where that cannot be told: the run is not there or of bad quality, none is
     comparable, there are too few, or they have no such metric.
     """
-    runs = data.runs(where, IDENTIFYING)
-    if runs.is_empty():
-        raise InputError(f"{data.storage.place} has no run that meets --where: change it")
+    runs = data.some_runs(where, IDENTIFYING)
     row = runs.row(-1, named=True) if run == NEWEST else named_run(runs, run)
     if row["quality"]:
         raise InputError(bad_quality_text(str(row["run_id"]), str(row["quality"])))

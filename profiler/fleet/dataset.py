@@ -109,7 +109,14 @@ class Dataset:
         of many runs takes far less time. Raises InputError for a condition that is none."""
         wanted = conditions(where)
         named = _SHOWN if columns is None else columns
-        return self._asked(lambda files: self._runs(files, wanted, named))
+        return asked(self.storage, lambda files: self._runs(files, wanted, named))
+
+    def some_runs(self, where: Where = (), columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The same. Raises InputError where there is none."""
+        found = self.runs(where, columns)
+        if found.is_empty():
+            raise InputError(f"{self.storage.place} has no run that meets --where: change it")
+        return found
 
     def history(self, metric: str, where: Where = (), *, quality: bool = False) -> pl.DataFrame:
         """A metric over time: `run, run_id, time_ns, commit, value, low, high, unit, place,
@@ -126,7 +133,7 @@ class Dataset:
         """Several metrics: the columns of `history` with `name` in front, a row a run and name,
         ordered by name as given, then by time."""
         wanted, parsed = conditions(where), [metric_name(name) for name in names]
-        found = self._asked(lambda files: self._metrics(files, wanted, parsed, bad=quality))
+        found = asked(self.storage, lambda files: self._metrics(files, wanted, parsed, bad=quality))
         for name in parsed:
             _check_one_stage(name, found.filter(pl.col("name") == name.text))
         return found.select("name", *_HISTORY)
@@ -139,10 +146,10 @@ class Dataset:
 
         wanted = conditions(where)
 
-        def asked(files: Snapshot) -> tuple[pl.DataFrame, Sequence[str]]:
+        def question(files: Snapshot) -> tuple[pl.DataFrame, Sequence[str]]:
             return self._runs(files, wanted, ("run", "batch")), _pruned(files.metrics, wanted)
 
-        counted, names = self._asked(asked)
+        counted, names = asked(self.storage, question)
         filesystem, places = self.storage.files(names)
         empty = pl.DataFrame(schema=_SCHEMAS["metrics"])
         rows = pyarrow.dataset.FileSystemDataset.from_paths(
@@ -157,16 +164,13 @@ class Dataset:
         """The names of all metrics that the runs have, sorted."""
         wanted = conditions(where)
 
-        def asked(files: Snapshot) -> pl.DataFrame:
+        def question(files: Snapshot) -> pl.DataFrame:
             chosen = self._runs(files, wanted, ("run", "batch")).lazy()
             rows = scan(self.storage, "metrics", _pruned(files.metrics, wanted))
             known = rows.join(chosen, on=["run", "batch"], how="semi")
             return known.select(*DISTINGUISHING, "metric").unique().collect()
 
-        return sorted(map(full_name, self._asked(asked).iter_rows(named=True)))
-
-    def _asked(self, question: Callable[[Snapshot], _Answer]) -> _Answer:
-        return asked(self.storage, lambda _, files: question(files))
+        return sorted(map(full_name, asked(self.storage, question).iter_rows(named=True)))
 
     def _runs(
         self, files: Snapshot, wanted: Sequence[Condition], columns: Sequence[str]
@@ -193,11 +197,11 @@ class Dataset:
         return pl.concat(joined)
 
 
-def asked(storage: Storage, question: Callable[[Storage, Snapshot], _Answer]) -> _Answer:
+def asked(storage: Storage, question: Callable[[Snapshot], _Answer]) -> _Answer:
     """The answer of one snapshot."""
     for _ in range(_ATTEMPTS):
         try:
-            return question(storage, snapshot(storage))
+            return question(snapshot(storage))
         except FileNotFoundError:
             continue
         except pl.exceptions.PolarsError as error:
@@ -320,15 +324,12 @@ def differences(
     """Why two rows of `runs` are not comparable; none where they are. A field of `assume_same`
     agrees where either is unknown; one that is `ignored` agrees anyway."""
     found = []
-    for field in FIELDS:
+    for field in (field for field in FIELDS if field not in ignored):
         mine, theirs = one[field], other[field]
-        if field in ignored:
-            continue
-        if mine is None or theirs is None:
-            if field not in assume_same:
-                found.append(Difference(field, Why.UNKNOWN, mine, theirs))
-        elif mine != theirs:
-            found.append(Difference(field, Why.DIFFERENT, mine, theirs))
+        unknown = mine is None or theirs is None
+        if field not in assume_same if unknown else mine != theirs:
+            why = Why.UNKNOWN if unknown else Why.DIFFERENT
+            found.append(Difference(field, why, mine, theirs))
     return tuple(found)
 
 
@@ -351,24 +352,20 @@ def groups(
         [pl.col(field) for field in fields], separator=_SEPARATOR
     )  # null if any is
     keys = texts.select(joined.alias("group"))["group"]
-    names = {key: _name(key) for key in keys.unique().drop_nulls()}
+    names = {
+        key: hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]
+        for key in keys.unique().drop_nulls()
+    }
     return runs.with_columns(group=keys.replace_strict(names, default=None, return_dtype=pl.String))
 
 
 def _filled(texts: pl.DataFrame, field: str, others: Sequence[str]) -> pl.DataFrame:
     """`texts` with the unknown values of `field` as the one value of those that agree otherwise."""
-    if not others:
-        known, number = pl.col(field).drop_nulls().first(), pl.col(field).drop_nulls().n_unique()
-        filled = pl.when(number == 1).then(known).otherwise(pl.lit(_UNKNOWN))
-    else:
-        known = pl.col(field).drop_nulls().first().over(others)
-        number = pl.col(field).drop_nulls().n_unique().over(others)
-        filled = pl.when(number == 1).then(known).otherwise(pl.lit(_UNKNOWN))
+    known, number = pl.col(field).drop_nulls().first(), pl.col(field).drop_nulls().n_unique()
+    if others:
+        known, number = known.over(others), number.over(others)
+    filled = pl.when(number == 1).then(known).otherwise(pl.lit(_UNKNOWN))
     return texts.with_columns(pl.coalesce(pl.col(field), filled))
-
-
-def _name(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]
 
 
 # --- Runs that are compared with none, and why: their quality is bad, or a field of their identity
@@ -436,7 +433,7 @@ def selected(
     that meet all conditions and are older than that. Raises InputError for a name of no run, or
     a short key of several."""
     check_dataset(storage)
-    found = asked(storage, lambda _, files: _all_runs(storage, files).collect())
+    found = asked(storage, lambda files: _all_runs(storage, files).collect())
     if runs:
         keys = {key for name in runs for key in _named(found, name)}
         found = found.filter(pl.col("run").is_in(sorted(keys)))
@@ -550,11 +547,6 @@ class Addition:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def key(self) -> str:
-        """The run's key."""
-        return str(self.summary.run["run"])
-
-    @property
     def folder(self) -> str:
         """The partition in which its rows stand."""
         run = self.summary.run
@@ -600,7 +592,7 @@ def metrics_frame(additions: Sequence[Addition], batch: str) -> pl.DataFrame:
     values: dict[str, list[object]] = {name: [] for name in VALUE_COLUMNS}
     runs: list[str] = []
     for one in additions:
-        runs += [one.key] * len(one.summary.metrics)
+        runs += [one.summary.run["run"]] * len(one.summary.metrics)
         for name, column in values.items():
             column.extend(getattr(measure, name) for measure in one.summary.metrics)
     columns = {"run": runs, "batch": [batch] * len(runs), **values}
@@ -707,30 +699,19 @@ def _delete_old(storage: Storage, files: Snapshot, now: int, grace_s: int) -> se
     is there, a generation says that it does not count. With it goes what killed writers and
     compactions have left. Returns all names."""
     dated = {**files.generation.replaced, **files.generation.applied}
-    old = [name for name, at in dated.items() if now - at >= grace_s]
-    left = [*_of_lost_compactions(files), *_of_killed_writers(files, now)]
-    storage.remove([*old, *left])
-    return {*old, *left}
-
-
-def _of_lost_compactions(files: Snapshot) -> Iterator[str]:
-    """Merged files that no generation names, of a generation that another compaction has made: who
-    wrote them cannot let them count any more."""
-    for name in files.orphans:
-        number = merged_number(name)
-        if number is not None and number <= files.generation.number:
-            yield name
-
-
-def _of_killed_writers(files: Snapshot, now: int) -> Iterator[str]:
-    """Metrics whose runs were not written within a day: nobody reads them."""
+    old = {name for name, at in dated.items() if now - at >= grace_s}
+    # Merged files that no generation names, of a generation that another compaction has made: who
+    # wrote them cannot let them count any more.
+    newest = files.generation.number
+    old |= {name for name in files.orphans if (merged_number(name) or newest + 1) <= newest}
+    # Metrics whose runs were not written within a day: nobody reads them.
     written = {last_part(name) for name in files.runs}
-    for name in files.metrics:
-        stem = last_part(name)
-        if stem not in written and stem.startswith("b"):
-            began = int(stem[1:17], 16) // 1_000_000_000
-            if now - began >= _ABANDONED_S:
-                yield name
+    lone = (name for name in files.metrics if last_part(name) not in written)
+    batches = [name for name in lone if last_part(name).startswith("b")]
+    begun = {name: int(last_part(name)[1:17], 16) // 1_000_000_000 for name in batches}
+    old |= {name for name, at in begun.items() if now - at >= _ABANDONED_S}
+    storage.remove(sorted(old))
+    return old
 
 
 def _merges(storage: Storage, files: Snapshot, target_bytes: int) -> Iterator[_Merge]:
@@ -822,30 +803,20 @@ def names(known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     takes them."""
     by_lead: dict[str, list[str]] = {}
     for group, identity in known.items():
-        by_lead.setdefault(_lead(identity), []).append(group)
+        lead = identity["model"] or identity["pipeline"] or "runs"
+        by_lead.setdefault(_short(lead), []).append(group)
     found = {}
     for lead, members in by_lead.items():
         differ = [f for f in FIELDS if len({known[group][f] for group in members}) > 1]
         every = {field: [known[group][field] for group in members] for field in differ}
         for group in members:
-            parts = [
-                _part(field, _apart(known[group][field], every[field]))
-                for field in differ
-                if field != "model"
-            ]
-            found[group] = ", ".join([lead, *parts])
+            parts = [lead]
+            for field in (field for field in differ if field != "model"):
+                value = _apart(known[group][field], every[field])
+                bare = field in _BARE and value is not None
+                parts.append(_short(value) if bare else f"{field}={_short(value)}")
+            found[group] = ", ".join(parts)
     return found
-
-
-def _lead(identity: Mapping[str, Any]) -> str:
-    return next(
-        (_short(identity[name]) for name in ("model", "pipeline") if identity[name]), "runs"
-    )
-
-
-def _part(field: str, value: Any) -> str:
-    bare = field in _BARE and value is not None
-    return _short(value) if bare else f"{field}={_short(value)}"
 
 
 def _apart(value: Any, every: Sequence[Any]) -> Any:

@@ -483,7 +483,9 @@ def metric_history(
     """The history of `metric`, of at least one run."""
     values = frame["value"].to_numpy()
     found = change_points(values)
-    reasons = _reasons(metric, frame["run"].to_list(), accepted)
+    places = {run: at for at, run in enumerate(frame["run"])}
+    own = [each for each in accepted if each.metric == metric and each.run in places]
+    reasons = {places[each.run]: each for each in own}
     points = _with_accepted(values, found, reasons)
     changes, level_from, level_to = _judged(metric, frame, points, reasons)
     since = points[-1].at if points else 0
@@ -500,14 +502,6 @@ def metric_history(
     return MetricHistory(
         metric, unit, frame, changes, found.drifts, two, last, level_from, level_to
     )
-
-
-def _reasons(metric: str, runs: Sequence[str], accepted: Iterable[Accepted]) -> dict[int, Accepted]:
-    """What was accepted of this metric, by the position of the run."""
-    places = {run: at for at, run in enumerate(runs)}
-    return {
-        places[each.run]: each for each in accepted if each.metric == metric and each.run in places
-    }
 
 
 def _with_accepted(values: Reals, found: Found, reasons: dict[int, Accepted]) -> list[Change]:
@@ -732,9 +726,7 @@ def overview(
     is set. Raises InputError where there is none, or none has the first metric, and for a metric or
     condition that is none."""
     asked = tuple(dict.fromkeys(metrics))
-    runs = data.runs(where)
-    if runs.is_empty():
-        raise InputError(f"{data.storage.place} has no run that meets --where: change it")
+    runs = data.some_runs(where)
     values = data.metrics(asked, where, quality=True)
     first = values.filter(pl.col("name") == asked[0])
     if first.is_empty():
@@ -744,10 +736,14 @@ def overview(
     grouped = groups(runs.filter(is_good), assume_same)
     workloads = _workloads(grouped, values, asked, accepted_changes(data.storage))
     named = {each.group: each.name for each in workloads}
+    # Each against the median of the runs like it.
+    middle = pl.when(pl.col("group").is_not_null()).then(pl.col("value").median().over("group"))
+    held = _with_values(grouped, first, named).with_columns(median=middle)
+    against = pl.when(pl.col("median") > 0).then(pl.col("value") / pl.col("median") - 1)
     return Overview(
         asked,
         str(first["unit"][-1]),
-        _held(_with_values(grouped, first, named)),
+        held.with_columns(against=against),
         _with_values(runs.filter(~is_good).with_columns(group=pl.lit(None, pl.String)), first, {}),
         workloads,
         tuple(comparable_with_none(grouped.filter(pl.col("group").is_null()), assume_same)),
@@ -770,13 +766,6 @@ def _with_values(
     )
     own = values.select("run", "value", "unit")
     return told.join(own, on="run", how="left", maintain_order="left")
-
-
-def _held(runs: pl.DataFrame) -> pl.DataFrame:
-    """`runs` against the median of the runs like each."""
-    middle = pl.when(pl.col("group").is_not_null()).then(pl.col("value").median().over("group"))
-    against = pl.when(pl.col("median") > 0).then(pl.col("value") / pl.col("median") - 1)
-    return runs.with_columns(median=middle).with_columns(against=against)
 
 
 def _workloads(

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from profiler._version import __version__
 from profiler.analysis.document import TableView
 from profiler.analysis.table_text import renamed, table
-from profiler.fleet.change_points import Drift, relative_noise
+from profiler.fleet.change_points import relative_noise
 from profiler.fleet.history import (
     ChangeState,
     HistoryChange,
@@ -117,27 +117,23 @@ def _axis(past: MetricHistory, frame: _Frame, high: float) -> Iterator[str]:
 def _lines(past: MetricHistory, frame: _Frame) -> Iterator[str]:
     """The level between changes, and the changes."""
     values, height = past.values, frame.size.height
-    yield from (_drift(past, each, frame) for each in past.drifts)
+    for each in past.drifts:  # a line through the median of its runs
+        middle = float(np.median(values[each.first : each.end]))
+        half = math.log1p(each.slope) * (each.end - 1 - each.first) / 2
+        low, high = (frame.y(middle * math.exp(way * half)) for way in (-1, 1))
+        ends = f'x1="{frame.x(each.first):.1f}" x2="{frame.x(each.end - 1):.1f}"'
+        yield f'<line class="level" {ends} y1="{low:.1f}" y2="{high:.1f}"/>'
     for begin, end in pairwise([0, *(each.change.at for each in past.changes), len(values)]):
         if any(each.first <= begin and end <= each.end for each in past.drifts):
             continue
         level = frame.y(float(np.median(values[begin:end])))
         ends = f'x1="{frame.x(begin - 0.5):.1f}" x2="{frame.x(end - 0.5):.1f}"'
         yield f'<line class="level" {ends} y1="{level:.1f}" y2="{level:.1f}"/>'
-    for each in past.changes:
-        at, kind = frame.x(each.change.at - 0.5), "alarm" if each.is_open else "change"
+    for change in past.changes:
+        at, kind = frame.x(change.change.at - 0.5), "alarm" if change.is_open else "change"
         ends = f'x1="{at:.1f}" x2="{at:.1f}" y1="{_EDGE}" y2="{height - _EDGE}"'
-        name = escape(plain_text(each.name))
+        name = escape(plain_text(change.name))
         yield f'<line class="{kind}" {ends}><title>{name}</title></line>'
-
-
-def _drift(past: MetricHistory, drift: Drift, frame: _Frame) -> str:
-    """The line of a drift, through the median of its runs."""
-    middle = float(np.median(past.values[drift.first : drift.end]))
-    half = math.log1p(drift.slope) * (drift.end - 1 - drift.first) / 2
-    low, high = (frame.y(middle * math.exp(way * half)) for way in (-1, 1))
-    ends = f'x1="{frame.x(drift.first):.1f}" x2="{frame.x(drift.end - 1):.1f}"'
-    return f'<line class="level" {ends} y1="{low:.1f}" y2="{high:.1f}"/>'
 
 
 def _run_dots(past: MetricHistory, frame: _Frame) -> Iterator[str]:
@@ -169,14 +165,11 @@ def _shown(values: np.typing.NDArray[np.float64], most: int) -> list[int]:
 # --- What the pages of many runs say of states and verdicts.
 
 
-STATES = {
+STATES = {  # the others are called as their codes are
+    **{state: said(state.replace("_", " ")) for state in State},
     State.CHANGE: said("slower, not accepted"),
     State.OUTSIDE: said("newest outside"),
-    State.DRIFT: said("drift"),
-    State.TWO_MODES: said("two modes"),
-    State.ACCEPTED: said("accepted"),
     State.FEW: said("too few runs"),
-    State.STEADY: said("steady"),
 }
 _COUNTED = {  # each by itself among others: no commas in them
     State.CHANGE: said("{n} slower (not accepted)"),
@@ -197,16 +190,10 @@ VERDICTS = {
     RunVerdict.OUTSIDE: said("outside its history"),
 }
 CHANGE_STATES = {
-    ChangeState.ALARM: said("alarm"),
-    ChangeState.ACCEPTED: said("accepted"),
-    ChangeState.FASTER: said("faster"),
+    **{state: said(state.value) for state in ChangeState},
     ChangeState.GONE: said("gone again"),
 }
-_QUALITY = {
-    "drops": said("drops"),
-    "residual": said("residual"),
-    "tracing_cost": said("tracing cost"),
-}
+_QUALITY = {name: said(name.replace("_", " ")) for name in ("drops", "residual", "tracing_cost")}
 
 
 def counted_state(state: State, number: int) -> Said:
@@ -508,16 +495,9 @@ def _block(past: MetricHistory, number: int, explained: Mapping[str, str]) -> Bl
     held = frame.reverse().head(HELD["runs"])
     view = _view(f"history_{number}", "Runs", _HISTORY, held, past.unit)
     key, name = f"metric-{number}", plain_text(past.metric)
-    html = (
-        f'<section class="history" id="{key}" aria-labelledby="{key}-title">'
-        f'<h2 id="{key}-title">{escape(name)}</h2>'
-        + "".join(f"<p>{spoken(line)}</p>" for line in history_lines(past))
-        + curve(past, LARGE)
-        + "".join(_history_changes(past, explained))
-        + _runs_part(past, number)
-        + "</section>"
-    )
-    return Block(key, name, html, () if view is None else (view,))
+    lines = [f"<p>{spoken(line)}</p>" for line in history_lines(past)]
+    parts = (curve(past, LARGE), *_history_changes(past, explained), _runs_part(past, number))
+    return _section(key, name, *lines, *parts, view=view)
 
 
 def _history_changes(past: MetricHistory, explained: Mapping[str, str]) -> Iterator[str]:
@@ -540,7 +520,7 @@ def _runs_part(past: MetricHistory, number: int) -> str:
     """The place of the table of runs, and what it leaves out."""
     all_runs, held = len(past.values), HELD["runs"]
     cut = said("The newest {held} of {all} runs.", held=count(held), all=count(all_runs))
-    note = f'<p class="help">{spoken(cut)}</p>' if all_runs > held else ""
+    note = _help(cut) if all_runs > held else ""
     heading = spoken(said("Runs"))
     return (
         f'<div class="part"><h3>{heading}</h3><div data-table="history_{number}"></div>{note}</div>'
@@ -693,36 +673,37 @@ def _cut(total: int, what: str) -> tuple[Said, ...]:
 def _tables(
     key: str, title: Said, lead: str, view: TableView | None, notes: Sequence[Said]
 ) -> Block:
+    parts = [f'<p class="lead">{spoken(lead)}</p>'] if lead else []
+    parts += [f'<div data-table="{view.key}"></div>'] if view is not None else []
+    return _section(key, title, *parts, *map(_help, notes), view=view)
+
+
+def _section(key: str, title: str, *parts: str, view: TableView | None = None) -> Block:
+    style = ' class="history"' if key.startswith("metric-") else ""
     html = (
-        f'<section id="{key}" aria-labelledby="{key}-title">'
-        f'<h2 id="{key}-title">{spoken(title)}</h2>'
-        + (f'<p class="lead">{spoken(lead)}</p>' if lead else "")
-        + (f'<div data-table="{view.key}"></div>' if view is not None else "")
-        + "".join(f'<p class="help">{spoken(note)}</p>' for note in notes)
-        + "</section>"
+        f'<section{style} id="{key}" aria-labelledby="{key}-title">'
+        f'<h2 id="{key}-title">{spoken(title)}</h2>{"".join(parts)}</section>'
     )
     return Block(key, title, html, () if view is None else (view,))
+
+
+def _help(note: Said) -> str:
+    return f'<p class="help">{spoken(note)}</p>'
 
 
 def _curves(over: Overview) -> Block | None:
     """A block a workload: its state, what its histories show, their curves, its identity."""
     if not over.workloads:
         return None
-    key, title = "curves", said("Histories by workload")
-    shown, left = over.workloads[:CURVES], max(len(over.workloads) - CURVES, 0)
     note = said(
         "Of {all} workloads the {held} most urgent have a curve here: fleet history has those of "
         "the others.",
         all=count(len(over.workloads)),
         held=count(CURVES),
     )
-    html = (
-        f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{spoken(title)}'
-        f'</h2><div class="workloads">{"".join(map(_workload, shown))}</div>'
-        + (f'<p class="help">{spoken(note)}</p>' if left else "")
-        + "</section>"
-    )
-    return Block(key, title, html)
+    parts = [f'<div class="workloads">{"".join(map(_workload, over.workloads[:CURVES]))}</div>']
+    parts += [_help(note)] if len(over.workloads) > CURVES else []
+    return _section("curves", said("Histories by workload"), *parts)
 
 
 def _workload(each: Workload) -> str:

@@ -46,12 +46,11 @@ class AnalyzeOptions:
     )
     more: list[Path] = arg("[PATH...]  Further runs: each gets its page and a line.", default=None)
     top: int | None = opt(
-        "--top N  Rows of each table; 0: leave out those that rank.  [default: 10, 15 operators]",
-        min=0,
+        "N  Rows of each table; 0: leave out those that rank.  [default: 10, 15 operators]", min=0
     )
-    full: bool = opt("--full  Print all sections, not 40 lines.")
+    full: bool = opt("Print all sections, not 40 lines.")
     section: list[str] = opt(
-        "--section NAME  Print these sections alone, with commas: idle,roofline; may be repeated.",
+        "NAME  Print these sections alone, with commas: idle,roofline; may be repeated.",
         autocompletion=complete_sections,
     )
     list_sections: bool = shared.list_option(terminal.run_sections)
@@ -68,22 +67,22 @@ class AnalyzeOptions:
         "--parquet DIR  Write the run and its tables as Parquet into DIR, which is new or empty."
     )
     against: list[Path] = opt(
-        "--against BASE  Compare with this run, or with all in a folder: one line and a section; "
-        "may be repeated. `diff` prints all of it."
+        "BASE  Compare with this run, or with all in a folder: one line and a section; may be "
+        "repeated. `diff` prints all of it."
     )
     html: Path | None = opt(
-        "--html FILE  Write the page there, over FILE if it exists.  [default: report.html in "
-        "the bundle; beside a single .pb or what another profiler wrote, under its name]"
+        "FILE  Write the page there, over FILE if it exists.  [default: report.html in the bundle; "
+        "beside a single .pb or what another profiler wrote, under its name]"
     )
     importing: list[str] = shared.IMPORT_OPTIONS
     out: Path | None = shared.KEPT_IMPORT
     device_profile: Path | None = shared.DEVICE_PROFILE_FILE
     device_memory: list[str] = opt(
-        "--device-memory [DEVICE=]SIZE  Memory of a device, 16GiB or cuda:0=80GB, for the "
-        "head-room; may be repeated.  [default: what the run knows of its devices]"
+        "[DEVICE=]SIZE  Memory of a device, 16GiB or cuda:0=80GB, for the head-room; may be "
+        "repeated.  [default: what the run knows of its devices]"
     )
     language: shared.Language | None = shared.PAGE_LANGUAGE
-    no_html: bool = opt("--no-html  Write no page.")
+    no_html: bool = opt("Write no page.")
     watching: bool = opt(
         "--watch  Show a run that goes on, call by call, and report on it when it has ended."
     )

@@ -25,15 +25,15 @@ class BenchmarkDeviceOptions:
     """Options of `profile-sd3 benchmark-device`."""
 
     device: list[str] = opt(
-        "--device NAME  cpu (with all cores, and with half of them as two CPU devices have), or "
-        "cuda:0; may be repeated.  [default: cpu]"
+        "NAME  cpu (with all cores, and with half of them as two CPU devices have), or cuda:0; may "
+        "be repeated.  [default: cpu]"
     )
     out: Path | None = opt(
-        "--out FILE  Where to write; profiles of other devices in it stay.  [default: "
+        "FILE  Where to write; profiles of other devices in it stay.  [default: "
         "traces/device_profiles.json, where analyze looks for it]"
     )
     seconds: float = opt(
-        "--seconds N  Seconds for each rate that is measured.", default=1.0, min=0.01, max=60
+        "N  Seconds for each rate that is measured.", default=1.0, min=0.01, max=60
     )
 
 
@@ -85,17 +85,15 @@ def doubts(profiles: Sequence[DeviceProfile]) -> Iterator[str]:
 
 
 def _measure(name: str, seconds: float) -> list[DeviceProfile]:
-    from profiler.pipelines import benchmark as device_rates
+    from profiler.pipelines.benchmark import ACCELERATOR_EFFORT, Effort, measure_torch
 
     kind, _, index = name.partition(":")
     if name == _CPU:
         return _measure_cpu(seconds)
     if kind not in _TORCH or not index.isdigit() or len(index) > 4:
         raise InputError(f"{name!r} is no device that can be measured: give cpu or cuda:0")
-    effort = device_rates.Effort(
-        seconds, device_rates.ACCELERATOR_EFFORT.size, device_rates.ACCELERATOR_EFFORT.copy_bytes
-    )
-    return [_profile(name, None, device_rates.measure_torch(f"cuda:{index}", effort))]
+    effort = Effort(seconds, ACCELERATOR_EFFORT.size, ACCELERATOR_EFFORT.copy_bytes)
+    return [_profile(name, None, measure_torch(f"cuda:{index}", effort))]
 
 
 def _measure_cpu(seconds: float) -> list[DeviceProfile]:

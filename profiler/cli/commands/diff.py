@@ -13,7 +13,6 @@ import typer
 
 from profiler.cli import options as shared
 from profiler.cli.main import complete_comparison_sections, complete_runs
-from profiler.cli.options import gate_limit, list_option
 from profiler.cli.runs import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import (
@@ -62,38 +61,35 @@ class DiffOptions:
 
     runs: list[Path] = arg(
         "BASE NEW...  Bundles, .pb files, Parquet runs, what `import` takes, or folders of "
-        "bundles, all of which are taken. The first is the baseline; each further one is a "
-        "column. With --against all are new runs.",
+        "bundles, all of which are taken. The first is the baseline; each further one is a column. "
+        "With --against all are new runs.",
         autocompletion=complete_runs,
     )
     against: list[Path] = opt(
-        "--against BASE  A baseline, or a folder of them; may be repeated.",
-        autocompletion=complete_runs,
+        "BASE  A baseline, or a folder of them; may be repeated.", autocompletion=complete_runs
     )
     fail_over: str | None = opt(
-        "--fail-over PERCENT  Exit with 1 where a metric is slower by more than this, as in 5%, "
-        "beyond noise."
+        "PERCENT  Exit with 1 where a metric is slower by more than this, as in 5%, beyond noise."
     )
     metric: list[str] = opt(
-        "--metric NAME  What --fail-over looks at: end_to_end, stage.denoise, denoise.step, "
-        "submodule.vae, submodule.transformer.role.norm, …; may be repeated.  [default: "
-        "end_to_end]"
+        "NAME  What --fail-over looks at: end_to_end, stage.denoise, denoise.step, submodule.vae, "
+        "submodule.transformer.role.norm, …; may be repeated.  [default: end_to_end]"
     )
     importing: list[str] = shared.IMPORT_OPTIONS
     out: Path | None = shared.KEPT_IMPORT
     top: int | None = opt(
-        "--top N  Rows of roles, modules and shapes; implies --full; 0: none.  [default: 15]", min=0
+        "N  Rows of roles, modules and shapes; implies --full; 0: none.  [default: 15]", min=0
     )
-    full: bool = opt("--full  Print everything, not 40 lines.")
+    full: bool = opt("Print everything, not 40 lines.")
     sections: list[str] = opt(
         "--section NAME  Print these sections alone, with commas: shapes,modules; may be repeated.",
         autocompletion=complete_comparison_sections,
     )
     by: By | None = opt(
-        "--by  Print what differs by this alone, a column for each side: attention backends or "
-        "cards side by side."
+        "Print what differs by this alone, a column for each side: attention backends or cards "
+        "side by side."
     )
-    list_sections: bool = list_option(comparison_sections)
+    list_sections: bool = shared.list_option(comparison_sections)
     json_file: Path | None = opt("--json FILE  Write all metrics as JSON; -: to stdout.")
     markdown_file: Path | None = opt("--markdown FILE  Write the report as Markdown; -: likewise.")
     html_file: Path | None = opt(
@@ -113,7 +109,7 @@ def diff(options: DiffOptions) -> None:
     _check_files(options, len(sides))
     named = [*options.sections, *([options.by.section] if options.by else [])]
     sections = chosen_sections(named, comparison_sections, full=options.full)
-    limit = gate_limit(options.fail_over, options.metric)
+    limit = shared.gate_limit(options.fail_over, options.metric)
     compared, lines = _compared(options, [*sides.values()], gated=limit is not None)
     from profiler.compare.report import comparison_report
     from profiler.compare.side_by_side import brief_report, columns_report

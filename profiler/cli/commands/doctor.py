@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import metadata
@@ -70,7 +71,12 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"  {check.state:<7}  {check.name:<{width}}  {check.found}"
         if check.advice:
             yield f"  {'':<7}  {'':<{width}}  {check.advice}"
-    yield _conclusion(report)
+    if report.problems:
+        yield f"Programs are not profiled: {report.problems[0].found}."
+    elif any(check.state is State.OFF for check in report.checks):
+        yield "Programs are not profiled unless RBLN_PROFILER=1 is set where they start."
+    else:
+        yield "Programs that start in this environment are profiled."
 
 
 def _pairs(values: Mapping[str, str]) -> Iterator[str]:
@@ -86,15 +92,6 @@ def _packages_line(given: Packages) -> str:
     )
     lacking = f"missing: {', '.join(given.missing)}" if given.missing else ""
     return "; ".join(part for part in (there, lacking) if part)
-
-
-def _conclusion(report: Report) -> str:
-
-    if report.problems:
-        return f"Programs are not profiled: {report.problems[0].found}."
-    if any(check.state is State.OFF for check in report.checks):
-        return "Programs are not profiled unless RBLN_PROFILER=1 is set where they start."
-    return "Programs that start in this environment are profiled."
 
 
 SUBCOMMAND = Subcommand(doctor, place=105)
@@ -170,7 +167,7 @@ def diagnose(environment: Mapping[str, str]) -> Report:
     )
     return Report(
         versions={**versions(), DISTRIBUTION: __version__},
-        requirements=_find_packages(DISTRIBUTION, _of_extra("", texts)),
+        requirements=_find_packages(DISTRIBUTION, map(Requirement, added_by("", texts))),
         extras=tuple(_extras(texts)),
         backends=of_backends,
         importers={importer.name: importer.accepts for importer in importers()},
@@ -190,13 +187,9 @@ def _extras(texts: list[str]) -> Iterator[Packages]:
         return
     named = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
     for extra in sorted(set(named) - _EXTRAS_OF_DEVELOPERS):
-        added = _of_extra(extra, texts)
-        if added:
-            yield _find_packages(extra, sorted(added, key=lambda each: each.name))
-
-
-def _of_extra(extra: str, texts: list[str]) -> list[Requirement]:
-    return list(map(Requirement, added_by(extra, texts)))
+        added = map(Requirement, added_by(extra, texts))
+        if ordered := sorted(added, key=lambda each: each.name):
+            yield _find_packages(extra, ordered)
 
 
 def _find_packages(name: str, requirements: Iterable[Requirement]) -> Packages:
@@ -237,24 +230,15 @@ def _fits(version: str, requirement: Requirement) -> bool:
 
 
 def _version(package: str) -> str:
-    """The installed version of a package, "" where there is none."""
-    try:
+    """The installed version of a package, or of what brings its library under another name
+    (onnxruntime-gpu brings onnxruntime); "" where it cannot be imported."""
+    with suppress(metadata.PackageNotFoundError):
         return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return _version_of_library(package)
-
-
-def _version_of_library(name: str) -> str:
-    """The version of what brings the library of that name under another: onnxruntime-gpu brings
-    onnxruntime. "" where it cannot be imported."""
-    try:
-        found = find_spec(name) if name.isidentifier() else None
-    except ValueError:  # in sys.modules, but made by hand
-        return ""
-    if found is None:
-        return ""
-    bringing = metadata.packages_distributions().get(name, ())
-    return metadata.version(bringing[0]) if bringing else ""
+    with suppress(ValueError):  # in sys.modules, but made by hand
+        if package.isidentifier() and find_spec(package) is not None:
+            bringing = metadata.packages_distributions().get(package, ())
+            return metadata.version(bringing[0]) if bringing else ""
+    return ""
 
 
 def _core() -> Check:
@@ -283,12 +267,9 @@ def _hook_installed() -> Check:
     name = "start-up hook"
     spec = find_spec(_HOOK)
     if spec is None or spec.origin is None:
-        return Check(
-            name,
-            State.PROBLEM,
-            f"{_HOOK} is not installed for {sys.executable}",
-            f"run `{sys.executable} -m pip install` for profile-sd3 in this environment",
-        )
+        found = f"{_HOOK} is not installed for {sys.executable}"
+        advice = f"run `{sys.executable} -m pip install` for profile-sd3 in this environment"
+        return Check(name, State.PROBLEM, found, advice)
     folder = Path(spec.origin).parent
     files = [file for file in ("profile_sd3.pth", "profile_sd3.start") if (folder / file).is_file()]
     if not files:
@@ -303,21 +284,16 @@ def _hook_runs() -> Check:
     if sys.flags.no_site:
         found = "skipped, because Python was started with -S"
         return Check(name, State.PROBLEM, found, "start the program without -S or -I -S")
+    import site
+
     spec = find_spec(_HOOK)
     folder = Path(spec.origin).parent if spec and spec.origin else None
-    if folder is not None and folder not in _site_folders():
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    if folder is not None and folder not in map(Path, (*site.getsitepackages(), *user)):
         found = f"Python reads no .pth files in {folder}, which is on its path by other means"
         advice = "install profile-sd3 in the environment of the program, or call profiler.start()"
         return Check(name, State.PROBLEM, found, advice)
     return Check(name, State.OK, "read")
-
-
-def _site_folders() -> set[Path]:
-    """The folders whose .pth files Python reads."""
-    import site
-
-    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    return {Path(folder) for folder in (*site.getsitepackages(), *user)}
 
 
 def _switched_on(environment: Mapping[str, str]) -> Iterator[Check]:
@@ -344,8 +320,7 @@ def _writable(out: Path) -> Check:
     """Whether bundles can be written below `out`, which is made when it is needed."""
     name = "output folder"
     existing = next((place for place in (out, *out.parents) if place.exists()), out)
-    if not existing.is_dir():
-        return Check(name, State.PROBLEM, f"{existing} is no folder", "set RBLN_PROFILER_DIR")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        return Check(name, State.PROBLEM, f"{existing} is not writable", "set RBLN_PROFILER_DIR")
-    return Check(name, State.OK, str(out))
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return Check(name, State.OK, str(out))
+    what = "is not writable" if existing.is_dir() else "is no folder"
+    return Check(name, State.PROBLEM, f"{existing} {what}", "set RBLN_PROFILER_DIR")

@@ -15,7 +15,7 @@ class DumpOptions:
     """Options of `profile-sd3 dump`."""
 
     file: Path = arg("FILE  Any Perfetto trace (.pb).")
-    limit: int | None = opt("--limit N  Lines to print.  [default: all]", min=0)
+    limit: int | None = opt("N  Lines to print.  [default: all]", min=0)
 
 
 def dump(options: DumpOptions) -> None:

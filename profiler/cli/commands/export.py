@@ -17,7 +17,7 @@ class OtlpOptions:
     """Options of `profile-sd3 export otlp`."""
 
     run: Path = shared.TRACED_RUN
-    out: Path = opt("--out FILE  Write the JSON of OTLP; -: to stdout.", default=...)
+    out: Path = opt("FILE  Write the JSON of OTLP; -: to stdout.", default=...)
     importing: list[str] = shared.IMPORT_OPTIONS
 
 

@@ -46,7 +46,7 @@ class ImportOptions:
         default=None,
     )
     out: Path = shared.BUNDLE_FOLDER
-    name: str | None = opt("--name NAME  Name of the run.  [default: the file's name]")
+    name: str | None = opt("NAME  Name of the run.  [default: the file's name]")
     compress: str = shared.COMPRESS
     list_formats: bool = opt("--list  Print the formats, and what each can and cannot tell.")
     every: bool = opt("--all  Each path is a run of its own, imported by itself.")
@@ -65,8 +65,10 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
         for line in _formats():
             tell(line)
         return
+    from profiler.analysis.profiling_overhead import beside
     from profiler.importers.importing import import_all
     from profiler.trace.compression import check_compression
+    from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 
     packing = check_compression(options.compress)
     paths, further = _split(options.words)
@@ -78,7 +80,9 @@ def import_(options: ImportOptions, **of_importers: str | None) -> None:
         bundles = import_all(paths, options.out, options.name, packing, options=given)
     for bundle in bundles:
         tell(bundle)
-    _tell_beside(bundles[0])
+    # Which files of a folder the bundle that was made of it does not have, and why.
+    for line in beside(read_manifest(bundles[0] / MANIFEST_NAME).info):
+        tell(line, err=True)
 
 
 def _import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[str, str]) -> None:
@@ -93,15 +97,6 @@ def _import_each(options: ImportOptions, paths: Sequence[Path], given: Mapping[s
     for bundle in (bundle for one in done for bundle in one.written):
         tell(bundle)
     tell_failed(done, "left out", "read")
-
-
-def _tell_beside(bundle: Path) -> None:
-    """Say which files of a folder the bundle that was made of it does not have, and why."""
-    from profiler.analysis.profiling_overhead import beside
-    from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-
-    for line in beside(read_manifest(bundle / MANIFEST_NAME).info):
-        tell(line, err=True)
 
 
 def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 from profiler.cli import options as shared
 from profiler.cli.main import complete_placements, complete_runs, complete_submodule
-from profiler.cli.options import device_sizes
 from profiler.cli.runs import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import (
@@ -23,10 +22,7 @@ from profiler.errors import InputError
 from profiler.options import name_list
 
 if TYPE_CHECKING:
-    from profiler.prediction.predict import Prediction
     from profiler.prediction.scenario import Order, Scenario
-    from profiler.run.run import Run
-    from profiler.sources import Source
 
 
 _MOST_UNTRACED_MS = 86_400_000.0
@@ -42,45 +38,40 @@ class PredictOptions:
         default=Path("traces"),
         autocompletion=complete_runs,
     )
-    steps: int | None = opt("--steps N  Denoising steps.")
-    guidance: str | None = opt("--guidance off  off: without classifier-free guidance.")
+    steps: int | None = opt("N  Denoising steps.")
+    guidance: str | None = opt("off  off: without classifier-free guidance.")
     drop: list[str] = opt(
-        "--drop SUBMODULE  Do not call it; may be repeated.", autocompletion=complete_submodule
+        "SUBMODULE  Do not call it; may be repeated.", autocompletion=complete_submodule
     )
     place: list[str] = opt(
-        "--place SUBMODULE=DEVICE  Run it there: text_encoder_3=cpu:1; may be repeated.",
+        "SUBMODULE=DEVICE  Run it there: text_encoder_3=cpu:1; may be repeated.",
         autocompletion=complete_placements,
     )
-    precision: str | None = opt("--precision TYPE  Compute with it: fp32, fp16, bf16, fp8 or fp64.")
-    cuda_graph: bool = opt(
-        "--cuda-graph  Launch each call of a submodule at once, as a CUDA or HIP graph does."
-    )
+    precision: str | None = opt("TYPE  Compute with it: fp32, fp16, bf16, fp8 or fp64.")
+    cuda_graph: bool = opt("Launch each call of a submodule at once, as a CUDA or HIP graph does.")
     untraced: float | None = opt(
-        "--untraced MS  What the run takes without the profiler, from its first call to the end "
-        "of its last, in ms: the host is then as fast as that."
+        "MS  What the run takes without the profiler, from its first call to the end of its last, "
+        "in ms: the host is then as fast as that."
     )
-    batch: int | None = opt("--batch N  Make N times as many images or videos of a prompt at once.")
+    batch: int | None = opt("N  Make N times as many images or videos of a prompt at once.")
     size: str | None = opt(
-        "--size WxH  Make images or videos of that many pixels: 832x480, or 512 for a square."
+        "WxH  Make images or videos of that many pixels: 832x480, or 512 for a square."
     )
-    concurrency: int | None = opt("--concurrency N  Requests in flight at the same time.")
+    concurrency: int | None = opt("N  Requests in flight at the same time.")
     order: str | None = opt(
-        "--order ORDER  pipeline: a thread a request, one call after the other, as diffusers "
-        "does; graph: a call begins when its inputs are there, which needs a scheduler such as "
-        "Triton's ensembles.  [default: pipeline]"
+        "ORDER  pipeline: a thread a request, one call after the other, as diffusers does; graph: "
+        "a call begins when its inputs are there, which needs a scheduler such as Triton's "
+        "ensembles.  [default: pipeline]"
     )
     devices: list[str] = opt(
-        "--devices DEVICES  Search the best placement on these, as cpu:0,cpu:1.  [default: those "
-        "in use]"
+        "DEVICES  Search the best placement on these, as cpu:0,cpu:1.  [default: those in use]"
     )
     device_memory: list[str] = opt(
-        "--device-memory [DEVICE=]SIZE  Memory of a device, 16GiB or cpu:0=4GiB: what is placed "
-        "there must fit; may be repeated."
+        "[DEVICE=]SIZE  Memory of a device, 16GiB or cpu:0=4GiB: what is placed there must fit; "
+        "may be repeated."
     )
     device_profile: Path | None = shared.DEVICE_PROFILE_FILE
-    pipeline: int | None = opt(
-        "--pipeline N  Number of the pipeline call to start from.  [default: all]"
-    )
+    pipeline: int | None = opt("N  Number of the pipeline call to start from.  [default: all]")
     importing: list[str] = shared.IMPORT_OPTIONS
     out: Path | None = shared.KEPT_IMPORT
     json_file: Path | None = opt(
@@ -99,18 +90,22 @@ def predict(options: PredictOptions) -> None:
         progress(f"reading {options.path}") as say,
         opened([options.path], options.importing, options.out) as ((found,), imports),
     ):
+        from profiler.analysis.analyze import analyze
+        from profiler.analysis.device_profiles import find_profiles, read_profiles
+        from profiler.prediction.predict import predict as predicted
+        from profiler.prediction.report import prediction_report, prediction_to_json
+        from profiler.report.terminal import print_report
+
         notes: list[str] = []
         run = load_as_recorded(found.newest, imports, notes)
         say("predicting")
-        prediction = _prediction(options, run, found.newest, scenario)
+        file = options.device_profile
+        profiles = read_profiles(file) if file else find_profiles(found.newest.path)
+        analysis = analyze(run, measured=profiles)
+        prediction = predicted(run, analysis, scenario, options.pipeline)
     if options.json_file is not None:
-        from profiler.prediction.report import prediction_to_json
-
         write_json(options.json_file, prediction_to_json(prediction))
     if options.json_file != STDOUT:
-        from profiler.prediction.report import prediction_report
-        from profiler.report.terminal import print_report
-
         print_report(terminal(), prediction_report(prediction))
     for line in [*notes, *other_runs(found)]:
         tell(line, err=True)
@@ -124,13 +119,17 @@ def _scenario(options: PredictOptions) -> Scenario:
         raise InputError(
             f"--guidance {options.guidance!r} cannot be predicted: give off, or leave it out"
         )
+    if options.untraced is not None and not 0 < options.untraced <= _MOST_UNTRACED_MS:
+        raise InputError(
+            f"--untraced {options.untraced:g} is no time in ms: give one above 0, at most a day"
+        )
     return Scenario(
         steps=options.steps,
         guidance=options.guidance is None,
         drop=_names("--drop", options.drop),
         devices=_names("--devices", options.devices),
-        memory=device_sizes(options.device_memory),
-        untraced_ns=_untraced(options.untraced),
+        memory=shared.device_sizes(options.device_memory),
+        untraced_ns=None if options.untraced is None else round(options.untraced * 1e6),
         size=None if options.size is None else parse_size(options.size),
         place=parse_places(options.place),
         precision=options.precision,
@@ -139,30 +138,6 @@ def _scenario(options: PredictOptions) -> Scenario:
         cuda_graph=options.cuda_graph,
         batch=options.batch,
     )
-
-
-def _prediction(
-    options: PredictOptions, run: Run, source: Source, scenario: Scenario
-) -> Prediction:
-    """Return what the scenario makes of the run."""
-    from profiler.analysis.analyze import analyze
-    from profiler.analysis.device_profiles import find_profiles, read_profiles
-    from profiler.prediction.predict import predict as predicted
-
-    file = options.device_profile
-    profiles = read_profiles(file) if file else find_profiles(source.path)
-    return predicted(run, analyze(run, measured=profiles), scenario, options.pipeline)
-
-
-def _untraced(milliseconds: float | None) -> int | None:
-    """Return the time in ns. Raises InputError unless it is above 0 and at most a day."""
-    if milliseconds is None:
-        return None
-    if not 0 < milliseconds <= _MOST_UNTRACED_MS:
-        raise InputError(
-            f"--untraced {milliseconds:g} is no time in ms: give one above 0, at most a day"
-        )
-    return round(milliseconds * 1e6)
 
 
 def _names(option: str, texts: list[str]) -> tuple[str, ...]:

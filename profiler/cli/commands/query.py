@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.cli import options as shared
 from profiler.cli.main import complete_runs
-from profiler.cli.runs import damaged_files, left_out, opened, other_runs
+from profiler.cli.runs import damaged_files, left_out, not_whole, opened, other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
@@ -53,7 +53,7 @@ class QueryOptions:
         default=None,
         autocompletion=complete_runs,
     )
-    file: Path | None = opt("--file FILE  Read the query from there; -: from stdin.")
+    file: Path | None = opt("FILE  Read the query from there; -: from stdin.")
     every: bool = opt("--all  Take every bundle of a folder, not the newest only.")
     rows: int | None = shared.ANSWER_ROWS
     csv: Path | None = shared.ANSWER_CSV
@@ -62,7 +62,7 @@ class QueryOptions:
     importing: list[str] = shared.IMPORT_OPTIONS
     out: Path | None = shared.KEPT_IMPORT
     timeout: float = shared.ANSWER_TIMEOUT
-    tables: bool = opt("--tables  List tables and columns with their meaning.")
+    tables: bool = opt("List tables and columns with their meaning.")
 
 
 def query(options: QueryOptions) -> None:
@@ -72,13 +72,14 @@ def query(options: QueryOptions) -> None:
     analysis; the column run names the run of each row. A query only reads, and reaches no file. It
     may use 4 GiB of memory, or half of the machine's where that is less.
     """
+    from profiler.query import Database, table_lines
+
     if options.tables:
-        _list_tables()
+        for line in table_lines(_width() if sys.stdout.isatty() else 100):
+            sys.stdout.write(f"{line}\n")
         return
     wanted = answer_files(options)
     paths, sql = _split(options.words, options.file)
-    from profiler.query import Database
-
     notes: list[str] = []
     with (
         progress("reading runs"),
@@ -144,7 +145,6 @@ def answer_files(options: QueryOptions | DatasetQueryOptions) -> dict[str, Path]
 def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
     """The runs by name; of runs with one name, all but the first are called by their path. What
     is to be said of them is added to `notes`."""
-    from profiler.analysis.table_text import worded_note as worded
     from profiler.sources import load_source
 
     taken: set[str | Path] = set()
@@ -155,8 +155,7 @@ def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator
         run = load_source(imports.ready(source))
         name = str(place) if run.run_id in taken else run.run_id
         taken.update((place.resolve(), name))
-        damaged = damaged_files(run)
-        notes.extend(f"not whole: {place}: {d.where}: {worded(d.detail)}" for d in damaged)
+        notes += not_whole(place, damaged_files(run))
         yield name, run
 
 
@@ -189,13 +188,6 @@ def print_rows(batches: Iterable[DataFrame], rows: int | None) -> None:
     limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
     for line in answer_lines(batches, limit, _width() if terminal else None):
         sys.stdout.write(f"{line}\n")  # typer.echo takes ASCII for a mistake, and writes UTF-8
-
-
-def _list_tables() -> None:
-    from profiler.query import table_lines
-
-    for line in table_lines(_width() if sys.stdout.isatty() else 100):
-        sys.stdout.write(f"{line}\n")
 
 
 def _width() -> int:

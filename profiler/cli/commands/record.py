@@ -45,22 +45,18 @@ class RecordOptions:
     command: list[str] = arg(
         "-- COMMAND  What to run: `python inference.py …`, or `inference.py …`, or `-m module …`."
     )
-    out: Path | None = opt("--out DIR  Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]")
+    out: Path | None = opt("DIR  Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]")
     name: str | None = shared.RUN_NAME
     ops: str | None = opt(
-        "--ops [SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, "
-        "every:N, steps:A-B, or several with commas or spaces.  [default: all]"
+        "[SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, every:N, "
+        "steps:A-B, or several with commas or spaces.  [default: all]"
     )
     measure_overhead: bool = shared.MEASURE_OVERHEAD
-    config: str | None = opt(
-        "--config JSON  Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."
-    )
-    compress: str | None = opt(
-        "--compress METHOD  Pack the packets of all files: none, deflate or zstd."
-    )
+    config: str | None = opt("JSON  Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG.")
+    compress: str | None = opt("METHOD  Pack the packets of all files: none, deflate or zstd.")
     max_size: str | None = shared.MAX_SIZE
     memory: bool = shared.MEMORY
-    allow_empty: bool = opt("--allow-empty  Exit code 0, not 3, where nothing was captured.")
+    allow_empty: bool = opt("Exit code 0, not 3, where nothing was captured.")
 
 
 def record(options: RecordOptions) -> None:

@@ -22,35 +22,32 @@ class RunOptions:
     """Options of `profile-sd3 run`."""
 
     model: Path | None = opt(
-        "--model DIR  Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or "
-        "Qwen-Image.  [default: the embedded tiny SD3]"
+        "DIR  Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or Qwen-Image.  "
+        "[default: the embedded tiny SD3]"
     )
     prompt: str = opt(
-        "--prompt TEXT  What the image should show.",
-        default="a photograph of an astronaut riding a horse",
+        "TEXT  What the image should show.", default="a photograph of an astronaut riding a horse"
     )
-    negative_prompt: str = opt("--negative-prompt TEXT  What it should not show.", default="")
-    steps: int = opt("--steps N  Denoising steps.", default=28, min=1)
-    height: int | None = opt("--height N  Pixels.  [default: the model's]")
-    width: int | None = opt("--width N  Pixels.  [default: the model's]")
+    negative_prompt: str = opt("TEXT  What it should not show.", default="")
+    steps: int = opt("N  Denoising steps.", default=28, min=1)
+    height: int | None = opt("N  Pixels.  [default: the model's]")
+    width: int | None = opt("N  Pixels.  [default: the model's]")
     guidance: float | None = opt(
-        "--guidance SCALE  Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]"
+        "SCALE  Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]"
     )
-    seed: int = opt("--seed N  Seed of the noise.", default=0)
+    seed: int = opt("N  Seed of the noise.", default=0)
     device: list[str] = opt(
-        "--device SUBMODULE=DEVICE  Where it runs, such as text_encoder_3=cpu:1; may be "
-        "repeated.  [default: cpu:0]"
+        "SUBMODULE=DEVICE  Where it runs, such as text_encoder_3=cpu:1; may be repeated.  "
+        "[default: cpu:0]"
     )
     ops: list[str] = opt(
-        "--ops [SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, "
-        "every:N, steps:A-B, or several with commas; may be repeated.  [default: all]"
+        "[SUBMODULE=]CALLS  Calls whose operators are traced: all, none, first, last, every:N, "
+        "steps:A-B, or several with commas; may be repeated.  [default: all]"
     )
     measure_overhead: bool = shared.MEASURE_OVERHEAD
     out: Path = shared.BUNDLE_FOLDER
-    image: Path | None = opt("--image FILE  Write the image here, as PNG.")
-    warmup: int = opt(
-        "--warmup N  Steps to run first, kept out of the run; 0: none.", default=2, min=0
-    )
+    image: Path | None = opt("FILE  Write the image here, as PNG.")
+    warmup: int = opt("N  Steps to run first, kept out of the run; 0: none.", default=2, min=0)
     name: str | None = shared.RUN_NAME
     compress: str = shared.COMPRESS
     max_size: str | None = shared.MAX_SIZE
@@ -63,6 +60,9 @@ def run(options: RunOptions) -> None:
     report, its HTML page beside the traces.
     """
     from profiler.capture.settings import parse_max_size
+    from profiler.pipelines.model_folder import parse_device_options
+    from profiler.pipelines.pipeline import pipeline_class
+    from profiler.pipelines.tiny import default_model_folder
     from profiler.trace.compression import check_compression
 
     settings = {
@@ -74,7 +74,10 @@ def run(options: RunOptions) -> None:
     }
     _check_text(options)
     _check_image(options.image)
-    pipeline = _pipeline(options.model, options.device)
+    folder = options.model or default_model_folder()
+    kind = pipeline_class(folder)
+    devices = parse_device_options(options.device, kind.SUBMODULES)
+    pipeline = kind.from_folder(folder, devices=devices)
     guided = pipeline.guidance_arguments(options.guidance, options.negative_prompt)
     scales: dict[str, Any] = {
         key: value for key, value in guided.items() if isinstance(value, float)
@@ -102,6 +105,7 @@ def _profiled(
     """Run the pipeline under `profile`; return the bundle, and what the run made. A pipeline that
     fails before its first call leaves no bundle."""
     from profiler.capture.profile import profile
+    from profiler.trace.bundle import call_files
 
     profiled = profile(pipeline, **settings)
     try:
@@ -117,17 +121,11 @@ def _profiled(
             with note("writing the traces"):
                 stack.close()
     except ProfilerError:
-        _remove_without_calls(profiled.path)
+        if profiled.path is not None and not call_files(profiled.path):
+            shutil.rmtree(profiled.path, ignore_errors=True)
         raise
     assert profiled.path is not None
     return profiled.path, result
-
-
-def _remove_without_calls(bundle: Path | None) -> None:
-    from profiler.trace.bundle import call_files
-
-    if bundle is not None and not call_files(bundle):
-        shutil.rmtree(bundle, ignore_errors=True)
 
 
 @contextmanager
@@ -144,16 +142,6 @@ def _ended_by_signals() -> Iterator[None]:
         return
     with handling(("SIGTERM", "SIGHUP"), end):
         yield
-
-
-def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
-    from profiler.pipelines.model_folder import parse_device_options
-    from profiler.pipelines.pipeline import pipeline_class
-    from profiler.pipelines.tiny import default_model_folder
-
-    folder = model or default_model_folder()
-    kind = pipeline_class(folder)
-    return kind.from_folder(folder, devices=parse_device_options(device, kind.SUBMODULES))
 
 
 def _check_text(options: RunOptions) -> None:

@@ -20,8 +20,8 @@ class ShareOptions:
     """Options of `profile-sd3 share`."""
 
     bundle: Path = arg("BUNDLE  A bundle, or a folder of bundles: the newest is taken.")
-    out: Path = opt("--out FILE  The ZIP file to write.", default=...)
-    remove: list[str] = opt("--remove TEXT  Take out this word as well; may be repeated.")
+    out: Path = opt("FILE  The ZIP file to write.", default=...)
+    remove: list[str] = opt("TEXT  Take out this word as well; may be repeated.")
 
 
 def share(options: ShareOptions) -> None:

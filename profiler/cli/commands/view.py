@@ -15,7 +15,7 @@ from profiler.cli.terminal import tell
 from profiler.errors import InputError, MissingPackageError, install_command
 
 if TYPE_CHECKING:
-    from profiler.perfetto_ui import ServedTrace, TraceServer
+    from profiler.perfetto_ui import ServedTrace
     from profiler.sources import Source
 
 
@@ -24,13 +24,13 @@ class ViewOptions:
     """Options of `profile-sd3 view`."""
 
     path: Path = arg(
-        "PATH  A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
-        "what `import` takes.",
+        "PATH  A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or what "
+        "`import` takes.",
         default=Path("traces"),
         autocompletion=complete_runs,
     )
-    port: int = opt("--port N  Port to serve from; 0: any.", default=9001, min=0, max=65535)
-    no_browser: bool = opt("--no-browser  Open no browser: print the address.")
+    port: int = opt("N  Port to serve from; 0: any.", default=9001, min=0, max=65535)
+    no_browser: bool = opt("Open no browser: print the address.")
     importing: list[str] = shared.IMPORT_OPTIONS
     out: Path | None = shared.KEPT_IMPORT
 
@@ -40,6 +40,8 @@ def view(options: ViewOptions) -> None:
 
     Served by this machine to itself: needs the perfetto extra and no network. Ends with Ctrl-C.
     """
+    import webbrowser
+
     from profiler.perfetto_ui import TraceServer, find_ui
 
     with (
@@ -48,9 +50,8 @@ def view(options: ViewOptions) -> None:
     ):
         folder = find_ui()
         if folder is None:
-            made = (
-                "" if trace.source.exists() else f"`profile-sd3 merge {trace.source.parent}` and "
-            )
+            merged = f"`profile-sd3 merge {trace.source.parent}` and "
+            made = "" if trace.source.exists() else merged
             raise MissingPackageError(
                 f"the Perfetto UI is not installed: `{install_command('perfetto')}`, or "
                 f"{made}drop {trace.source} into https://ui.perfetto.dev, which opens it as it is"
@@ -58,9 +59,14 @@ def view(options: ViewOptions) -> None:
         with TraceServer(folder, trace, options.port) as server:
             for line in other_runs(found):
                 tell(line)
-            _announce(server, trace)
-            if not options.no_browser:
-                _open(server.start_address)
+            tell(
+                f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}"
+            )
+            tell(f"ready queries: {server.queries_address}")
+            tell("Ctrl-C ends it")
+            sys.stdout.flush()
+            if not options.no_browser and not webbrowser.open(server.start_address):
+                tell("no browser was found here: open the address in one", err=True)
             try:
                 server.serve()
             except KeyboardInterrupt:
@@ -79,20 +85,6 @@ def _served(source: Source) -> AbstractContextManager[ServedTrace]:
             "that it was made of"
         )
     return (served_file if source.kind is Kind.TRACE else served_bundle)(source.path)
-
-
-def _announce(server: TraceServer, trace: ServedTrace) -> None:
-    tell(f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}")
-    tell(f"ready queries: {server.queries_address}")
-    tell("Ctrl-C ends it")
-    sys.stdout.flush()
-
-
-def _open(address: str) -> None:
-    import webbrowser
-
-    if not webbrowser.open(address):
-        tell("no browser was found here: open the address in one", err=True)
 
 
 SUBCOMMAND = Subcommand(view, place=70)

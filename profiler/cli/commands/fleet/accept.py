@@ -13,7 +13,7 @@ class AcceptOptions:
 
     dataset: str = shared.DATASET_PLACE
     change: str = arg("CHANGE  Its name, METRIC@RUN, as history and gate print it.")
-    because: str = opt("--because REASON  Why: it stands in the history from then on.", default=...)
+    because: str = opt("REASON  Why: it stands in the history from then on.", default=...)
 
 
 def accept(options: AcceptOptions) -> None:

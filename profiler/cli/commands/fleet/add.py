@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from profiler.cli import options as shared
 from profiler.cli.runs import tell_failed
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import of_many, progress, tell
 from profiler.options import key_values
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from profiler.fleet.add import Outcome
-
 
 _LOOSE = 200  # files of runs that no compaction has merged
 
@@ -30,9 +23,9 @@ class AddOptions:
         "`import` takes."
     )
     commit: str | None = opt(
-        "--commit HASH  Commit of the program that ran.  [default: what was recorded with the run]"
+        "HASH  Commit of the program that ran.  [default: what was recorded with the run]"
     )
-    label: list[str] = opt("--label KEY=VALUE  Label these runs; may be repeated.")
+    label: list[str] = opt("KEY=VALUE  Label these runs; may be repeated.")
     importing: list[str] = shared.IMPORT_OPTIONS
     workers: int = shared.LOCAL_WORKERS
     scheduler: str = shared.SCHEDULER
@@ -44,11 +37,12 @@ def add(options: AddOptions) -> None:
     A run that the data set has is left out, whatever its folder is called. What cannot be read is
     said at the end, and stops nothing.
     """
-    from profiler.fleet.add import Wishes
+    from profiler.fleet.add import State, Wishes
     from profiler.fleet.add import add as add_runs
-    from profiler.fleet.storage import open_storage
+    from profiler.fleet.storage import open_storage, snapshot
     from profiler.fleet.workers import Workers
     from profiler.metrics import checked_commit
+    from profiler.text import counted
 
     storage = open_storage(options.dataset)
     importing = key_values(options.importing, "--import", "pipeline=sd3")
@@ -61,19 +55,11 @@ def add(options: AddOptions) -> None:
     looked_at = ", ".join(map(str, options.paths[:3]))
     with progress(f"looking for runs in {looked_at}", after_s=0.5) as show:
         outcomes = add_runs(storage, options.paths, wishes, say=of_many(show, " runs"))
-    _tell(options.dataset, outcomes)
-
-
-def _tell(dataset: str, outcomes: Sequence[Outcome]) -> None:
-    """Say what became of the runs. Raises InputError where some could not be read."""
-    from profiler.fleet.add import State
-    from profiler.fleet.storage import open_storage, snapshot
-    from profiler.text import counted
-
     states = [one.state for one in outcomes]
     added, known = states.count(State.ADDED), states.count(State.KNOWN)
+    dataset = options.dataset
     tell(f"added {counted(added, 'run')} to {dataset}" + (f", {known:,} it has" if known else ""))
-    loose = snapshot(open_storage(dataset)).loose
+    loose = snapshot(storage).loose
     if loose >= _LOOSE:
         advice = f"`profile-sd3 fleet compact {dataset}` makes questions faster"
         tell(f"{dataset} has {loose:,} files of runs: {advice}", err=True)

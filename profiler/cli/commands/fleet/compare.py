@@ -21,16 +21,15 @@ class CompareOptions:
 
     dataset: str = shared.DATASET_PLACE
     by: str = opt(
-        "--by FIELD  The field to compare by: hardware, software, resolution, cache, …",
+        "FIELD  The field to compare by: hardware, software, resolution, cache, …",
         default="hardware",
     )
     metric: list[str] = opt(
-        "--metric NAME  Metric, such as transformer.call; may be repeated.  [default: elapsed, "
-        "denoise.step]"
+        "NAME  Metric, such as transformer.call; may be repeated.  [default: elapsed, denoise.step]"
     )
     where: list[str] = shared.WHERE_RUNS
     assume_same: list[str] = shared.ASSUME_SAME
-    ignore: list[str] = opt("--ignore FIELD  Let this field differ, too; may be repeated.")
+    ignore: list[str] = opt("FIELD  Let this field differ, too; may be repeated.")
     bad_quality: bool = shared.BAD_QUALITY
     json_file: Path | None = shared.RESULT_FILE
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,10 +11,6 @@ from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import OutputError
-
-if TYPE_CHECKING:
-    from profiler.fleet.compare import Gate
-
 
 _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -26,18 +21,17 @@ class GateOptions:
 
     dataset: str = shared.DATASET_PLACE
     run: str = arg(
-        "[RUN]  Key of a run of the data set, its first 8 digits at least, or its name.  "
-        "[default: newest]",
+        "[RUN]  Key of a run of the data set, its first 8 digits at least, or its name.  [default: "
+        "newest]",
         default="newest",
         show_default=False,
     )
     metric: list[str] = opt(
-        "--metric NAME  What is gated, such as denoise.step; may be repeated, which lowers the "
-        "level of each.  [default: elapsed]"
+        "NAME  What is gated, such as denoise.step; may be repeated, which lowers the level of "
+        "each.  [default: elapsed]"
     )
     fail_over: str = opt(
-        "--fail-over PERCENT  Fail where a metric is outside its history, and slower by more "
-        "than this.",
+        "PERCENT  Fail where a metric is outside its history, and slower by more than this.",
         default="5%",
     )
     where: list[str] = shared.WHERE_RUNS
@@ -57,6 +51,7 @@ def gate(options: GateOptions) -> None:
     from profiler.compare.compare import parse_limit
     from profiler.fleet.compare import gate as hold
     from profiler.fleet.dataset import Dataset, checked_fields
+    from profiler.fleet.text import gate_document, gate_line, gate_markdown
 
     check_documents({"--json": options.json_file, "--markdown": options.markdown_file})
     limit = parse_limit(options.fail_over)
@@ -65,34 +60,22 @@ def gate(options: GateOptions) -> None:
     with progress(f"reading {options.dataset}", after_s=0.5):
         data = Dataset(options.dataset)
         found = hold(data, options.run, metrics, limit, where=options.where, assume_same=same)
-    _write(options, found)
-    if found.failed:
-        raise typer.Exit(1)
-
-
-def _write(options: GateOptions, found: Gate) -> None:
-    """Write the documents that were asked for, and print the verdicts if stdout is free."""
-    from profiler.fleet.text import gate_document, gate_line, gate_markdown
-
     free = write_result(options.json_file, lambda: gate_document(found))
     if options.markdown_file is not None:
         write_text(options.markdown_file, gate_markdown(found))
     if summary := os.environ.get(_STEP_SUMMARY):
-        _append(Path(summary), gate_markdown(found))
+        try:  # earlier commands of the step may have begun it
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(gate_markdown(found))
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {summary}, which ${_STEP_SUMMARY} names: {error.strerror or error}"
+            ) from error
     if free and options.markdown_file != STDOUT:
         for each in found.verdicts:
             tell(gate_line(each, found.limit))
-
-
-def _append(path: Path, text: str) -> None:
-    """Add to the step summary, which earlier commands of the step may have begun."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise OutputError(
-            f"cannot write {path}, which ${_STEP_SUMMARY} names: {error.strerror or error}"
-        ) from error
+    if found.failed:
+        raise typer.Exit(1)
 
 
 SUBCOMMAND = Subcommand(gate, place=30)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profiler.cli import options as shared
-from profiler.cli.options import Language
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result, write_text
 from profiler.errors import InputError
+from profiler.text import counted, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,18 +31,16 @@ class HistoryOptions:
 
     dataset: str = shared.DATASET_PLACE
     metric: list[str] = opt(
-        "--metric NAME  Which metric, such as denoise.step or transformer.time[role=attention]; "
-        "may be repeated.  [default: elapsed]"
+        "NAME  Which metric, such as denoise.step or transformer.time[role=attention]; may be "
+        "repeated.  [default: elapsed]"
     )
     where: list[str] = shared.WHERE_RUNS
     assume_same: list[str] = shared.ASSUME_SAME
     bad_quality: bool = shared.BAD_QUALITY
-    explain: int = opt(
-        "--explain N  Compare the bundles around the newest N changes.", default=3, min=0
-    )
+    explain: int = opt("N  Compare the bundles around the newest N changes.", default=3, min=0)
     json_file: Path | None = shared.RESULT_FILE
-    html: Path | None = opt("--html FILE  Write a page with curves and runs.")
-    language: Language | None = shared.PAGE_LANGUAGE
+    html: Path | None = opt("FILE  Write a page with curves and runs.")
+    language: shared.Language | None = shared.PAGE_LANGUAGE
 
 
 def history(options: HistoryOptions) -> None:
@@ -79,14 +77,14 @@ def _histories(
     from profiler.fleet.history import accepted_changes, metric_history
 
     where, bad_quality = options.where, options.bad_quality
-    runs = data.runs(where, IDENTIFYING)
-    if runs.is_empty():
-        raise InputError(f"{data.storage.place} has no run that meets --where: change it")
+    runs = data.some_runs(where, IDENTIFYING)
     good = runs if bad_quality else _of_good_quality(runs)
     bad = len(runs) - len(good)
     assumed = checked_fields(options.assume_same, "--assume-same")
     same, notes = _comparable(good, assumed, alone=bad > 0)
-    notes += _left_out(bad)
+    if bad:
+        left_out = "left out: {runs} of bad quality: --bad-quality includes them"
+        notes.append(said(left_out, runs=counted(bad, "run")))
     frame = data.metrics(names, where, quality=bad_quality)
     frame = frame.join(same.select("run"), on="run", how="semi", maintain_order="left")
     accepted = accepted_changes(data.storage)
@@ -107,7 +105,6 @@ def _comparable(
     if runs have been left out already."""
     from profiler.fleet.compare import comparable, like
     from profiler.report.terminal_layout import clean
-    from profiler.text import counted, said
 
     if len(runs) == 1:
         return runs, []
@@ -118,13 +115,11 @@ def _comparable(
     apart = len(runs) - len(same)
     if not apart:
         return same, []
-    line = said(
+    line = (
         "left out: {runs} that are not comparable with the newest run, {newest}: --where selects "
-        "others",
-        runs=counted(apart, "run"),
-        newest=clean(newest["run_id"]),
+        "others"
     )
-    return same, [line]
+    return same, [said(line, runs=counted(apart, "run"), newest=clean(newest["run_id"]))]
 
 
 def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
@@ -137,16 +132,6 @@ def _of_good_quality(runs: pl.DataFrame) -> pl.DataFrame:
         why = bad_quality_text(newest["run_id"], newest["quality"])
         raise InputError(f"no run is of good quality; {why}, or take such runs with --bad-quality")
     return good
-
-
-def _left_out(bad: int) -> list[str]:
-    """Return the line about runs of bad quality, if there are any."""
-    from profiler.text import counted, said
-
-    if not bad:
-        return []
-    runs = counted(bad, "run")
-    return [said("left out: {runs} of bad quality: --bad-quality includes them", runs=runs)]
 
 
 def _tell(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from profiler.cli import options as shared
-from profiler.cli.options import Language
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_text
 
@@ -16,14 +15,14 @@ class PageOptions:
 
     dataset: str = shared.DATASET_PLACE
     metric: list[str] = opt(
-        "--metric NAME  Metric whose histories the page has; the first ranks the runs; may be "
-        "repeated.  [default: elapsed]"
+        "NAME  Metric whose histories the page has; the first ranks the runs; may be repeated.  "
+        "[default: elapsed]"
     )
     where: list[str] = shared.WHERE_RUNS
     assume_same: list[str] = shared.ASSUME_SAME
     bad_quality: bool = shared.BAD_QUALITY
-    out: Path = opt("--out FILE  File to write; -: to stdout.", default=Path("fleet.html"))
-    language: Language | None = shared.PAGE_LANGUAGE
+    out: Path = opt("FILE  File to write; -: to stdout.", default=Path("fleet.html"))
+    language: shared.Language | None = shared.PAGE_LANGUAGE
 
 
 def page(options: PageOptions) -> None:

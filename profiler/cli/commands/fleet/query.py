@@ -18,8 +18,8 @@ class DatasetQueryOptions:
     sql: str = arg("SQL  The query (DuckDB's SQL) over `runs` and `metrics`.")
     where: list[str] = shared.WHERE_RUNS
     bundle: list[str] = opt(
-        "--bundle RUN  Read the bundle of this run (key or name), too: its commands, calls and "
-        "tables, whose column `run` is the key; may be repeated."
+        "RUN  Read the bundle of this run (key or name), too: its commands, calls and tables, "
+        "whose column `run` is the key; may be repeated."
     )
     rows: int | None = shared.ANSWER_ROWS
     csv: Path | None = shared.ANSWER_CSV

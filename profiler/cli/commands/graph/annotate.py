@@ -25,13 +25,12 @@ class AnnotateOptions:
     traces: Path = arg("PATH  A bundle, or a folder of them: the newest is taken.")
     out: Path = opt("--out -o OUT  File, or folder, to write.", default=...)
     submodule: str = opt(
-        "--submodule NAME  Which submodule of the run MODEL is.  [default: as the run or its "
-        "folder says]",
+        "NAME  Which submodule of the run MODEL is.  [default: as the run or its folder says]",
         default="",
     )
     no_runtime: bool = opt(
-        "--no-runtime  Don't open MODEL in ONNX Runtime to see what it executes: time of fused "
-        "nodes then stays at their layers."
+        "Don't open MODEL in ONNX Runtime to see what it executes: time of fused nodes then stays "
+        "at their layers."
     )
     json_file: Path | None = shared.RESULT_FILE
 

@@ -28,21 +28,19 @@ class CheckOptions:
     """Options of `profile-sd3 graph check`."""
 
     models: list[Path] = arg("MODEL...  ONNX files, or folders of them.")
-    target: str = opt(
-        f"--target NAME  What is to compile or run it: {', '.join(TARGETS)}.", default=""
-    )
-    static: bool = opt("--static  Ask for static shapes of inputs and nodes.")
+    target: str = opt(f"NAME  What is to compile or run it: {', '.join(TARGETS)}.", default="")
+    static: bool = opt("Ask for static shapes of inputs and nodes.")
     fix: Path | None = opt(
         "--fix -o OUT  Write the model, or the folder, repaired where that is safe and outputs "
         "stay the same."
     )
     size: list[str] = opt(
-        "--size NAME=N  With --fix: a symbolic dimension of the inputs that outputs are compared "
-        "on; may be repeated.  [default: 2 for a batch, 8 for others]"
+        "NAME=N  With --fix: a symbolic dimension of the inputs that outputs are compared on; may "
+        "be repeated.  [default: 2 for a batch, 8 for others]"
     )
     measured: Path | None = opt(
-        "--measured PATH  A run of the model, of any format that `import` reads: findings get "
-        "the time of their nodes."
+        "PATH  A run of the model, of any format that `import` reads: findings get the time of "
+        "their nodes."
     )
     show_all: bool = opt("--all  Show each finding and output, not three nodes a rule.")
     json_file: Path | None = opt("--json FILE  Write all findings as JSON; -: to stdout.")

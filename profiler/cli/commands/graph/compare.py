@@ -9,7 +9,6 @@ import typer
 
 from profiler.cli import options as shared
 from profiler.cli.commands.graph import parse_sizes
-from profiler.cli.options import gate_limit
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import bar, check_documents, progress, write_result
 from profiler.errors import InputError
@@ -25,26 +24,25 @@ class CompareOptions:
 
     base: Path = arg("MODEL_A  ONNX file, or a folder of them: the base.")
     new: Path = arg("MODEL_B  The new one; models of folders by name.")
-    run: bool = opt("--run  Profile both on the same random inputs, in turn, and compare times.")
+    run: bool = opt("Profile both on the same random inputs, in turn, and compare times.")
     repeats: int = opt(
-        "--repeats N  With --run: traced calls of each model, and untraced ones.", default=10, min=3
+        "N  With --run: traced calls of each model, and untraced ones.", default=10, min=3
     )
     size: list[str] = opt(
-        "--size NAME=N  A symbolic dimension of the inputs; may be repeated.  [default: 2 for a "
-        "batch, 8 for others]"
+        "NAME=N  A symbolic dimension of the inputs; may be repeated.  [default: 2 for a batch, 8 "
+        "for others]"
     )
     out: Path = opt(
-        "--out DIR  With --run: folder of bundles; each side gets its own.", default=Path("traces")
+        "DIR  With --run: folder of bundles; each side gets its own.", default=Path("traces")
     )
     fail_over: str | None = opt(
-        "--fail-over PERCENT  With --run: exit with 1 where a metric is slower by more than "
-        "this, beyond noise."
+        "PERCENT  With --run: exit with 1 where a metric is slower by more than this, beyond noise."
     )
     metric: list[str] = opt(
-        "--metric NAME  What --fail-over looks at, as of diff; may be repeated.  [default: the "
-        "time of each model]"
+        "NAME  What --fail-over looks at, as of diff; may be repeated.  [default: the time of each "
+        "model]"
     )
-    top: int = opt("--top N  Rows of each table.", default=15, min=0)
+    top: int = opt("N  Rows of each table.", default=15, min=0)
     json_file: Path | None = shared.RESULT_FILE
 
 
@@ -60,7 +58,7 @@ def compare(options: CompareOptions) -> None:
 
     if not options.run and (options.fail_over is not None or options.metric):
         raise InputError("--fail-over and --metric are about times: give --run with them")
-    limit = gate_limit(options.fail_over, options.metric)
+    limit = shared.gate_limit(options.fail_over, options.metric)
     sizes = parse_sizes(options.size)
     check_documents(
         {"--json": options.json_file},

@@ -32,17 +32,16 @@ class GraphExportOptions:
         f"SOURCE  Folder of a diffusers pipeline, with model_index.json; or a known name: {_KNOWN}."
     )
     out: Path = arg("OUT  Folder to write; a new one.")
-    dtype: str = opt("--dtype TYPE  Type of weights and floats: fp32, fp16, bf16.", default="fp32")
-    opset: int | None = opt("--opset N  Opset of the graphs.  [default: 18; 22 for bf16]")
+    dtype: str = opt("TYPE  Type of weights and floats: fp32, fp16, bf16.", default="fp32")
+    opset: int | None = opt("N  Opset of the graphs.  [default: 18; 22 for bf16]")
     static: str = opt(
-        "--static SIZES  Sizes to make the graphs for alone, such as "
-        "height=1024,width=1024,batch=1, sequence=256: pixels, images, tokens of T5 or Qwen.  "
-        "[default: all are free]",
+        "SIZES  Sizes to make the graphs for alone, such as height=1024,width=1024,batch=1, "
+        "sequence=256: pixels, images, tokens of T5 or Qwen.  [default: all are free]",
         default="",
     )
-    parts: str = opt("--parts NAMES  Export these parts alone, with commas.", default="")
-    random_weights: bool = opt("--random-weights  Take configurations alone, and random weights.")
-    seed: int = opt("--seed N  Seed of random weights, and of the inputs compared on.", default=0)
+    parts: str = opt("NAMES  Export these parts alone, with commas.", default="")
+    random_weights: bool = opt("Take configurations alone, and random weights.")
+    seed: int = opt("N  Seed of random weights, and of the inputs compared on.", default=0)
     layernorm_fix: bool = opt(
         "/--no-layernorm-fix  Leave LayerNorms without scale and bias as they are; else they get "
         "ones and zeros, which changes no output.",

@@ -28,12 +28,12 @@ class OptimizeOptions:
         default="ort",
     )
     level: str | None = opt(
-        "--level LEVEL  Of ort: basic keeps to ONNX's own operators; extended fuses to ONNX "
-        "Runtime's; all adds layouts of this machine's CPU.  [default: basic]"
+        "LEVEL  Of ort: basic keeps to ONNX's own operators; extended fuses to ONNX Runtime's; all "
+        "adds layouts of this machine's CPU.  [default: basic]"
     )
     model_type: str | None = opt(
-        "--model-type TYPE  Of ort-transformers: mmdit, unet, vae, clip, t5 or bert.  [default: "
-        "by the class in config.json or on the nodes]"
+        "TYPE  Of ort-transformers: mmdit, unet, vae, clip, t5 or bert.  [default: by the class in "
+        "config.json or on the nodes]"
     )
     size: list[str] = shared.SIZES
     show_all: bool = opt("--all  Show types whose number is the same, and every output.")

@@ -25,17 +25,17 @@ class SplitOptions:
     model: Path = shared.MODEL_PATH
     out: Path = shared.OUT_PATH
     max_bytes: str | None = opt(
-        "--max-bytes BYTES  Split what has more, such as 8MiB: of the weights of an operation, "
-        "or of its largest operand where it has none."
+        "BYTES  Split what has more, such as 8MiB: of the weights of an operation, or of its "
+        "largest operand where it has none."
     )
-    parts: int | None = opt("--parts N  Split every operation into so many parts.")
+    parts: int | None = opt("N  Split every operation into so many parts.")
     op_types: str | None = opt(
-        "--op-types TYPES  What to split, with commas.  [default: MatMul,Gemm,Conv,Attention]"
+        "TYPES  What to split, with commas.  [default: MatMul,Gemm,Conv,Attention]"
     )
-    node: list[str] = opt("--node NAME  Split this node alone; may be repeated.")
+    node: list[str] = opt("NAME  Split this node alone; may be repeated.")
     size: list[str] = opt(
-        "--size NAME=N  A symbolic dimension, to tell bytes by, and of the inputs that outputs "
-        "are compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]"
+        "NAME=N  A symbolic dimension, to tell bytes by, and of the inputs that outputs are "
+        "compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]"
     )
     show_all: bool = opt("--all  Show every operation, not three of a kind.")
     json_file: Path | None = shared.RESULT_FILE

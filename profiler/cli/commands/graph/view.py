@@ -14,8 +14,8 @@ class ViewOptions:
     """Options of `profile-sd3 graph view`."""
 
     model: Path = arg("MODEL  ONNX file, annotated or not.")
-    port: int = opt("--port N  Port on 127.0.0.1; 0: a free one.", default=0, min=0, max=65535)
-    no_browser: bool = opt("--no-browser  Print the address, and open no browser.")
+    port: int = opt("N  Port on 127.0.0.1; 0: a free one.", default=0, min=0, max=65535)
+    no_browser: bool = opt("Print the address, and open no browser.")
 
 
 def view(options: ViewOptions) -> None:

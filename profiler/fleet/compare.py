@@ -298,7 +298,7 @@ def comparable(
     apart = [differences(row, other, assume_same) for other in others.tail(50).to_dicts()]
     nearest = min(apart, key=len)
     texts = [
-        f"{each.field} {_known(each.one)} ≠ {_known(each.other)}"
+        f"{each.field} {each.one} ≠ {each.other}"
         for each in nearest[:3]
         if each.one is not None and each.other is not None
     ]
@@ -320,10 +320,6 @@ def like(runs: pl.DataFrame, row: dict[str, Any], assume_same: Sequence[str] = (
     if own is None:
         return grouped.clear()
     return grouped.filter(pl.col("group") == own)
-
-
-def _known(value: object) -> str:
-    return "unknown" if value is None else str(value)
 
 
 def _gate_verdict(

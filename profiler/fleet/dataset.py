@@ -59,7 +59,6 @@ from profiler.metrics import (
     RUNS,
     SCHEMA_VERSION,
     VALUE_COLUMNS,
-    MetricName,
     Summary,
     full_name,
     metric_name,
@@ -133,9 +132,27 @@ class Dataset:
         """Several metrics: the columns of `history` with `name` in front, a row a run and name,
         ordered by name as given, then by time."""
         wanted, parsed = conditions(where), [metric_name(name) for name in names]
-        found = asked(self.storage, lambda files: self._metrics(files, wanted, parsed, bad=quality))
+
+        def question(files: Snapshot) -> pl.DataFrame:
+            told = self._runs(files, wanted, _TOLD)
+            told = told if quality else told.filter(pl.col("quality") == "")
+            rows = scan(self.storage, "metrics", _pruned(files.metrics, wanted))
+            read = rows.filter(pl.any_horizontal([name.matches() for name in parsed])).collect()
+            parts = [
+                read.filter(one.matches()).with_columns(name=pl.lit(one.text)) for one in parsed
+            ]
+            joined = [part.join(told, on=["run", "batch"]).sort("time_ns", "run") for part in parts]
+            return pl.concat(joined)
+
+        found = asked(self.storage, question)
         for name in parsed:
-            _check_one_stage(name, found.filter(pl.col("name") == name.text))
+            stages = found.filter(pl.col("name") == name.text)["stage"].unique()
+            if name.any_stage and len(stages) > 1:
+                texts = (f"{stage}.{name.text}" for stage in sorted(one or "" for one in stages))
+                raise InputError(
+                    f"{name.text}: {name.submodule} is in several stages: write "
+                    + " or ".join(texts)
+                )
         return found.select("name", *_HISTORY)
 
     def metric_rows(self, where: Where = ()) -> tuple[pl.DataFrame, Any]:
@@ -179,22 +196,6 @@ class Dataset:
         for one in wanted:
             found = found.filter(one.matches)
         return found.select(columns).collect()
-
-    def _metrics(
-        self,
-        files: Snapshot,
-        wanted: Sequence[Condition],
-        names: Sequence[MetricName],
-        *,
-        bad: bool,
-    ) -> pl.DataFrame:
-        told = self._runs(files, wanted, _TOLD)
-        told = told if bad else told.filter(pl.col("quality") == "")
-        rows = scan(self.storage, "metrics", _pruned(files.metrics, wanted))
-        read = rows.filter(pl.any_horizontal([name.matches() for name in names])).collect()
-        parts = [read.filter(name.matches()).with_columns(name=pl.lit(name.text)) for name in names]
-        joined = [part.join(told, on=["run", "batch"]).sort("time_ns", "run") for part in parts]
-        return pl.concat(joined)
 
 
 def asked(storage: Storage, question: Callable[[Snapshot], _Answer]) -> _Answer:
@@ -257,16 +258,6 @@ def _pruned(names: Sequence[str], wanted: Sequence[Condition]) -> list[str]:
             part = folders[0 if one.key == "pipeline" else 1]
             names = [name for name in names if f"/{part}/" in name]
     return list(names)
-
-
-def _check_one_stage(name: MetricName, found: pl.DataFrame) -> None:
-    if not name.any_stage or found["stage"].n_unique() < 2:
-        return
-    stages = sorted(stage or "" for stage in found["stage"].unique())
-    raise InputError(
-        f"{name.text}: {name.submodule} is in several stages: write "
-        + " or ".join(f"{stage}.{name.text}" for stage in stages)
-    )
 
 
 # --- Which runs are comparable: those whose workload, variant, recipe, hardware and software agree.

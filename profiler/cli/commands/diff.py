@@ -12,20 +12,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from profiler.cli import options as shared
+from profiler.cli import terminal
 from profiler.cli.main import complete_comparison_sections, complete_runs
 from profiler.cli.runs import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import (
-    STDOUT,
-    check_documents,
-    chosen_sections,
-    comparison_sections,
-    print_chosen,
-    progress,
-    tell,
-    write_json,
-    write_text,
-)
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +79,7 @@ class DiffOptions:
         "Print what differs by this alone, a column for each side: attention backends or cards "
         "side by side."
     )
-    list_sections: bool = shared.list_option(comparison_sections)
+    list_sections: bool = shared.list_option(terminal.comparison_sections)
     json_file: Path | None = opt("--json FILE  Write all metrics as JSON; -: to stdout.")
     markdown_file: Path | None = opt("--markdown FILE  Write the report as Markdown; -: likewise.")
     html_file: Path | None = opt(
@@ -108,7 +98,7 @@ def diff(options: DiffOptions) -> None:
     sides = _sides(options.runs, options.against)
     _check_files(options, len(sides))
     named = [*options.sections, *([options.by.section] if options.by else [])]
-    sections = chosen_sections(named, comparison_sections, full=options.full)
+    sections = terminal.chosen_sections(named, terminal.comparison_sections, full=options.full)
     limit = shared.gate_limit(options.fail_over, options.metric)
     compared, lines = _compared(options, [*sides.values()], gated=limit is not None)
     from profiler.compare.report import comparison_report
@@ -127,12 +117,12 @@ def diff(options: DiffOptions) -> None:
         whole = partial(comparison_report, *first, top=top)
         brief = partial(print_brief, made=partial(brief_report, *first))
     _write(options, base, columns, whole)
-    if STDOUT not in (options.json_file, options.markdown_file):
+    if terminal.STDOUT not in (options.json_file, options.markdown_file):
         written = [] if options.html_file is None else [options.html_file]
         full = options.full or options.top is not None
-        print_chosen(whole, brief, sections, full=full, written=written, above=True)
+        terminal.print_chosen(whole, brief, sections, full=full, written=written, above=True)
     for line in lines:
-        tell(line, err=True)
+        terminal.tell(line, err=True)
     if any(gate.failed for column in columns for gate in column.gates):
         raise typer.Exit(1)
 
@@ -168,7 +158,7 @@ def _compared(
     drawn = options.html_file is not None
     paths = [path for side in sides for path in side]
     with (
-        progress("reading runs") as say,
+        terminal.progress("reading runs") as say,
         opened(paths, options.importing, options.out) as (found, imports),
     ):
         rest = iter(found)
@@ -195,9 +185,9 @@ def _check_files(options: DiffOptions, sides: int) -> None:
             f"--html shows two sides, and there are {sides}: give BASE and NEW, or --markdown "
             "for a column each"
         )
-    if options.html_file == STDOUT:
+    if options.html_file == terminal.STDOUT:
         raise InputError("--html writes a file: give its name")
-    check_documents({**documents, "--html": options.html_file})
+    terminal.check_documents({**documents, "--html": options.html_file})
 
 
 def _write(
@@ -209,9 +199,9 @@ def _write(
 
     first = columns[0]
     if options.json_file is not None:
-        write_json(options.json_file, columns_to_json(base, columns))
+        terminal.write_json(options.json_file, columns_to_json(base, columns))
     if options.markdown_file is not None:
-        write_text(options.markdown_file, markdown(whole()))
+        terminal.write_text(options.markdown_file, markdown(whole()))
     if options.html_file is not None:
         from profiler.report.html.two_runs import write_two_runs
 

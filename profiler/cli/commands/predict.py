@@ -6,18 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from profiler.cli import options as shared
+from profiler.cli import terminal
 from profiler.cli.main import complete_placements, complete_runs, complete_submodule
 from profiler.cli.runs import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
-from profiler.cli.terminal import (
-    STDOUT,
-    check_documents,
-    keep_to_the_end,
-    progress,
-    tell,
-    terminal,
-    write_json,
-)
 from profiler.errors import InputError
 from profiler.options import name_list
 
@@ -83,11 +75,11 @@ def predict(options: PredictOptions) -> None:
     """Predict a request with other steps, devices or load.
 
     Estimates it from the parts that a run measured; options combine."""
-    keep_to_the_end()
+    terminal.keep_to_the_end()
     scenario = _scenario(options)
-    check_documents({"--json": options.json_file})
+    terminal.check_documents({"--json": options.json_file})
     with (
-        progress(f"reading {options.path}") as say,
+        terminal.progress(f"reading {options.path}") as say,
         opened([options.path], options.importing, options.out) as ((found,), imports),
     ):
         from profiler.analysis.analyze import analyze
@@ -104,11 +96,11 @@ def predict(options: PredictOptions) -> None:
         analysis = analyze(run, measured=profiles)
         prediction = predicted(run, analysis, scenario, options.pipeline)
     if options.json_file is not None:
-        write_json(options.json_file, prediction_to_json(prediction))
-    if options.json_file != STDOUT:
-        print_report(terminal(), prediction_report(prediction))
+        terminal.write_json(options.json_file, prediction_to_json(prediction))
+    if options.json_file != terminal.STDOUT:
+        print_report(terminal.terminal(), prediction_report(prediction))
     for line in [*notes, *other_runs(found)]:
-        tell(line, err=True)
+        terminal.tell(line, err=True)
 
 
 def _scenario(options: PredictOptions) -> Scenario:

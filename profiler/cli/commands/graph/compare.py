@@ -53,6 +53,7 @@ def compare(options: CompareOptions) -> None:
     random inputs, A B A B, into two bundles, which are compared by role and layer as `profile-sd3
     diff` does, with confidence intervals.
     """
+    from profiler.compare.compare import check_gate
     from profiler.graph.compare import compare_graphs
     from profiler.graph.model import model_files
 
@@ -67,7 +68,10 @@ def compare(options: CompareOptions) -> None:
     with progress("reading graphs") as say:
         graphs = compare_graphs(options.base, options.new, sizes=sizes, say=say)
     times = _timed(graphs, options.repeats, options.out) if options.run else None
-    gates = _gates(graphs, times, limit, options.metric)
+    gates: list[Gate] = []
+    if times is not None and limit is not None:
+        names = options.metric or [f"submodule.{pair.submodule}" for pair in graphs.pairs]
+        gates = [check_gate(times.comparison, name, limit) for name in names]
     if write_result(options.json_file, lambda: _document(graphs, times, gates)):
         _print(graphs, times, gates, options.top)
     if any(gate.failed for gate in gates):
@@ -82,20 +86,6 @@ def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
     require("graph", "graph compare --run", "onnxruntime")
     with bar("running both in turn", 2 * calls_of(repeats) * len(graphs.pairs)) as advance:
         return compare_times(graphs, repeats=repeats, out=out, on_run=advance)
-
-
-def _gates(
-    graphs: GraphComparison,
-    times: TimeComparison | None,
-    limit: float | None,
-    metrics: list[str] | None,
-) -> list[Gate]:
-    from profiler.compare.compare import check_gate
-
-    if times is None or limit is None:
-        return []
-    names = metrics or [f"submodule.{pair.submodule}" for pair in graphs.pairs]
-    return [check_gate(times.comparison, name, limit) for name in names]
 
 
 def _document(

@@ -84,10 +84,11 @@ def brief_report(
     that print the rest, for who can give them."""
     facts = side_facts(comparison)
     more = (_MORE,) if hints else ()
+    where = said("Where the difference is: means, in lines that add up")
     several = comparison.metrics.filter(pl.col("level") == "submodule")["submodule"].n_unique() > 1
     parts = (
         Part(notes=(*_first_notes(comparison, room.notes, hints=hints),), always=True),
-        _waterfall(comparison, room.lines),
+        Part(where, table=waterfall_view(comparison.waterfall, room.lines)),
         _modules(comparison, room.modules, several=several),
         _changed_operations(comparison, room.operations),
         Part(notes=(*_alone(comparison), *more), always=True),
@@ -106,11 +107,6 @@ def _first_notes(comparison: Comparison, shown: int, *, hints: bool) -> Iterator
     left = len(words.notes_beside(comparison)) - len(first[:shown])
     if left:
         yield said("{n} more notes: --full", n=left) if hints else said("{n} more notes", n=left)
-
-
-def _waterfall(comparison: Comparison, shown: int) -> Part:
-    title = said("Where the difference is: means, in lines that add up")
-    return Part(title, table=waterfall_view(comparison.waterfall, shown))
 
 
 def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
@@ -135,18 +131,15 @@ def _modules(comparison: Comparison, shown: int, *, several: bool) -> Part:
 
 def _changed_operations(comparison: Comparison, shown: int) -> Part:
     """Nodes, shapes or kernels, whichever the sides know first, with what tells why."""
-    sample = words.sample_text(comparison)
     for title, frame in (
-        (said("ONNX nodes that differ most: means {sample}", sample=sample), comparison.nodes),
-        (
-            said("Shapes that differ most, with kernels: means {sample}", sample=sample),
-            comparison.shapes,
-        ),
-        (said("Kernels that differ most: means {sample}", sample=sample), comparison.kernels),
+        ("ONNX nodes that differ most: means {sample}", comparison.nodes),
+        ("Shapes that differ most, with kernels: means {sample}", comparison.shapes),
+        ("Kernels that differ most: means {sample}", comparison.kernels),
     ):
         both = frame.drop_nulls("difference_ns")
         if len(both):
-            return Part(title, table=operations_view("brief_operations", both, shown))
+            table = operations_view("brief_operations", both, shown)
+            return Part(said(title, sample=words.sample_text(comparison)), table=table)
     return Part()
 
 

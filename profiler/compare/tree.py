@@ -197,11 +197,11 @@ def difference_tree(waterfall: pl.DataFrame, base: pl.DataFrame, new: pl.DataFra
         own = waterfall.filter(pl.col("submodule") == name)
         root = _rooted(name, own.filter(pl.col("level") == Step.ROLE.value), sides)
         times = (whole["base_ns"], whole["new_ns"])
-        rows.append(_row(0, TreeNode.SUBMODULE, name, name, None, None, times))
+        rows.append(_row(times, 0, TreeNode.SUBMODULE, name, name, None, None))
         rows += _below(root, name, "", 1)
         idle = own.filter(pl.col("level") == Step.IDLE.value)
-        for base_ns, new_ns in idle.select("base_ns", "new_ns").iter_rows():
-            rows.append(_row(1, TreeNode.IDLE, "", name, None, None, (base_ns, new_ns)))
+        for between in idle.select("base_ns", "new_ns").iter_rows():
+            rows.append(_row(between, 1, TreeNode.IDLE, "", name, None, None))
     return pl.DataFrame(rows, schema=schema(TREE), orient="row")
 
 
@@ -261,26 +261,19 @@ def _below(node: _Node, submodule: str, path: str, depth: int) -> Iterator[tuple
     for times, kind, name in found:
         inner = node.inner[name] if kind is TreeNode.MODULE else None
         if inner is None:
-            yield _row(depth, kind, name, submodule, path or None, name, times)
+            yield _row(times, depth, kind, name, submodule, path or None, name)
             continue
         own = f"{path}.{name}" if path else name
         role = next(iter(inner.roles)) if len(inner.roles) == 1 and not inner.inner else None
-        yield _row(depth, kind, name, submodule, own, role, times)
+        yield _row(times, depth, kind, name, submodule, own, role)
         yield from _below(inner, submodule, own, depth + 1)
 
 
-def _row(  # what a number may be of
-    depth: int,
-    kind: TreeNode,
-    name: str,
-    submodule: str,
-    module: str | None,
-    role: str | None,
-    times: _Times,
-) -> tuple[object, ...]:
+def _row(times: _Times, depth: int, kind: TreeNode, *place: str | None) -> tuple[object, ...]:
+    """A row of the tree; `place` is its name, submodule, module and role."""
     base, new = round(times[0]), round(times[1])
     change = (new - base) / base if base else None
-    return (depth, kind.value, name, submodule, module, role, base, new, new - base, change)
+    return (depth, kind.value, *place, base, new, new - base, change)
 
 
 # --- From one end-to-end time to the other: lines whose differences add up to that of the whole.

@@ -33,7 +33,8 @@ from profiler.analysis.memory import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, OutputError
 from profiler.importers.importer import Importer, head_of
-from profiler.importers.registry import likeness, producer, recognised, unread
+from profiler.importers.refusals import likeness, producer
+from profiler.importers.registry import recognised, unread
 from profiler.options import name_list
 from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
 from profiler.run.run import Run

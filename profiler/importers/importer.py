@@ -19,6 +19,7 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -44,70 +45,49 @@ _LARGEST = 1 << 30  # bytes of what is read at once, unpacked
 def head_of(path: Path) -> bytes:
     """The first MiB of a file, of a `.gz` unpacked, and b"" of a folder.
 
-    Raises InputError where it cannot be read.
+    Raises InputError if it cannot be read.
     """
-    if path.is_dir():
-        return b""
-    try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == GZIP
-            file.seek(0)
-            if not compressed:
-                return file.read(_HEAD)
-            with gzip.GzipFile(fileobj=file) as stream:
-                return _readable(stream)
-    except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+    return b"" if path.is_dir() else bytes_of(path, _HEAD)[0]
 
 
 def content_of(path: Path, largest: int = _LARGEST) -> bytes:
     """All of a file, of a `.gz` unpacked, as far as it can be unpacked.
 
-    Raises InputError where it cannot be read or is larger than `largest` bytes.
+    Raises InputError if it cannot be read or is larger than `largest` bytes.
     """
-    try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == GZIP
-            file.seek(0)
-            if compressed:
-                bound = may_unpack_to(path.stat().st_size)
-                with gzip.GzipFile(fileobj=file) as stream:
-                    data = _readable(stream, min(largest, bound) + 1)
-                if len(data) > bound:
-                    raise too_small(str(path))
-            else:
-                data = file.read(largest + 1)
-    except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+    data, _ = bytes_of(path, largest + 1)
     if len(data) > largest:
         raise InputError(f"{path} is larger than the limit of {largest:,} bytes: record less")
     return data
 
 
-def _readable(stream: gzip.GzipFile, most: int = _HEAD) -> bytes:
-    """The first MiB, or what of it can be had: the importer says what is wrong with the rest."""
-    head = bytearray()
+def bytes_of(path: Path, most: int = -1) -> tuple[bytes, bool]:
+    """The first bytes of a file, about `most` or all, of a `.gz` unpacked as far as possible; and
+    whether unpacking ended early.
+
+    Raises InputError if it cannot be read, or is packed and holds more than it may.
+    """
     try:
-        while len(head) < most and (chunk := stream.read1(_HEAD)):
-            head += chunk
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        pass
-    return bytes(head)
+        with path.open("rb") as file:
+            packed = file.read(2) == GZIP
+            file.seek(0)
+            if not packed:
+                return file.read(most), False
+            bound, data = may_unpack_to(path.stat().st_size), bytearray()
+            with gzip.GzipFile(fileobj=file) as stream:
+                try:
+                    while (most < 0 or len(data) < most) and (chunk := stream.read1(_HEAD)):
+                        data += chunk
+                        if len(data) > bound:
+                            raise too_small(str(path))
+                except (EOFError, gzip.BadGzipFile, zlib.error):
+                    return bytes(data), True
+            return bytes(data), False
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
 
 
 # --- What an importer is: data and two functions, in a folder of its own.
-#
-#     IMPORTER = Importer(
-#         name="toy",
-#         accepts="a trace of Toy's profiler (.toy)",
-#         recognises=lambda path, head: head.startswith(b"TOY1"),
-#         read=read_run,                        # paths, options → ForeignRun
-#         options=(Option("steps", int, "denoising steps", least=1),),
-#         capabilities=frozenset({"timeline"}),
-#     )
-#
-# A folder of this package has one as `IMPORTER`; other packages name theirs under the entry point
-# group `profile_sd3.importers` (`registry`).
 
 
 _DIGITS = 18  # of a number that an option takes
@@ -126,13 +106,10 @@ class Option(Struct, frozen=True):
 
     def read(self, value: object) -> str | int | Path:
         """`value`, a text or already of the option's type. Raises InputError for another."""
-        if self.type is int:
-            return self._number(value)
-        if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-            raise InputError(f"{self.name}={value!r} is no text: give {self.meaning}")
-        return self.type(os.fspath(value))
-
-    def _number(self, value: object) -> int:
+        if self.type is not int:
+            if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+                raise InputError(f"{self.name}={value!r} is no text: give {self.meaning}")
+            return self.type(os.fspath(value))
         if isinstance(value, str) and value.isascii() and value.isdigit():
             value = int(value[: _DIGITS + 1])
         if type(value) is not int or not self.least <= value < 10**_DIGITS:
@@ -199,6 +176,17 @@ class Importer(Struct, frozen=True):
                 use = f"use {', '.join(known)}" if known else "it has none"
                 raise InputError(f"the importer {self.name} has no option {name}: {use}")
         return {name: known[name].read(value) for name, value in given.items()}
+
+
+def reader(package: str, one: str = "") -> Callable[[Sequence[Path], Mapping[str, Any]], Any]:
+    """What reads files by `read_run` in the module `read` of a package, which is imported when it
+    is needed. If a run is a single path, `one` says what to give."""
+
+    def read(paths: Sequence[Path], options: Mapping[str, Any]) -> Any:
+        read_run = import_module(f"{package}.read").read_run
+        return read_run(only_path(paths, one) if one else paths, **options)
+
+    return read
 
 
 def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:

@@ -14,7 +14,8 @@ import pytest
 from profiler.analysis.dropped_data import told
 from profiler.errors import InputError
 from profiler.importers.importer import head_of
-from profiler.importers.registry import REFUSALS, built_in, choose, likeness
+from profiler.importers.refusals import REFUSALS, likeness
+from profiler.importers.registry import built_in, choose
 from profiler.sources import resolve
 from tests.corpus import CORPUS, needs_corpus
 

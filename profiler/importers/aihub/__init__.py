@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer, Option
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["IMPORTER"]
-
+from profiler.importers.importer import Importer, Option, reader
 
 _KEYS = tuple(
     re.compile(rb"^\s*%s:\s*$" % key, re.MULTILINE)
@@ -26,18 +19,12 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return head.lstrip()[:1] not in (b"{", b"[") and all(key.search(head) for key in _KEYS)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.aihub.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="aihub",
     title="Qualcomm AI Hub",
     accepts="measurements of Qualcomm's AI Hub (a model's perf.yaml)",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     options=(
         Option("device", str, "the device whose measurements to take"),
         Option("runtime", str, "the runtime whose measurements to take"),

@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["IMPORTER"]
-
+from profiler.importers.importer import Importer, reader
 
 _COLUMNS = (b"scenario", b"model_cls", b"time_plain_s")
 
@@ -23,18 +16,12 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return all(name in names for name in _COLUMNS)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.diffusers_csv.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="diffusers_csv",
     title="diffusers' benchmarks",
     accepts="the CSV of diffusers' benchmarks (benchmarks/benchmarking_*.py)",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     capabilities=frozenset({"stages"}),
     seen="those of diffusers 0.35 and 0.36",
 )

@@ -27,7 +27,8 @@ from profiler.importers.foreign_run import (
     attribution_of,
     call_at,
 )
-from profiler.importers.importer import head_of
+from profiler.importers.importer import head_of, only_path
+from profiler.importers.kineto import IMPORTER
 from profiler.importers.kineto.calls import (
     CallRange,
     SubmoduleNames,
@@ -381,15 +382,25 @@ class KinetoRun(Struct, frozen=True):
         return [counter for counter in counters if counter is not None]
 
 
-def read_run(path: Path, captures: Sequence[Path] = ()) -> KinetoRun:
-    """Read what a torch.profiler trace recorded: Chrome JSON, plain or packed. `captures` are
-    traces, or folders of them, of graphs that it replays; without any, those in `capture_traces`
-    beside it.
+def read_run(paths: Sequence[Path], capture: Path | None = None) -> KinetoRun | JobRun:
+    """Read what torch.profiler recorded: one trace, plain or packed, or those of a job, or folders
+    of these. `capture` is a trace, or a folder of them, of graphs that the trace replays; without
+    it, those in `capture_traces` beside it are read.
 
-    Raises InputError where the file is no such trace or holds nothing that ran, or where `captures`
-    are of another model.
+    Raises InputError if a file is no such trace or holds nothing that ran, or if `capture` is of
+    another model.
     """
+    files = [one for path in paths for one in (traces_in(path) if path.is_dir() else (path,))]
+    if len(files) > 1:
+        if capture:
+            raise InputError(
+                f"--capture {capture} is for one trace, and {len(files)} are given: leave it "
+                "out, or put captures into capture_traces/ beside the traces"
+            )
+        return read_job(files)
+    path = only_path(files, IMPORTER.accepts)
     trace = read_kineto(path)
+    captures = (capture,) if capture else ()
     return run_of(trace, path, captures, job=job_of_one(trace, path.name))
 
 

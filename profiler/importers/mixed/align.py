@@ -27,7 +27,7 @@ from profiler.importers.importer import (
     head_of,
     recognised_by,
 )
-from profiler.importers.registry import likeness, refusal_of
+from profiler.importers.refusals import likeness, refusal_of
 from profiler.plugins import plain_text
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import (

@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import SQLITE, Importer, Option, only_path
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["IMPORTER"]
-
+from profiler.importers.importer import SQLITE, Importer, Option, reader
 
 _ACCEPTS = "an export of Nsight Systems (nsys export --type sqlite)"
 _TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_SESSION_START_TIME")
@@ -23,18 +16,12 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return head.startswith(SQLITE) and any(name in head for name in _TABLES)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.nsys.read import read_run
-
-    return read_run(only_path(paths, _ACCEPTS), **options)
-
-
 IMPORTER = Importer(
     name="nsys",
     title="Nsight Systems",
     accepts=_ACCEPTS,
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__, _ACCEPTS),
     options=(
         Option(
             "submodules",

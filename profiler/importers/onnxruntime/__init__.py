@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer, head_of
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["IMPORTER", "profiles_in"]
-
+from profiler.importers.importer import Importer, head_of, reader
 
 _SESSION = (b'"model_loading', b'"session_initialization"', b'"model_run"')
 _NODE = (b'"op_name"', b'"provider"')
@@ -35,18 +28,12 @@ def _recognises(path: Path, head: bytes) -> bool:
     return bool(profiles_in(path)) if path.is_dir() else _is_profile(head)
 
 
-def _read(paths: Sequence[Path], _options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.onnxruntime.read import read_run
-
-    return read_run(paths)
-
-
 IMPORTER = Importer(
     name="onnxruntime",
     title="ONNX Runtime",
     accepts="a profile of ONNX Runtime (.json or .json.gz), or a folder with those of a run",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
     seen="1.32, and a build of 2022 with fences; kernels of GPUs by their sources alone",
 )

@@ -6,26 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["HEADER", "IMPORTER"]
-
+from profiler.importers.importer import Importer, reader
 
 HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf\r\n \t").startswith(HEADER)
-
-
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.openvino.read import read_run
-
-    return read_run(paths, **options)
 
 
 def _beside(path: Path) -> Sequence[Path]:
@@ -41,7 +28,7 @@ IMPORTER = Importer(
     accepts="layer counters of OpenVINO's benchmark_app (-report_type average_counters or "
     "detailed_counters)",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     beside=_beside,
     capabilities=frozenset({"averages"}),
     seen="those of an NPU, of 2025",

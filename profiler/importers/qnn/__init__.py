@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["HEADER", "IMPORTER", "is_csv", "is_summary"]
-
+from profiler.importers.importer import Importer, reader
 
 HEADER = re.compile(rb"\s*\"?Msg Timestamp\"?\s*,\s*\"?Message\"?\s*,\s*\"?Time\"?\s*,")
 _LINES = 10  # above the header, of qnn-profile-viewer
@@ -35,19 +28,13 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return is_csv(head) or is_summary(head)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.qnn.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="qnn",
     title="Qualcomm QNN",
     accepts="a profile of Qualcomm's QNN (CSV of ONNX Runtime or qnn-profile-viewer), an HTP "
     "summary (QHAS), or both",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     capabilities=frozenset({"averages", "cycles", "bytes"}),
     seen="those of ONNX Runtime with QAIRT 2.4x on Snapdragon X (HTP)",
 )

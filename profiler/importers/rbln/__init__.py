@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from profiler.errors import InputError
-from profiler.importers.importer import Importer, Option, head_of, only_path
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
+from profiler.importers.importer import Importer, Option, head_of, reader
 
 # --- The files that RBLN's profiler writes: numbered shards, and one aggregate of them all.
 #
@@ -169,18 +165,12 @@ def _split(file: Path, *, own: bool) -> tuple[str, int]:
 _ACCEPTS = "a folder of RBLN's rbln_<date>_<time>_<n>.pb, or one of them"
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.rbln.read import read_run
-
-    return read_run(only_path(paths, _ACCEPTS), **options)
-
-
 IMPORTER = Importer(
     name="rbln",
     title="RBLN",
     accepts=_ACCEPTS,
     recognises=is_capture,
-    read=_read,
+    read=reader(__name__, _ACCEPTS),
     options=(
         Option(
             "pipeline",

@@ -7,11 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import SQLITE, Importer, Option, head_of
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
+from profiler.importers.importer import SQLITE, Importer, Option, head_of, reader
 
 # --- Which form of rocprofv3's output a file is, by its begin.
 
@@ -69,18 +65,12 @@ def _recognises(path: Path, head: bytes) -> bool:
     return bool(files_in(path)) if path.is_dir() else form_in(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.rocprofv3.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="rocprofv3",
     title="rocprofv3",
     accepts="what rocprofv3 writes (JSON, the CSV files of a run, rocpd), or a folder with it",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     options=(
         Option(
             "submodules",

@@ -6,17 +6,13 @@ Agent ids differ between them, so a device's number is its position among the GP
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.errors import InputError
 from profiler.importers.foreign_run import drops_of
 from profiler.importers.gpu_calls import (
     KINDS,
@@ -30,46 +26,10 @@ from profiler.importers.gpu_calls import (
     joined,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded
-from profiler.importers.importer import GZIP
 from profiler.text import Value
 from profiler.trace.columns import Counter, Int64s
-from profiler.trace.compression import may_unpack_to, too_small
 from profiler.trace.events import ROOT_DEVICE, Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import ClockName, Device, quantity
-
-# --- The bytes of a file, packed with gzip or not.
-
-
-_CHUNK = 4 << 20
-
-
-def plain_bytes(path: Path) -> tuple[bytes, bool]:
-    """The bytes, unpacked, and whether the packed stream was cut. Raises InputError where they
-    cannot be read."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == GZIP
-            file.seek(0)
-            if not packed:
-                return file.read(), False
-            with gzip.GzipFile(fileobj=file) as stream:
-                return _unpacked(path, stream)
-    except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
-
-
-def _unpacked(path: Path, stream: gzip.GzipFile) -> tuple[bytes, bool]:
-    data = bytearray()
-    most = may_unpack_to(path.stat().st_size)
-    try:
-        while chunk := stream.read1(_CHUNK):
-            data += chunk
-            if len(data) > most:
-                raise too_small(str(path))
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        return bytes(data), True
-    return bytes(data), False
-
 
 # --- What the files of a run have, gathered process by process and form by form, in their times.
 #

@@ -25,14 +25,13 @@ import numpy.typing as npt
 from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.importers.gpu_calls import NO_TIME
-from profiler.importers.importer import head_of
+from profiler.importers.importer import bytes_of, head_of
 from profiler.importers.rocprofv3.rows import (
     NO_ID,
     Agent,
     Agents,
     Rows,
     Times,
-    plain_bytes,
 )
 from profiler.trace.columns import Int64s
 from profiler.trace.events import UNKNOWN, DropReason
@@ -368,7 +367,7 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
 
 
 def _read(file: _File, rows: Rows) -> CsvColumns:
-    data, cut = plain_bytes(file.path)
+    data, cut = bytes_of(file.path)
     table = read_csv(data, *_ASKED[file.kind])
     if table.damaged or cut:
         rows.drop(max(table.damaged, 1), "events", DropReason.DAMAGED, file.path.name)
@@ -659,7 +658,7 @@ def add_json(path: Path, rows: Rows) -> None:
 
 
 def _document(path: Path, rows: Rows) -> Document:
-    data, cut = plain_bytes(path)
+    data, cut = bytes_of(path)
     decoder = decoder_of(Document)
     try:
         found = decoder.decode(data)

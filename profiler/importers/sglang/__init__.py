@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["DUMP", "IMPORTER", "RECORD"]
-
+from profiler.importers.importer import Importer, reader
 
 DUMP = re.compile(rb'"denoise_steps_ms"\s*:')
 RECORD = re.compile(rb'"tag"\s*:\s*"pipeline_stage_metrics"')
@@ -27,18 +20,12 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return bool(DUMP.search(head) or RECORD.search(head))
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.sglang.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="sglang",
     title="SGLang diffusion",
     accepts="stage times of SGLang's diffusion runtime (--perf-dump-path, performance.log)",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     capabilities=frozenset({"stages"}),
     seen="those of 2026, by their source",
 )

@@ -14,11 +14,7 @@ from msgspec import Struct, field
 
 from profiler.errors import InputError
 from profiler.files import decoded
-from profiler.importers.importer import Importer, Option, content_of, head_of
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
+from profiler.importers.importer import Importer, Option, content_of, head_of, reader
 
 # --- The files that trtexec exports, by their content, and what of each is read.
 #
@@ -171,19 +167,13 @@ def _recognises(path: Path, head: bytes) -> bool:
     return bool(exports_in(path)) if path.is_dir() else kind_of(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.tensorrt.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="tensorrt",
     title="TensorRT",
     accepts="what trtexec exports of an engine (--exportProfile, --exportTimes, "
     "--exportLayerInfo), or a folder with it",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     options=(
         Option(
             "warmup",

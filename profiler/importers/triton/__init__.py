@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer, Option
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["IMPORTER"]
-
+from profiler.importers.importer import Importer, Option, reader
 
 _ID = re.compile(rb'"id"\s*:\s*\d')
 _STAMP = re.compile(rb'"timestamps"\s*:\s*\[\s*(?:\{\s*"(?:name|ns)"|\])')
@@ -27,19 +20,13 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return all(pattern.search(head) for pattern in (_ID, _STAMP, _MODEL))
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.triton.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="triton",
     title="Triton Inference Server",
     accepts="a trace of the Triton Inference Server (mode triton, level TIMESTAMPS), or its "
     "numbered files",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     options=(
         Option(
             "rate",

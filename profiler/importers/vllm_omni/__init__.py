@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["IMPORTER"]
-
+from profiler.importers.importer import Importer, reader
 
 _MARK = re.compile(
     rb"""["']type["']:\s*["'](?:stage_request_stats|Request_stage_stats|orchestrator_request_e2e)["']"""
@@ -27,18 +20,12 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return _JSON_ARRAY.match(head) is None and _MARK.search(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.vllm_omni.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="vllm_omni",
     title="vLLM-Omni",
     accepts="stage times of vLLM-Omni (--log-stats: *.stats.jsonl, or its log)",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     capabilities=frozenset({"stages"}),
     seen="those of 2025 and 2026, by their source",
 )

@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer
-
-if TYPE_CHECKING:
-    from profiler.importers.foreign_run import ForeignRunBuilder
-
-
-__all__ = ["IMPORTER"]
-
+from profiler.importers.importer import Importer, reader
 
 # The first plane: its length, perhaps its id, and its name. Perfetto's traces begin with 0x0a, too.
 _FIRST_PLANE = re.compile(
@@ -26,18 +19,12 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return _FIRST_PLANE.match(head) is not None
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> ForeignRunBuilder:
-    from profiler.importers.xplane.read import read_run
-
-    return read_run(paths, **options)
-
-
 IMPORTER = Importer(
     name="xplane",
     title="XPlane",
     accepts="an XSpace of XLA's profiler (jax.profiler, tf.profiler: *.xplane.pb)",
     recognises=_recognises,
-    read=_read,
+    read=reader(__name__),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
     seen="those of JAX on TPU v6 Lite and MI300X",
 )

@@ -97,7 +97,7 @@ def test_backward_operators_of_the_corpus_find_their_forward(name):
     """Over 95 % of the time of backward kernels, collectives aside, has a forward operator, and
     names agree:
     `ConvolutionBackward0` is of a convolution."""
-    run = read_run(CORPUS / Path(name))
+    run = read_run([CORPUS / Path(name)])
     training = run.writer.launches.training
     duration = run.trace.duration_ns[run.writer.launches.row]
     kernels = [run.trace.events[row].name for row in run.writer.launches.row.tolist()]

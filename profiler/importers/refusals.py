@@ -1,0 +1,269 @@
+"""What a file looks like that no importer reads, and what to give instead of it.
+
+Entries of `REFUSALS` are checked before the importers, so an entry must not match a file that an
+importer reads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from profiler.errors import InputError
+from profiler.importers.importer import SQLITE
+from profiler.kineto import packed_as
+from profiler.plugins import plain_text
+
+_NAMES = 4  # names, columns, keys that a description gives
+_ENTRIES = 1000  # of a folder that are looked at
+_TEXT = 4096  # bytes by which text and binary are told apart
+_NAME_LENGTH = 40
+_KEY = re.compile(rb'"((?:[^"\\\n]|\\.){1,60})"\s*:')
+_TABLE = re.compile(rb"CREATE (?:TABLE|VIEW) [\"'`\[]?(\w+)", re.IGNORECASE)
+_SQLITE, _PICKLE = rb"SQLite format 3\0", rb"\x80[\x02-\x05]"
+_Matches = Callable[[Path, bytes], object]
+
+
+class Known(Struct, frozen=True):
+    """A kind of file: `what` follows "FILE is" or "FILE looks like"; `matches` sees the path and
+    the first MiB, unpacked; `instead`, an imperative, says what to give instead of one that no
+    importer can read."""
+
+    what: str
+    matches: _Matches
+    instead: str = ""
+
+
+def _is(begin: bytes, *words: bytes, without: bytes | None = None) -> _Matches:
+    """Whether a file begins with a pattern and has all of these words."""
+    pattern = re.compile(begin, re.DOTALL)
+
+    def matches(_path: Path, head: bytes) -> bool:
+        there = pattern.match(head) is not None and all(word in head for word in words)
+        return there and (without is None or without not in head)
+
+    return matches
+
+
+def _packed(form: str) -> _Matches:
+    return lambda _path, head: packed_as(head) == form
+
+
+def _header(*columns: str) -> _Matches:
+    """Whether the header of a CSV file begins with these columns, quoted or not."""
+    wanted = list(columns)
+
+    def matches(_path: Path, head: bytes) -> bool:
+        line = head.split(b"\n", 1)[0].decode("utf-8", "replace")
+        names = line.split(",", len(wanted))[: len(wanted)]  # a JSON text may be one long line
+        return [name.strip().strip('"') for name in names] == wanted
+
+    return matches
+
+
+def _lies_beside_xplane(path: Path, head: bytes) -> bool:
+    """What TensorBoard's profiler writes for its viewer, beside the trace that it is made from."""
+    if b'"traceEvents"' not in head or not path.name.endswith((".trace.json", ".trace.json.gz")):
+        return False
+    return next(path.parent.glob("*.xplane.pb"), None) is not None
+
+
+_PRODUCERS = (
+    Known(
+        "a profile of TensorRT (trtexec --exportProfile)", _is(b"", b'"averageMs"', b'"percentage"')
+    ),
+    Known("times of TensorRT (trtexec --exportTimes)", _is(b"", b'"startEnqMs"')),
+    Known("layers of TensorRT (trtexec --exportLayerInfo)", _is(b"", b'{"Layers"')),
+    Known("a summary of trtexec", _is(b"", b'"performance_summary"')),
+    Known("a trace of the Triton Inference Server", _is(b"", b'"timestamps"', b'"ns"', b'"id"')),
+    Known("an analysis of Qualcomm's HTP (QHAS)", _is(b"", b'"artifact_type"', b'"QHAS"')),
+    Known("a profile of Qualcomm's QNN", _is(b"", b"Msg Timestamp,")),
+    Known("counters of OpenVINO", _is(b"", b"layerName;execStatus;layerType")),
+    Known("measurements of Qualcomm's AI Hub", _is(b"", b"performance_metrics:", b"components:")),
+    Known(
+        "an XPlane of XLA's profiler",
+        _is(rb"\x0a.{1,5}(\x08.{1,9})?\x12.(/host:|/device:|Task Environment)"),
+    ),
+    Known("a trace of rocprofv3", _is(b"", b'"rocprofiler-sdk-tool"')),
+)
+_OTHERS = (
+    Known("a program or library", _is(rb"(?i)\x7felf")),
+    Known("a picture", _is(rb"(?i)\x89png")),
+    Known("a PDF document", _is(rb"(?i)%pdf")),
+    Known("weights of a model (GGUF)", _is(rb"(?i)gguf")),
+    Known("an array of numpy", _is(rb"(?i)\x93numpy")),
+    Known("an HDF5 file", _is(rb"(?i)\x89hdf")),
+    Known("a web page", _is(rb"(?i)<!doctype html|<html")),
+    Known("a zip archive without a trace", _packed("zip")),
+    Known("a tar archive without a trace", _packed("tar")),
+    Known("a damaged gzip file", _packed("gzip")),
+    Known("a Chrome trace of another program (an array of events)", _is(rb"\s*\[", b'"ph"')),
+    Known("a Chrome trace of another program", _is(rb"\s*\{", b'"traceEvents"')),
+)
+
+
+def producer(head: bytes) -> str | None:
+    """The known kind of file that begins so, if there is an own format behind it."""
+    return next((known.what for known in _PRODUCERS if known.matches(Path(), head)), None)
+
+
+def likeness(path: Path, head: bytes) -> str:
+    """What the file or folder looks like, from its first MiB, unpacked; nothing of it is run.
+
+    Text of the file is shown as plain text, shortened.
+    """
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            kinds = Counter(
+                "folders"
+                if entry.is_dir(follow_symlinks=False)
+                else Path(entry.name).suffix[:_NAME_LENGTH] or "files"
+                for entry in islice(entries, _ENTRIES)
+            )
+        most = ", ".join(f"{count} {plain_text(kind)}" for kind, count in kinds.most_common(_NAMES))
+        more = ", …" if len(kinds) > _NAMES else ""
+        return f"a folder ({most}{more})" if kinds else "an empty folder"
+    if not head:
+        return "an empty file"
+    found = (known.what for known in (*_PRODUCERS, *_OTHERS) if known.matches(path, head))
+    return next(found, "") or _by_structure(head)
+
+
+def _by_structure(head: bytes) -> str:
+    if head.startswith(SQLITE):
+        return _named("an SQLite database", "tables", sorted(_TABLE.findall(head)))
+    if b"\0" in head[:_TEXT]:
+        return "a binary file"
+    text = head.lstrip()
+    if text[:1] in (b"{", b"["):
+        what = "a JSON array" if text[:1] == b"[" else "a JSON object"
+        return _named(what, "keys", _KEY.findall(text[:_TEXT]))
+    line = text.split(b"\n", 1)[0]
+    for separator in (b",", b";", b"\t"):
+        if line.count(separator) >= 2:
+            columns = [name.strip(b' "\r') for name in line.split(separator)]
+            return _named("a table", "columns", columns)
+    return "a text"
+
+
+def _named(what: str, of: str, names: list[bytes]) -> str:
+    different = list(dict.fromkeys(names))
+    shown = [plain_text(n.decode("utf-8", "replace")[:_NAME_LENGTH]) for n in different[:_NAMES]]
+    if not shown:
+        return what
+    more = ", …" if len(different) > _NAMES else ""
+    return f"{what} ({of}: {', '.join(shown)}{more})"
+
+
+# --- Files that no importer can read, and what to give instead of each. Source of the formats: the
+# producers' manuals.
+
+
+def refuse(paths: Sequence[Path], heads: Sequence[bytes]) -> None:
+    """Raises InputError, with what to give, for the first file that no importer can read."""
+    for path, head in zip(paths, heads, strict=True):
+        refusal = refusal_of(path, head)
+        if refusal is not None:
+            raise InputError(f"{path} is {refusal.what}: {refusal.instead}")
+
+
+def refusal_of(path: Path, head: bytes) -> Known | None:
+    """The refusal that a file meets, None for one that may be read."""
+    return next((refusal for refusal in REFUSALS if refusal.matches(path, head)), None)
+
+
+REFUSALS: tuple[Known, ...] = (
+    Known(
+        "a report of Nsight Systems, whose format is its own",
+        lambda path, _: path.suffix in (".nsys-rep", ".qdrep", ".qdstrm"),
+        "give what `nsys export --type sqlite` writes from it",
+    ),
+    Known(
+        "a report of Nsight Compute: counters of kernels without a timeline",
+        lambda path, _: path.suffix in (".ncu-rep",),
+        "record with `nsys profile` and give what `nsys export --type sqlite` writes",
+    ),
+    Known(
+        "a Parquet file",
+        _is(rb"PAR1"),
+        "give the folder that `analyze --parquet` wrote, or, of Nsight Systems, what "
+        "`nsys export --type sqlite` writes",
+    ),
+    Known(
+        "an SQLite export of Ascend's msprof",
+        _is(_SQLITE, b"STRING_IDS", b"PYTORCH_API"),
+        "no export of it can be read; give a trace that `profile-sd3 import --list` names",
+    ),
+    Known(
+        "a trace of AMD's rocmProfileData (RPD)",
+        _is(_SQLITE, b"rocpd_api", b"rocpd_op", without=b"rocpd_kernel_dispatch"),
+        "record with `rocprofv3 --sys-trace --output-format json`",
+    ),
+    Known(
+        "a CSV of rocprof, the profiler before rocprofv3",
+        _header("Index", "KernelName"),
+        "record with `rocprofv3 --sys-trace --output-format json`",
+    ),
+    Known(
+        "a CSV of rocprofv2, the profiler before rocprofv3",
+        _header("Dispatch_ID", "GPU_ID"),
+        "record with `rocprofv3 --sys-trace --output-format json`",
+    ),
+    Known(
+        "a summary by rocprof (…_stats.csv): sums without a timeline",
+        _header("Name", "Calls", "TotalDurationNs"),
+        "give the trace beside it (…_kernel_trace.csv)",
+    ),
+    Known(
+        "a list of rocprofv3's agents, without work",
+        _header("Node_Id", "Logical_Node_Id", "Agent_Type"),
+        "give the traces beside it (…_kernel_trace.csv), or their folder",
+    ),
+    Known(
+        "the output tensors of trtexec (--exportOutput)",
+        _is(rb'\s*\[\s*\{\s*"name"\s*:[^{}]*"dimensions"\s*:[^{}]*"values"\s*:'),
+        "give what `trtexec --exportProfile` and `--exportLayerInfo` write",
+    ),
+    Known(
+        "a list of TensorRT's layers by name alone",
+        _is(rb'\s*\{\s*"Layers"\s*:\s*\[\s*"'),
+        "build the engine with `trtexec --profilingVerbosity=detailed`, then give what "
+        "`--exportLayerInfo` and `--exportProfile` write",
+    ),
+    Known(
+        "a trace in OpenTelemetry's format",
+        _is(rb'\s*\[?\s*\{\s*"resourceSpans"\s*:'),
+        "give the Triton Inference Server's own (--trace-config mode=triton)",
+    ),
+    Known(
+        "a log of Qualcomm's QNN in its binary form",
+        lambda path, head: path.name.startswith("qnn-profiling-data") and b"\0" in head,
+        "give the CSV that `qnn-profile-viewer` makes of it",
+    ),
+    Known(
+        "the report of OpenVINO's benchmark_app, without layers",
+        _is(rb"Command line parameters"),
+        "give the counters that `benchmark_app -report_type average_counters` writes beside it",
+    ),
+    Known(
+        "a view of the trace in the .xplane.pb beside it",
+        _lies_beside_xplane,
+        "give the .xplane.pb, which has all of it",
+    ),
+    Known(
+        "a memory snapshot of torch, a pickle, which is never opened, since it can run code",
+        _is(_PICKLE, b"segments", b"device_traces"),
+        "record with torch.profiler.profile(profile_memory=True) and export_chrome_trace",
+    ),
+    Known(
+        "a pickle, which is never opened, since it can run code",
+        _is(_PICKLE),
+        "give a trace in the format of its producer",
+    ),
+)

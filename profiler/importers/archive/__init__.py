@@ -10,13 +10,12 @@ import gzip
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 
 from profiler.errors import InputError
-from profiler.importers.importer import Importer, Option, only_path
 from profiler.kineto import packed_as
 from profiler.plugins import plain_text
 from profiler.trace.compression import may_unpack_to, too_small

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option, reader
 from profiler.trace.events import GRAPH_CAPTURE
 

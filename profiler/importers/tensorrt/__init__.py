@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct, field
@@ -42,7 +42,7 @@ class LayerTime(msgspec.Struct, frozen=True):
     """A row of `--exportProfile`; `timeMs` is the sum over all profiled inferences."""
 
     name: str
-    timeMs: _Milliseconds = -1.0  # noqa: N815 - the key's name, as in what follows
+    timeMs: _Milliseconds = -1.0  # noqa: N815
     averageMs: _Milliseconds = -1.0  # noqa: N815
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise, takewhile, zip_longest
@@ -33,35 +33,26 @@ from profiler.plugins import plugins
 
 
 class CollectiveKind(StrEnum):
-    """What a collective does, in the words of torch.distributed."""
+    """What a collective does, in the words of torch.distributed; a name that contains the words of
+    several says the first of them."""
 
     ALL_REDUCE = "all_reduce"
     ALL_GATHER = "all_gather"
     REDUCE_SCATTER = "reduce_scatter"
     ALL_TO_ALL = "all_to_all"
     BROADCAST = "broadcast"
+    SEND_RECV = "send_recv"  # also an all-to-all or a gather that is made of sends
+    BARRIER = "barrier"
     REDUCE = "reduce"
     GATHER = "gather"
     SCATTER = "scatter"
-    SEND_RECV = "send_recv"  # also an all-to-all or a gather that is made of sends
-    BARRIER = "barrier"
     OTHER = "other"
 
 
-_WORDS = (  # the first that is in a name's letters
-    ("allreduce", CollectiveKind.ALL_REDUCE),
-    ("allgather", CollectiveKind.ALL_GATHER),
-    ("reducescatter", CollectiveKind.REDUCE_SCATTER),
-    ("alltoall", CollectiveKind.ALL_TO_ALL),
-    ("broadcast", CollectiveKind.BROADCAST),
-    ("sendrecv", CollectiveKind.SEND_RECV),
-    ("barrier", CollectiveKind.BARRIER),
-    ("reduce", CollectiveKind.REDUCE),
-    ("gather", CollectiveKind.GATHER),
-    ("scatter", CollectiveKind.SCATTER),
-    ("send", CollectiveKind.SEND_RECV),
-    ("recv", CollectiveKind.SEND_RECV),
-)
+_WORDS = {
+    **{kind.replace("_", ""): kind for kind in CollectiveKind if kind is not CollectiveKind.OTHER},
+    **dict.fromkeys(("send", "recv"), CollectiveKind.SEND_RECV),
+}
 _LETTERS = re.compile(r"[^a-z]")
 _PARAMETERS = re.compile(r"[(<].*", re.DOTALL)
 
@@ -69,7 +60,7 @@ _PARAMETERS = re.compile(r"[(<].*", re.DOTALL)
 def collective_kind(name: str) -> CollectiveKind:
     """The kind that the name of a collective, an operator or a kernel says."""
     letters = _LETTERS.sub("", _PARAMETERS.sub("", name).lower())
-    return next((kind for word, kind in _WORDS if word in letters), CollectiveKind.OTHER)
+    return next((kind for word, kind in _WORDS.items() if word in letters), CollectiveKind.OTHER)
 
 
 def bus_factor(kind: CollectiveKind, ranks: int) -> float:
@@ -79,13 +70,7 @@ def bus_factor(kind: CollectiveKind, ranks: int) -> float:
     others = (ranks - 1) / ranks
     if kind is CollectiveKind.ALL_REDUCE:
         return 2 * others
-    spread = (
-        CollectiveKind.ALL_GATHER,
-        CollectiveKind.REDUCE_SCATTER,
-        CollectiveKind.ALL_TO_ALL,
-        CollectiveKind.GATHER,
-        CollectiveKind.SCATTER,
-    )
+    spread = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
     return others if kind in spread else 1.0
 
 
@@ -189,75 +174,20 @@ class CommandName:
         return f"{_PREFIX}{'+'.join(kinds)}{_SUFFIX}" if _is_fused(self.layer) else kinds[0]
 
 
-class NameGrammar(Protocol):
-    """How one producer writes what a command is into the name of its slice."""
-
-    version: str
-
-    def parse(self, name: str) -> CommandName | None:
-        """What `name` says, None where it does not fit."""
-
-    def format(self, command: CommandName) -> str:
-        """The name that `parse` reads back as `command`."""
+_COMMAND_NAME = re.compile(
+    rf"(?:i({_RBLN_NUMBER})_)?({_RBLN_NUMBER})_(?:W({_RBLN_NUMBER})_)?(.+)_({_INDEX})", re.DOTALL
+)
 
 
-class _Rbln011:
-    version = "0.11"
-    _pattern = re.compile(rf"({_RBLN_NUMBER})_(.+)_({_INDEX})", re.DOTALL)
-
-    def parse(self, name: str) -> CommandName | None:
-        match = self._pattern.fullmatch(name)
-        if match is None:
-            return None
-        return CommandName(match[2], int(match[3]), int(match[1]))
-
-    def format(self, command: CommandName) -> str:
-        return f"{command.sequence}_{command.layer}_{command.command_index}"
-
-
-class _Rbln012:
-    """Names with an `i`, a `W` or both; without them they are those of 0.11."""
-
-    version = "0.12"
-    _pattern = re.compile(
-        rf"(?=i|{_RBLN_NUMBER}_W{_RBLN_NUMBER}_)(?:i({_RBLN_NUMBER})_)?({_RBLN_NUMBER})_(?:W({_RBLN_NUMBER})_)?(.+)_({_INDEX})",
-        re.DOTALL,
+def parse_command_name(name: str) -> CommandName | None:
+    """What a command's name says, None if it is no such name."""
+    match = _COMMAND_NAME.fullmatch(name)
+    if match is None:
+        return None
+    instance, sequence, workload, layer, index = match.groups()
+    return CommandName(
+        layer, int(index), int(sequence), int(workload or UNNAMED), int(instance or UNNAMED)
     )
-
-    def parse(self, name: str) -> CommandName | None:
-        match = self._pattern.fullmatch(name)
-        if match is None:
-            return None
-        instance, sequence, workload, layer, index = match.groups()
-        return CommandName(
-            layer=layer,
-            command_index=int(index),
-            sequence=int(sequence),
-            workload=int(workload) if workload else UNNAMED,
-            instance=int(instance) if instance else UNNAMED,
-        )
-
-    def format(self, command: CommandName) -> str:
-        instance = f"i{command.instance}_" if command.instance != UNNAMED else ""
-        workload = f"W{command.workload}_" if command.workload != UNNAMED else ""
-        layer = f"{command.layer}_{command.command_index}"
-        return f"{instance}{command.sequence}_{workload}{layer}"
-
-
-RBLN_0_11: NameGrammar = _Rbln011()
-RBLN_0_12: NameGrammar = _Rbln012()
-GRAMMARS: tuple[NameGrammar, ...] = (RBLN_0_12, RBLN_0_11)  # in the order in which they are tried
-
-
-def parse_command_name(
-    name: str, grammars: tuple[NameGrammar, ...] = GRAMMARS
-) -> CommandName | None:
-    """What the first grammar that fits reads in `name`, None where none does."""
-    for grammar in grammars:
-        command = grammar.parse(name)
-        if command is not None:
-            return command
-    return None
 
 
 def _is_fused(layer: str) -> bool:
@@ -316,23 +246,17 @@ def _fewest(arguments: Sequence[Sequence[str]]) -> list[str] | None:
     differ."""
     columns = [*zip_longest(*arguments, fillvalue="")]
     alone = [column for column in columns if len({*column}) == len(arguments)]
-    alone.sort(key=lambda column: ("" in column, _numbers(column)))
+    alone.sort(key=lambda texts: ("" in texts, not any(map(str.isalpha, "".join(texts)))))
     differing = [column for column in columns if len({*column}) > 1]
     together = [", ".join(filter(None, texts)) for texts in zip(*differing, strict=True)]
     cut = (_cut(texts) for texts in (*alone, together) if texts)
     return next((texts for texts in cut if texts is not None), None)
 
 
-def _numbers(texts: Sequence[str]) -> bool:
-    """Whether none of the arguments says what it is about."""
-    return not any(character.isalpha() for text in texts for character in text)
-
-
 def _cut(texts: Sequence[str]) -> list[str] | None:
     """The texts at a length that one can read, from their begins or from where they begin to
     differ; None where neither tells them apart."""
-    alike = takewhile(lambda column: len({*column}) == 1, zip(*texts, strict=False))
-    common = len([*alike])
+    common = len([*_alike(texts)])
     begin = max(texts[0].rfind(mark, 0, common) for mark in "<, ") + 1
     for shown in (texts, [f"…{text[begin:]}" for text in texts]):
         cut = [text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…" for text in shown]
@@ -418,17 +342,13 @@ class EngineLayer:
 def engine_layer(name: str) -> EngineLayer:
     """The nodes that a layer of an engine stands for; none for a kernel that Myelin wrote, whose
     name does not tell."""
-    copy = _COPY.fullmatch(name)
-    if copy is not None:
-        whole = engine_layer(copy[1])
-        return EngineLayer(whole.nodes, whole.last, helps=True)
-    foreign = _FOREIGN.fullmatch(name)
-    if foreign is not None:
+    if copy := _COPY.fullmatch(name):
+        return replace(engine_layer(copy[1]), helps=True)
+    if foreign := _FOREIGN.fullmatch(name):
         return EngineLayer((foreign[1],), foreign[2])
     if _MYELIN.fullmatch(name):
         return EngineLayer(())
-    helper = _HELPER.match(name)
-    if helper is not None:
+    if helper := _HELPER.match(name):
         return EngineLayer((name[helper.end() :],), helps=True)
     return EngineLayer(tuple(node for part in name.split(_BESIDE) for node in _nodes(part)))
 
@@ -440,20 +360,16 @@ class TensorRtLayer:
 
     def parse(self, name: str) -> ParsedName | None:
         """What a layer's name says; its module path is the one that its nodes share."""
-        copy = _COPY.fullmatch(name)
-        if copy is not None:
+        if copy := _COPY.fullmatch(name):
             return ParsedName(name, module_path=_shared(_nodes(copy[1])), op_types=("Reformat",))
-        foreign = _FOREIGN.fullmatch(name)
-        if foreign is not None:
+        if foreign := _FOREIGN.fullmatch(name):
             return ParsedName(name, module_path=_shared([foreign[1], foreign[2]]))
-        kernel = _MYELIN.fullmatch(name)
-        if kernel is not None:
+        if kernel := _MYELIN.fullmatch(name):
             return ParsedName(name, op_types=tuple(_WORD.findall(kernel[1])))
         if " + " not in name and not name.startswith("PWN("):
             return None
         nodes = _nodes(name)
-        types = [_TENSORRT_NODE.fullmatch(node) for node in nodes]
-        found = tuple(match[1] for match in types if match is not None)
+        found = tuple(match[1] for match in map(_TENSORRT_NODE.fullmatch, nodes) if match)
         return ParsedName(name, module_path=_shared(nodes), op_types=found) if found else None
 
 
@@ -465,14 +381,12 @@ def _nodes(name: str) -> list[str]:
 def _shared(nodes: list[str]) -> str:
     """The module path that all nodes with a path lie in, "" where there is none."""
     paths = [node.strip("/").split("/")[:-1] for node in nodes if "/" in node]
-    if not paths:
-        return ""
-    shared = []
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join(shared)
+    return ".".join(parts[0] for parts in _alike(paths))
+
+
+def _alike(several: Sequence[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """What stands at the same place in all of them, until they differ."""
+    return takewhile(lambda column: len({*column}) == 1, zip(*several, strict=False))
 
 
 # --- Paths of torch modules, alone or with the operator that ran in the module.
@@ -525,26 +439,19 @@ class Grammar(Protocol):
         """What `name` says, None where it is none of this producer's."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rbln:
-    """A version of RBLN's names."""
+class RblnCommand:
+    """RBLN's names of commands."""
 
-    name: str
-    grammar: NameGrammar
+    name = "rbln command"
 
     def parse(self, name: str) -> ParsedName | None:
-        command = self.grammar.parse(name)
+        command = parse_command_name(name)
         if command is None:
             return None
         return ParsedName(command.layer, command.command_index, "", (command.op_type,))
 
 
-BUILT_IN: tuple[Grammar, ...] = (
-    *(_Rbln(f"rbln {version.version}", version) for version in GRAMMARS),
-    TensorRtLayer(),
-    OnnxNode(),
-    TorchModule(),
-)
+BUILT_IN: tuple[Grammar, ...] = (RblnCommand(), TensorRtLayer(), OnnxNode(), TorchModule())
 
 
 @cache

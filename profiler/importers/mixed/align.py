@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,39 +32,21 @@ from profiler.importers.refusals import likeness, refusal_of
 from profiler.plugins import plain_text
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import (
-    TEXT_COLUMNS,
     CommandBuilder,
     CommandColumns,
     Counter,
     Int64s,
-    number_within,
+    join_commands,
+    take_commands,
 )
 from profiler.trace.events import CPU_DEVICE, Call, Span
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import ClockName, Job, LeftOut, RelatedBy
+from profiler.trace.manifest_fields import ClockName, LeftOut, RelatedBy
 
 # --- What an importer writes, kept in memory: so that times can be moved and commands left out.
 #
 # part = collected(importer, files, run)
 # part.moved(offset_ns)
-
-
-_BY_ROW = (
-    "track",
-    "layer",
-    "command_index",
-    "op_type",
-    "role",
-    "shapes",
-    "stage",
-    "step",
-    "start_ns",
-    "duration_ns",
-    "bytes_read",
-    "bytes_written",
-    "flops",
-)
-_OPTIONAL = ("pipeline", "kernel", "module", "name")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,14 +68,13 @@ class Written:
 
     def on(self, names: Mapping[str, str]) -> Written:
         """The same with other names of devices."""
-        call, commands = self.call, self.commands
-        if call is not None:
-            call = replace(call, device=names.get(call.device, call.device))
-        tracks = tuple(replace(t, device=names.get(t.device, t.device)) for t in commands.tracks)
-        counters = tuple(
-            replace(one, device=names.get(one.device, one.device)) for one in self.counters
-        )
-        return Written(call, replace(commands, tracks=tracks), counters)
+
+        def renamed(one: Any) -> Any:
+            return replace(one, device=names.get(one.device, one.device))
+
+        call = renamed(self.call) if self.call is not None else None
+        commands = replace(self.commands, tracks=tuple(map(renamed, self.commands.tracks)))
+        return Written(call, commands, tuple(map(renamed, self.counters)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,11 +105,9 @@ class Part:
     def extent(self) -> tuple[int, int]:
         """When the first of what it recorded began, and the last ended; (0, 0) for nothing."""
         commands = [one.commands for one in self.writings if len(one.commands)]
-        begins = [int(one.start_ns.min()) for one in commands]
-        ends = [int(one.end_ns.max()) for one in commands]
-        begins += [call.start_ns for call in self.calls]
-        ends += [call.start_ns + max(call.duration_ns, 0) for call in self.calls]
-        return (min(begins), max(ends)) if begins else (0, 0)
+        times = [(int(one.start_ns.min()), int(one.end_ns.max())) for one in commands]
+        times += [(one.start_ns, one.start_ns + max(one.duration_ns, 0)) for one in self.calls]
+        return (min(begin for begin, _ in times), max(end for _, end in times)) if times else (0, 0)
 
     def moved(self, offset_ns: int) -> Part:
         """The same `offset_ns` later."""
@@ -145,17 +125,11 @@ class Part:
         """The same with other names of devices."""
         if all(name == other for name, other in names.items()):
             return self
-
-        def named(devices: Iterable[str]) -> dict[str, str]:
-            return {name: names.get(name, name) for name in devices}
-
         info = self.info
-        of_devices = named(info.devices)
-        of_shares = named(info.attribution)
         info = structs.replace(
             info,
-            devices={of_devices[name]: one for name, one in info.devices.items()},
-            attribution={of_shares[name]: one for name, one in info.attribution.items()},
+            devices={names.get(name, name): one for name, one in info.devices.items()},
+            attribution={names.get(name, name): one for name, one in info.attribution.items()},
             submodules={
                 name: structs.replace(one, device=names.get(one.device, one.device))
                 for name, one in info.submodules.items()
@@ -217,81 +191,29 @@ def collected(importer: Importer, files: Sequence[Path], run: ForeignRun) -> Par
 
 def _moved_info(info: RunInfo, offset_ns: int) -> RunInfo:
     """What of the manifest has times."""
-    return structs.replace(
-        info,
-        host_activities=tuple(
-            structs.replace(one, start_ns=one.start_ns + offset_ns) for one in info.host_activities
-        ),
-        job=_moved_job(info.job, offset_ns) if info.job is not None else None,
-    )
-
-
-def _moved_job(job: Job, offset_ns: int) -> Job:
-    return structs.replace(
-        job,
-        ranks=tuple(
-            structs.replace(rank, offset_ns=rank.offset_ns + offset_ns) for rank in job.ranks
-        ),
-        collectives=tuple(
-            structs.replace(
-                one, members=tuple((rank, begin + offset_ns) for rank, begin in one.members)
-            )
-            for one in job.collectives
-        ),
-    )
+    activities, job = info.host_activities, info.job
+    if job is not None:
+        job = structs.replace(
+            job,
+            ranks=tuple(structs.replace(r, offset_ns=r.offset_ns + offset_ns) for r in job.ranks),
+            collectives=tuple(
+                structs.replace(c, members=tuple((r, at + offset_ns) for r, at in c.members))
+                for c in job.collectives
+            ),
+        )
+    moved = (structs.replace(one, start_ns=one.start_ns + offset_ns) for one in activities)
+    return structs.replace(info, host_activities=tuple(moved), job=job)
 
 
 def selected(commands: CommandColumns, kept: npt.NDArray[np.bool_]) -> CommandColumns:
     """The commands that are `kept`, bool [n], with the flows between them."""
-    if kept.all():
-        return commands
-    rows = {name: getattr(commands, name)[kept] for name in _BY_ROW}
-    for name in _OPTIONAL:
-        column = getattr(commands, name)
-        rows[name] = None if column is None else column[kept]
-    position = np.cumsum(kept) - 1
-    flows = commands.flows
-    if len(flows):
-        flows = position[flows[kept[flows].all(axis=1)]]
-    return replace(commands, flows=flows, **rows)
+    return commands if kept.all() else take_commands(commands, np.flatnonzero(kept))
 
 
 def joined(parts: Sequence[CommandColumns]) -> CommandColumns:
     """The commands of several files as those of one, in order of their begins."""
     parts = [one for one in parts if len(one)]
-    if len(parts) < 2:
-        return parts[0] if parts else CommandBuilder().build()
-    tracks: dict[object, int] = {}
-    strings = {"": 0}
-    columns: dict[str, list[npt.NDArray[np.int64]]] = {n: [] for n in (*_BY_ROW, *_OPTIONAL)}
-    flows, before = [], 0
-    for one in parts:
-        track = np.array([tracks.setdefault(t, len(tracks)) for t in one.tracks], dtype=np.int64)
-        text = np.array([strings.setdefault(t, len(strings)) for t in one.strings], dtype=np.int64)
-        for name, found in columns.items():
-            column = getattr(one, name)
-            if column is None:
-                column = np.full(len(one), -1 if name == "pipeline" else 0)
-            elif name in TEXT_COLUMNS:
-                column = text[column]
-            found.append(track[column] if name == "track" else column)
-        flows.append(one.flows + before)
-        before += len(one)
-    order = np.argsort(np.concatenate(columns["start_ns"]), kind="stable")
-    position = np.empty(before, dtype=np.int64)
-    position[order] = np.arange(before)
-    wide = {"start_ns", "duration_ns", "bytes_read", "bytes_written", "flops"}
-    rows = {
-        name: np.concatenate(found)[order].astype(np.int64 if name in wide else np.int32)
-        for name, found in columns.items()
-    }
-    rows["command_index"] = number_within(rows["layer"].astype(np.int32))
-    return CommandColumns(
-        tracks=tuple(tracks),  # type: ignore[arg-type]
-        strings=tuple(strings),
-        flows=position[np.concatenate(flows)],
-        **rows,  # type: ignore[arg-type]
-    )
+    return parts[0] if len(parts) == 1 else join_commands(parts)
 
 
 # --- Whose each file of a folder is.
@@ -320,31 +242,25 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
         except InputError:
             others[path] = "unreadable"
             continue
-        matching = filter(partial(recognised_by, path, head), importers)
-        importer = next(matching, None)
+        importer = next(filter(partial(recognised_by, path, head), importers), None)
         if importer is not None:
             found.setdefault(importer.name, []).append(path)
             continue
         refusal = refusal_of(path, head)
         others[path] = refusal.what if refusal is not None else likeness(path, head)
-    beside = _read_beside(found, importers)
+    beside = {
+        other
+        for importer in importers
+        if (beside_of := getattr(importer, "beside", None)) is not None
+        for path in found.get(importer.name, ())
+        for other in beside_of(path)
+    }
     left_out = (
         LeftOut(file=plain_text(str(path.relative_to(folder))), what=what)
         for path, what in others.items()
         if path not in beside
     )
     return Contents({name: tuple(files) for name, files in found.items()}, tuple(left_out))
-
-
-def _read_beside(found: Mapping[str, Sequence[Path]], importers: Sequence[Importer]) -> set[Path]:
-    """What the importers of these files look at beside them."""
-    return {
-        other
-        for importer in importers
-        if (beside := getattr(importer, "beside", None)) is not None
-        for path in found.get(importer.name, ())
-        for other in beside(path)
-    }
 
 
 def _files(folder: Path) -> list[Path]:
@@ -423,11 +339,10 @@ class Fit:
     residual_ns: int
     worst_ns: int
 
-    def better(self, other: Fit | None) -> bool:
-        """Whether it relates more events, or as many more exactly."""
-        if other is None:
-            return True
-        return (self.pairs, -self.residual_ns) > (other.pairs, -other.residual_ns)
+    @property
+    def quality(self) -> tuple[int, int]:
+        """What is larger if it relates more events, or as many more exactly."""
+        return self.pairs, -self.residual_ns
 
 
 def fit(
@@ -454,23 +369,15 @@ def fit(
         one = _refined(own, other, offset, within_ns)
         if one is not None and all(abs(one.offset_ns - f.offset_ns) > within_ns for f in found):
             found.append(one)
-    best: Fit | None = None
-    for one in found:
-        best = one if one.better(best) else best
+    best = max(found, key=lambda one: one.quality, default=None)
     if best is None or not _is_most(own, other, best, within_ns):
         return None
-    if near is None and best.pairs < _MOST_OF * (smaller or min(len(own), len(other))):
-        return None
-    alike = [one for one in found if one is not best and _is_as_good(one, best)]
-    if alike and near is None:
-        return None
-    if alike and near is not None:
-        return min((best, *alike), key=lambda one: abs(one.offset_ns - near[0]))
-    return best
-
-
-def _is_as_good(one: Fit, best: Fit) -> bool:
-    return one.pairs >= best.pairs and one.residual_ns <= 2 * best.residual_ns + 1_000
+    most = 2 * best.residual_ns + 1_000
+    alike = [one for one in found if one.pairs >= best.pairs and one.residual_ns <= most]
+    if near is not None:
+        return min(alike, key=lambda one: (abs(one.offset_ns - near[0]), one is not best))
+    could = smaller or min(len(own), len(other))
+    return best if len(alike) == 1 and best.pairs >= _MOST_OF * could else None
 
 
 def _is_most(own: Events, other: Events, best: Fit, within_ns: int) -> bool:
@@ -517,8 +424,7 @@ def _densest(values: Int64s, within_ns: int, centre: int) -> list[int]:
     while len(chosen) < _TRIED and len(count) and count.max() > 0:
         most = np.flatnonzero(count == count.max())
         start = int(most[np.argmin(np.abs(values[most] - centre))])
-        middle = int(np.median(values[start : int(end[start])]))
-        chosen.append(middle)
+        chosen.append(middle := int(np.median(values[start : int(end[start])])))
         count[np.abs(values - middle) <= 2 * within_ns] = 0
         count[start] = 0
     return chosen
@@ -559,8 +465,7 @@ def pairs_at(own: Events, other: Events, offset_ns: int, within_ns: int) -> tupl
     order = np.lexsort((theirs, time, name))
     time, name, theirs = time[order], name[order], theirs[order]
     nearest = _nearest(time, name, theirs)
-    mutual = (nearest >= 0) & ~theirs
-    rows = np.flatnonzero(mutual)
+    rows = np.flatnonzero((nearest >= 0) & ~theirs)
     rows = rows[nearest[nearest[rows]] == rows]
     rows = rows[np.abs(time[rows] - time[nearest[rows]]) <= within_ns]
     return order[rows], order[nearest[rows]] - len(own)
@@ -599,16 +504,12 @@ _HOST = ("host", "sync")
 def work_rows(commands: CommandColumns, *, beside_host: bool = False) -> Int64s:
     """The rows of commands that a device worked on, the host's CPU where it computes for itself;
     not that `beside_host`."""
-    of_host = np.array(
-        [
-            track.category in _HOST or (beside_host and _CPU.match(track.device) is not None)
-            for track in commands.tracks
-        ],
-        dtype=np.bool_,
-    )
-    if not len(commands):
-        return np.zeros(0, dtype=np.int64)
-    found: Int64s = np.flatnonzero(~of_host[commands.track])
+    own = [
+        number
+        for number, track in enumerate(commands.tracks)
+        if track.category not in _HOST and not (beside_host and _CPU.match(track.device))
+    ]
+    found: Int64s = np.flatnonzero(np.isin(commands.track, own))
     return found
 
 
@@ -620,18 +521,13 @@ def work_events(commands: CommandColumns, codes: dict[str, int]) -> tuple[Events
         kernel = commands.kernel[rows]
         text = np.where(kernel > 0, kernel, text)
     used, place = np.unique(text, return_inverse=True)
-    names = [_plain(commands.strings[code]) for code in used.tolist()]
-    own = np.array([codes.setdefault(n, len(codes)) for n in names], dtype=np.int64)
-    name = own[place.reshape(-1)] if len(own) else np.zeros(0, dtype=np.int64)
-    return Events(name, commands.start_ns[rows]), rows
-
-
-def _plain(name: str) -> str:
-    """A name as all recorders have it: they say more of copies, or less, and AMD's name the entry
-    of a kernel."""
-    if name.startswith(("Memcpy", "Memset")):
-        return f"work {name.partition(' (')[0]}"
-    return f"work {name.removesuffix('.kd')}"
+    names = [commands.strings[code] for code in used.tolist()]
+    plain = [  # recorders say more of copies, or less, and AMD's name the entry of a kernel
+        n.partition(" (")[0] if n.startswith(("Memcpy", "Memset")) else n.removesuffix(".kd")
+        for n in names
+    ]
+    own = np.array([codes.setdefault(f"work {n}", len(codes)) for n in plain], dtype=np.int64)
+    return Events(own[place.reshape(-1)], commands.start_ns[rows]), rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -692,23 +588,21 @@ def _detail(part: Part) -> tuple[bool, int, int]:
 
 
 def _by_device(part: Part, codes: dict[str, int]) -> dict[str, _Work]:
-    events, writing, row = [], [], []
-    device: list[str] = []
+    found: dict[str, list[tuple[Events, Int64s, Int64s]]] = {}
     for number, one in enumerate(part.writings):
-        found, rows = work_events(one.commands, codes)
-        names = np.array([track.device for track in one.commands.tracks], dtype=object)
-        events.append(found)
-        writing.append(np.full(len(rows), number))
-        row.append(rows)
-        device += names[one.commands.track[rows]].tolist() if len(rows) else []
-    everything = Events.joined(events)
-    of_writing, rows = np.concatenate(writing), np.concatenate(row)
-    names = np.array(device, dtype=object)
+        events, rows = work_events(one.commands, codes)
+        devices = [track.device for track in one.commands.tracks]
+        for name in dict.fromkeys(devices):
+            tracks = [code for code, device in enumerate(devices) if device == name]
+            here = np.isin(one.commands.track[rows], tracks)
+            if here.any():
+                own = Events(events.name[here], events.time_ns[here])
+                found.setdefault(name, []).append((own, np.full(here.sum(), number), rows[here]))
     works = {}
-    for name in sorted(set(device)):
-        here = names == name
-        own = Events(everything.name[here], everything.time_ns[here])
-        works[name] = _Work(own, of_writing[here], rows[here])
+    for name, pieces in sorted(found.items()):
+        own_events, writings, places = zip(*pieces, strict=True)
+        joined_events = Events.joined(own_events)
+        works[name] = _Work(joined_events, np.concatenate(writings), np.concatenate(places))
     return works
 
 
@@ -767,11 +661,13 @@ def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str])
     host = left.pop()
     counters = (*host.counters, *(counter for one in gone for counter in one.counters))
     if not calls and twice == commands:
-        host = replace(host, commands=CommandBuilder().build())
-        left = []
+        host, left = replace(host, commands=CommandBuilder().build()), []
     spans = part.spans if calls else ()
     rest = replace(part, writings=(*left, replace(host, counters=counters)), spans=spans)
-    return Once(rest.on(_swapped(renamed, rest)), commands, twice)
+    # an exchange of names: a device that has a name which another gets has that one's
+    present = {track.device for one in rest.writings for track in one.commands.tracks}
+    back = {new: old for old, new in renamed.items() if new in present and new not in renamed}
+    return Once(rest.on({**renamed, **back}), commands, twice)
 
 
 def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | None:
@@ -790,13 +686,6 @@ def _rest(one: Written, number: int, works: Mapping[str, _Work]) -> Written | No
         still = np.unique(flows[~gone[flows[:, 1]], 0])
         gone[np.setdiff1d(launching, still)] = True
     return replace(one, commands=selected(one.commands, ~gone))
-
-
-def _swapped(renamed: Mapping[str, str], part: Part) -> dict[str, str]:
-    """`renamed` as an exchange: a device that has a name which another gets has that one's."""
-    present = {track.device for one in part.writings for track in one.commands.tracks}
-    back = {new: old for old, new in renamed.items() if new in present and new not in renamed}
-    return dict(renamed) | back
 
 
 # --- Which parts are of one run, by their clocks.
@@ -845,13 +734,10 @@ def groups(parts: Sequence[Part]) -> list[list[Placed]]:
     waiting.sort(key=lambda one: (_clock(one.part) is not ClockName.REALTIME, -len(one.work)))
     found = []
     while waiting:
-        found.append(_group(waiting))
-    return sorted(found, key=_told, reverse=True)
-
-
-def _told(group: Sequence[Placed]) -> tuple[int, int, int]:
-    times = [device_time(one.part) for one in group]
-    return len(group), sum(work for work, _ in times), sum(host for _, host in times)
+        group = _group(waiting)
+        times = [device_time(one.part) for one in group]
+        found.append(((len(group), *map(sum, zip(*times, strict=True))), group))
+    return [group for _, group in sorted(found, key=itemgetter(0), reverse=True)]
 
 
 def _group(waiting: list[_Seen]) -> list[Placed]:
@@ -866,19 +752,11 @@ def _group(waiting: list[_Seen]) -> list[Placed]:
         ]
         if not related:
             return group
-        number, placed = max(related, key=lambda one: _strength(one[1]))
-        one = waiting.pop(number)
+        number, placed = max(related, key=lambda one: one[1].fit.pairs if one[1].fit else -1)
+        one, by = waiting.pop(number), placed.offset_ns
         group.append(placed)
-        seen.append(_Seen(placed.part, *_moved_events(one, placed.offset_ns)))
-
-
-def _strength(placed: Placed) -> tuple[bool, int]:
-    return placed.fit is not None, placed.fit.pairs if placed.fit else 0
-
-
-def _moved_events(one: _Seen, offset_ns: int) -> tuple[Events, Events]:
-    work, ranges = (Events(e.name, e.time_ns + offset_ns) for e in (one.work, one.ranges))
-    return work, ranges
+        moved = (Events(e.name, e.time_ns + by) for e in (one.work, one.ranges))
+        seen.append(_Seen(placed.part, *moved))
 
 
 def _related(own: _Seen, others: Sequence[_Seen]) -> Placed | None:
@@ -892,7 +770,7 @@ def _related(own: _Seen, others: Sequence[_Seen]) -> Placed | None:
         found = fit(own.work, other.work, WITHIN_NS, near, of_all=True)
         if found is None:
             found = fit(own.ranges, other.ranges, _RANGES_NS, near)
-        if found is not None and found.better(best):
+        if found is not None and (best is None or found.quality > best.quality):
             best = found
     if best is not None:
         moved = own.part.moved(best.offset_ns)

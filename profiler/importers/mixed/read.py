@@ -37,7 +37,7 @@ from profiler.importers.mixed.align import (
 )
 from profiler.text import Note
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandColumns, Int64s
+from profiler.trace.columns import CommandColumns
 from profiler.trace.events import (
     NO_STEP,
     ROOT_DEVICE,
@@ -55,7 +55,6 @@ from profiler.trace.manifest_fields import (
     Attribution,
     CallsFrom,
     ClockName,
-    Clocks,
     Device,
     LeftOut,
     PartOfRun,
@@ -77,27 +76,20 @@ _PROCESS = "run"  # what the only process's call is called, where nothing tells 
 _EXACT = 10  # times longer than what its begin may be off a call must be
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _KnownCalls:
-    """The calls that parts tell: n of them, none of which overlaps another, in order of time."""
-
-    place: tuple[tuple[int, int], ...]  # part, and place in its writings
-    start: Int64s
-    end: Int64s
-
-    def at(self, times: Int64s) -> Int64s:
-        """The number of the call at each time, -1 for none."""
-        found = np.searchsorted(self.start, times, side="right") - 1
-        inside = (found >= 0) & (times < self.end[np.maximum(found, 0)])
-        return np.where(inside, found, -1)
-
-
 def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
     """The parts, with the work of calls that nothing tells apart in those during which it was
     launched; `within_ns` is how far the times of each part may be off. Where told calls overlap,
     nobody can tell whose it was, and all stays."""
-    told = _known_calls(parts, within_ns)
-    if told is None:
+    told = sorted(
+        (call.start_ns, call.end_ns, part, place)
+        for part, own in enumerate(parts)
+        for place, one in enumerate(own.writings)
+        if (call := one.call) is not None
+        and not _is_untold(own, call)
+        and told_well(call, within_ns[part])
+    )
+    start, end = (np.array([one[at] for one in told], dtype=np.int64) for at in (0, 1))
+    if not told or (start[1:] < end[:-1]).any():
         return list(parts)
     writings = [list(part.writings) for part in parts]
     got: dict[tuple[int, int], list[CommandColumns]] = {}
@@ -106,10 +98,13 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
         for place, one in enumerate(own.writings):
             if one.call is None or not _is_untold(own, one.call):
                 continue
-            whose = told.at(_asked(one.commands))
+            times, flows = one.commands.start_ns.copy(), one.commands.flows
+            times[flows[:, 1]] = one.commands.start_ns[flows[:, 0]]  # when it was launched
+            whose = np.searchsorted(start, times, side="right") - 1
+            whose = np.where(times < end[np.maximum(whose, 0)], whose, -1)
             for number in np.unique(whose[whose >= 0]).tolist():
                 share = selected(one.commands, whose == number)
-                got.setdefault(told.place[number], []).append(share)
+                got.setdefault(told[number][2:], []).append(share)
             if (whose >= 0).any():
                 writings[part][place] = replace(one, commands=selected(one.commands, whose < 0))
                 gave.add((part, place))
@@ -132,32 +127,6 @@ def _is_untold(part: Part, call: Call) -> bool:
     if recording is not None and recording.calls_from is CallsFrom.NOTHING:
         return True
     return call.stage == RUN_STAGE and call.submodule == _PROCESS
-
-
-def _known_calls(parts: Sequence[Part], within_ns: Sequence[int]) -> _KnownCalls | None:
-    """The calls that parts tell; None where there are none, or they overlap."""
-    found = sorted(
-        (call.start_ns, call.end_ns, part, place)
-        for part, own in enumerate(parts)
-        for place, one in enumerate(own.writings)
-        if (call := one.call) is not None
-        and not _is_untold(own, call)
-        and told_well(call, within_ns[part])
-    )
-    start = np.array([one[0] for one in found], dtype=np.int64)
-    end = np.array([one[1] for one in found], dtype=np.int64)
-    if not found or (start[1:] < end[:-1]).any():
-        return None
-    return _KnownCalls(tuple((part, place) for _, _, part, place in found), start, end)
-
-
-def _asked(commands: CommandColumns) -> Int64s:
-    """When each command was asked for: its launch's begin, where that is known."""
-    times = commands.start_ns.copy()
-    flows = commands.flows
-    if len(flows):
-        times[flows[:, 1]] = commands.start_ns[flows[:, 0]]
-    return times
 
 
 def _with(one: Written, shares: Sequence[CommandColumns]) -> Written:
@@ -208,7 +177,8 @@ class MixedRun:
     @cached_property
     def _parts(self) -> list[Once]:
         found = once([one.part for one in self.placed])
-        within = [_within_ns(one) for one in self.placed]
+        # how far the times of each part may be off
+        within = [one.within_ns or (one.fit.worst_ns if one.fit else 0) for one in self.placed]
         parts = lent([one.part for one in found], within)
         found = [replace(one, part=part) for one, part in zip(found, parts, strict=True)]
         first = min(one.part.extent()[0] for one in found)
@@ -246,12 +216,6 @@ class MixedRun:
         bundle.write_host(self._spans(told, calls), host, ROOT_DEVICE, counters)
         return self._info()
 
-    @property
-    def _producer(self) -> str:
-        """The only one whose calls and commands these are, if there is but one."""
-        found = {part.info.producer for part in self._order if part.calls}
-        return found.pop() if len(found) == 1 else NAME
-
     def _spans(self, told: Sequence[Call], calls: Sequence[Call]) -> list[Span]:
         """Those of the only part with calls, where these are what it told; else one pipeline around
         the calls of all."""
@@ -268,13 +232,16 @@ class MixedRun:
         devices: dict[str, Device] = {}
         for info in told:
             attribution = info.attribution | attribution
-            devices |= {
-                name: one for name, one in info.devices.items() if _says_more(devices, name)
-            }
+            unknown = [name for name in info.devices if devices.get(name, Device()) == Device()]
+            devices |= {name: info.devices[name] for name in unknown}
         activities = [one for part in order if part.calls for one in part.info.host_activities]
+        producers = {part.info.producer for part in order if part.calls}
+        files = sum(len(one.part.files) for one in self.placed)
+        apart = any(one.part.info.clocks.aligned is False for one in self.placed)
+        clocks = self.placed[0].part.info.clocks
         return structs.replace(
             first,
-            producer=self._producer,
+            producer=producers.pop() if len(producers) == 1 else NAME,
             pipeline=self.name,
             command_line=("profile-sd3", "import", str(self.placed[0].part.files[0].parent)),
             versions={
@@ -282,8 +249,10 @@ class MixedRun:
             },
             devices=devices,
             submodules=self._submodules(),
-            recording=self._recording(first),
-            clocks=self._clocks(),
+            recording=structs.replace(
+                first.recording or Recording(), source=self.name, files=files
+            ),
+            clocks=structs.replace(clocks, aligned=False if apart else clocks.aligned),
             host_activities=tuple(sorted(activities, key=lambda one: one.start_ns)),
             attribution=attribution,
             drops=tuple(self._drops()),
@@ -310,16 +279,6 @@ class MixedRun:
             for name, one in known.items()
         }
 
-    def _recording(self, first: RunInfo) -> Recording:
-        files = sum(len(one.part.files) for one in self.placed)
-        recording = first.recording or Recording()
-        return structs.replace(recording, source=self.name, files=files)
-
-    def _clocks(self) -> Clocks:
-        clocks = self.placed[0].part.info.clocks
-        apart = any(one.part.info.clocks.aligned is False for one in self.placed)
-        return structs.replace(clocks, aligned=False if apart else clocks.aligned)
-
     def _drops(self) -> Iterator[Drop]:
         for part in self._order:
             yield from part.info.drops
@@ -331,30 +290,23 @@ class MixedRun:
                 count = len(one.part.files)
                 yield Drop(DropKind.UNALIGNED_CLOCK, one.part.label, count, "files", note)
 
-    def _why(self, other: Part) -> WhyApart:
-        both = (other.info.clocks.clock, self.placed[0].part.info.clocks.clock)
-        same = all(clock is ClockName.REALTIME for clock in both)
-        return WhyApart.ANOTHER_TIME if same else WhyApart.UNRELATED
-
     def _told(self) -> Parts:
+        clock, real = self.placed[0].part.info.clocks.clock, ClockName.REALTIME
         return Parts(
             parts=tuple(map(_part_of_run, self.placed, self._parts)),
             apart=tuple(
                 Apart(
                     files=_names(one.part),
                     producer=one.part.importer,
-                    why=self._why(one.part),
+                    why=WhyApart.ANOTHER_TIME
+                    if clock is one.part.info.clocks.clock is real
+                    else WhyApart.UNRELATED,
                 )
                 for run in self.others
                 for one in run.placed
             ),
             left_out=self.left_out,
         )
-
-
-def _within_ns(placed: Placed) -> int:
-    """How far the times of a part may be off."""
-    return placed.within_ns or (placed.fit.worst_ns if placed.fit is not None else 0)
 
 
 def _part_of_run(placed: Placed, kept: Once) -> PartOfRun:
@@ -378,10 +330,6 @@ def _names(part: Part) -> tuple[str, ...]:
     return tuple(file.name for file in part.files)
 
 
-def _says_more(known: dict[str, Device], name: str) -> bool:
-    return name not in known or known[name] == Device()
-
-
 def _staged(calls: Sequence[Call]) -> list[Call]:
     """The calls, in their order, with the stages that their parts alone could not tell: what was a
     denoiser's, in whichever part, shows what came before and behind it."""
@@ -400,14 +348,17 @@ def _staged(calls: Sequence[Call]) -> list[Call]:
 
 def _around_denoising(calls: Sequence[Call]) -> list[Call]:
     denoising = [call.start_ns for call in calls if call.stage == "denoise"]
+    first, last = min(denoising), max(denoising)
+    return [
+        replace(call, stage=_stage_by_time(call.start_ns, first, last))
+        if call.stage == RUN_STAGE and component(call.submodule) and call.step == NO_STEP
+        else call
+        for call in calls
+    ]
 
-    def staged(call: Call) -> Call:
-        if call.stage != RUN_STAGE or not component(call.submodule) or call.step != NO_STEP:
-            return call
-        before, behind = call.start_ns < min(denoising), call.start_ns > max(denoising)
-        return replace(call, stage="encode" if before else "decode" if behind else "denoise")
 
-    return [staged(call) for call in calls]
+def _stage_by_time(start_ns: int, first_ns: int, last_ns: int) -> str:
+    return "encode" if start_ns < first_ns else "decode" if start_ns > last_ns else "denoise"
 
 
 # --- A folder with files of several recorders → a run, and those beside it.
@@ -438,7 +389,7 @@ def read_folder(folder: Path, importers: Sequence[Importer], given: Mapping[str,
         raise errors[0] if errors else InputError(f"{folder} holds no trace: give one")
     name = folder.absolute().name
     first, *others = groups(parts)
-    runs = tuple(MixedRun(_name_of(name, group), tuple(group)) for group in others)
+    runs = tuple(MixedRun(f"{name}-{one[0].part.name}", tuple(one)) for one in others)
     return MixedRun(name, tuple(first), runs, contents.left_out, tuple(unread))
 
 
@@ -450,21 +401,13 @@ def _runs(
     names = {option.name for option in importer.options}
     options = {name: value for name, value in given.items() if name in names}
     together = getattr(importer, "together", None)
-    for some in together(files) if together is not None else [files]:
+    waiting = list(together(files)) if together is not None else [files]
+    while waiting:
+        some = waiting.pop(0)
         try:
             yield some, importer.read(some, options)
-            continue
         except InputError as error:
-            if len(some) == 1:
+            if len(some) > 1:
+                waiting[:0] = [[file] for file in some]
+            else:
                 yield some, error
-                continue
-        for file in some:
-            try:
-                yield [file], importer.read([file], options)
-            except InputError as error:
-                yield [file], error
-
-
-def _name_of(folder: str, group: Sequence[Any]) -> str:
-    """What to call a run that lay beside another: after its first part."""
-    return f"{folder}-{group[0].part.name}"

@@ -12,18 +12,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import InputError
-from profiler.importers.foreign_run import component, stages
+from profiler.importers.foreign_run import call_at, component, stages
 from profiler.kineto.events import Ranges
 from profiler.trace.columns import Int32s, Int64s
-from profiler.trace.events import NO_CALL, NO_ITERATION, NO_STEP, RUN_STAGE
+from profiler.trace.events import NO_CALL, NO_ITERATION, ROOT_DEVICE, Call
 
 # --- What devices did and what the host asked of them: n rows each, int64 [n] in ns of the file.
 #
@@ -40,66 +40,64 @@ NO_TIME = -(1 << 62)
 LATEST = 1 << 61
 """ns, the year 2043: times are before it, so that a session's begin can be added."""
 _MASK = 0xFFFFFF  # of a process or thread in a global id
-_WORK = ("kind", "name", "start", "end", "device", "stream", "pid", "correlation", "bytes")
-_API = ("name", "start", "end", "thread", "pid", "correlation", "waits")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """Kernels, copies, sets and replayed graphs: `kind` indexes `KINDS`, `name` `names`; `bytes`
-    is -1 for kernels, `pid` and `stream` where the file does not tell. `lane` is what a stream is
-    called."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Timed:
+    """n rows, of each a number in every column: `name` indexes `names`, `pid` is -1 if the file
+    does not say it."""
+
+    name: Int64s
+    start: Int64s
+    end: Int64s
+    pid: Int64s
+    correlation: Int64s
+    names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def columns(self) -> dict[str, Any]:
+        """The numbers by the name of their column."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: one for name, one in values.items() if isinstance(one, np.ndarray)}
+
+    def select(self, rows: Int64s | Bools) -> Self:
+        """Some of the rows."""
+        return replace(self, **{name: one[rows] for name, one in self.columns().items()})
+
+    def timed(self) -> Self:
+        """The rows that have a begin, and an end that is not before it."""
+        kept = in_time(self.start, self.end)
+        return self if kept.all() else self.select(kept)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self], names: Names) -> Self:
+        """The rows of all parts, one after the other; their names are codes of `names`."""
+        several = [part.columns() for part in parts]
+        columns = {name: np.concatenate([one[name] for one in several]) for name in several[0]}
+        return replace(parts[0], **columns, names=tuple(names.codes))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Work(_Timed):
+    """Kernels, copies, sets and replayed graphs: `kind` indexes `KINDS`; `bytes` is -1 for kernels,
+    `stream` if the file does not say it. `lane` is what a stream is called."""
 
     kind: Int64s
-    name: Int64s
-    start: Int64s
-    end: Int64s
     device: Int64s
     stream: Int64s
-    pid: Int64s
-    correlation: Int64s
     bytes: Int64s
-    names: tuple[str, ...]
     lane: str = "stream"
 
-    def __len__(self) -> int:
-        return len(self.start)
 
-    def select(self, rows: Int64s | Bools) -> Work:
-        """Some of the rows."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in _WORK})
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Api(_Timed):
+    """Calls of the runtime and the driver: `thread` is the global id of the thread (`global_ids`),
+    `waits` whether the host waited in it for a device."""
 
-    def timed(self) -> Work:
-        """The rows that have a begin, and an end that is not before it."""
-        kept = in_time(self.start, self.end)
-        return self if kept.all() else self.select(kept)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Api:
-    """Calls of the runtime and the driver: `name` indexes `names`; `thread` is the global id of
-    the thread (`global_ids`), `waits` whether the host waited in it for a device."""
-
-    name: Int64s
-    start: Int64s
-    end: Int64s
     thread: Int64s
-    pid: Int64s
-    correlation: Int64s
     waits: Bools
-    names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def select(self, rows: Int64s | Bools) -> Api:
-        """Some of the rows."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in _API})
-
-    def timed(self) -> Api:
-        """The rows that have a begin, and an end that is not before it."""
-        kept = in_time(self.start, self.end)
-        return self if kept.all() else self.select(kept)
 
 
 def in_time(start: Int64s, end: Int64s) -> Bools:
@@ -129,14 +127,6 @@ def global_ids(pid: Int64s, tid: Int64s) -> Int64s:
 def process_of(identity: Int64s) -> Int64s:
     """The process in global ids of processes or threads, -1 where there is none."""
     return np.where(identity == _NONE, _NONE, (identity >> 24) & _MASK)
-
-
-def joined(parts: Sequence[Work], names: Names) -> Work:
-    """The rows of all parts, one after the other; their names are codes of `names`."""
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in _WORK
-    }
-    return replace(parts[0], **columns, names=tuple(names.codes))
 
 
 def keys_of(pid: Int64s, correlation: Int64s) -> Int64s:
@@ -254,23 +244,7 @@ class Marks:
     unclosed: int
 
     @classmethod
-    def of(  # what ranges are
-        cls,
-        start: Int64s,
-        end: Int64s,
-        thread: Int64s,
-        texts: Sequence[str],
-        submodules: Collection[str] = (),
-        unclosed: int = 0,
-    ) -> Marks:
-        """Ranges with their texts. `submodules` are the texts of those that are calls, instead of
-        the names of components."""
-        known = MarkTexts()
-        text, sizes = known.of(texts)
-        return cls.known(start, end, thread, text, sizes, known, submodules, unclosed)
-
-    @classmethod
-    def known(  # noqa: PLR0913, PLR0917 - what ranges are
+    def of(  # noqa: PLR0913, PLR0917 - what ranges are
         cls,
         start: Int64s,
         end: Int64s,
@@ -289,21 +263,22 @@ class Marks:
         names = own + tuple(own[code] for code, _ in named)
         passes = [_PASS.fullmatch(name) for name in names]
         modules = [_MODULE.match(name) for name in names]
+        texts = tuple(map(_with_domain, names, domains))
+        asked = (
+            next((t for t in two if t in submodules), "") for two in zip(texts, names, strict=True)
+        )
         return cls(
             start=start,
             end=end,
             thread=thread,
             text=text,
             sizes=sizes,
-            texts=tuple(map(_with_domain, names, domains)),
+            texts=texts,
             shapes=tuple(known.shapes),
             operators=np.array([bool(_OPERATOR.fullmatch(name)) for name in names], dtype=np.bool_),
             modules=tuple(one[1] if one else "" for one in modules),
             passes=np.array([int(one[1]) if one else -1 for one in passes], dtype=np.int64),
-            submodules=tuple(
-                _submodule(name, domain, submodules)
-                for name, domain in zip(names, domains, strict=True)
-            ),
+            submodules=tuple(asked if submodules else map(component, names)),
             domains=domains,
             unclosed=unclosed,
         )
@@ -321,12 +296,7 @@ class Marks:
         """The named domains whose ranges say what ran."""
         if not any(self.domains):
             return ()
-        said = (
-            self.operators,
-            np.array([bool(path) for path in self.modules], dtype=np.bool_),
-            self.passes >= 0,
-            np.array([bool(name) for name in self.submodules], dtype=np.bool_),
-        )
+        said = (self.operators, there(self.modules), self.passes >= 0, there(self.submodules))
         rows = [self._of_one_domain(np.flatnonzero(texts[self.text])) for texts in said]
         codes = np.unique(self.text[np.concatenate(rows)]).tolist()
         return tuple(sorted({self.domains[code] for code in codes} - {""}))
@@ -361,6 +331,11 @@ class Marks:
             ranges = np.bincount(domain[here], minlength=len(known))
             kept |= here & (domain == (0 if ranges[0] else int(ranges.argmax())))
         return rows[kept]
+
+
+def there(texts: Sequence[str]) -> Bools:
+    """Which of some texts are not empty."""
+    return np.array([bool(text) for text in texts], dtype=np.bool_)
 
 
 def threads_of(marks: Marks, api: Api) -> Int64s:
@@ -399,51 +374,50 @@ def _with_domain(text: str, domain: str) -> str:
     return f"{text}{_DOMAIN}{domain}" if domain else text
 
 
-def _submodule(text: str, domain: str, given: Collection[str]) -> str:
-    """The submodule that a range of this text is a call of, "" where it is none."""
-    if given:
-        return next((name for name in (_with_domain(text, domain), text) if name in given), "")
-    return component(text)
-
-
 # --- Which ranges are submodule calls, and which call each piece of work and host call belongs to.
 #
 # Where ranges name submodules, each outermost of them is a call. Where none does, each process
 # is one: from its first launch to the return of the last call that launched or waited.
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedCall:
-    """A call, in the words of `profiler.trace.events.Call`; `pid` is its process."""
-
-    submodule: str
-    stage: str
-    step: int
-    iteration: int
-    pid: int
-    start_ns: int
-    end_ns: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Placing:
     """The calls in order of their begin, and for each host call and piece of work the position of
-    its call in them, `NO_CALL` for none. `named` says whether ranges named the calls."""
+    its call in them, `NO_CALL` for none."""
 
-    calls: tuple[PlacedCall, ...]
+    calls: tuple[Call, ...]
     api: Int64s
     work: Int64s
-    named: bool
 
 
 def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
     """The calls of a recording; `launch` is the row in `api` that launched each piece of work."""
-    marked = np.array([bool(name) for name in marks.submodules], dtype=np.bool_)
     threads = threads_of(marks, api)
-    ranges = marks.ranges(marked, threads).outermost()
+    ranges = marks.ranges(there(marks.submodules), threads).outermost()
     if not len(ranges):
         return _by_process(work, api, launch)
-    return _by_range(api, launch, marks, ranges)
+    of_api = ranges.innermost(np.searchsorted(threads, api.thread).astype(np.int32), api.start)
+    _lend(api, ranges, threads, of_api)
+    of_work = np.where(launch >= 0, of_api[launch] if len(api) else NO_CALL, NO_CALL)
+    # the pass of the program's loop in which each call is; a single one is no loop
+    passes = marks.ranges(marks.passes >= 0, threads)
+    numbers = np.full(len(ranges), NO_ITERATION, dtype=np.int64)
+    if len(passes) > 1:
+        inside = passes.innermost(ranges.thread, ranges.start_ns)
+        numbers = np.append(marks.passes[marks.text[passes.row]], NO_ITERATION)[inside]
+    names = [marks.submodules[code] for code in marks.text[ranges.row].tolist()]
+    times = ranges.start_ns.tolist(), (ranges.end_ns - ranges.start_ns).tolist()
+    calls = [
+        call_at(0, name, start, duration, ROOT_DEVICE, True, iteration=number)
+        for name, start, duration, number in zip(names, *times, numbers.tolist(), strict=True)
+    ]
+    placed = _ordered(calls, of_api, of_work)
+    labels = stages([c.submodule for c in placed.calls], [c.iteration for c in placed.calls])
+    staged = (
+        replace(call, stage=stage, step=step, iteration=iteration)
+        for call, (stage, step, iteration) in zip(placed.calls, labels, strict=True)
+    )
+    return replace(placed, calls=tuple(staged))
 
 
 def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
@@ -451,57 +425,25 @@ def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
     whose."""
     pids = np.unique(work.pid)
     told = len(pids) > 1 or bool((pids >= 0).all())
-    launching = np.zeros(len(api), dtype=np.bool_)
-    launching[launch[launch >= 0]] = True
+    launching = np.isin(np.arange(len(api)), launch)
     of_api = np.full(len(api), NO_CALL, dtype=np.int64)
     calls = []
     for number, pid in enumerate(pids.tolist()):
         own = (api.pid == pid) if told else np.ones(len(api), dtype=np.bool_)
-        begin, end = _asked(work.select(work.pid == pid), api, own, launching)
-        calls.append(PlacedCall("run", RUN_STAGE, NO_STEP, NO_ITERATION, pid, begin, end))
+        # from its first launch to the return of its last call that launched or waited
+        begins, ends = api.start[own & launching], api.end[own & (launching | api.waits)]
+        if not len(begins):
+            begins, ends = work.start[work.pid == pid], work.end[work.pid == pid]
+        begin, end = int(begins.min()), int(ends.max())
+        calls.append(call_at(0, "run", begin, end - begin, ROOT_DEVICE, True))
         of_api[own & (api.start >= begin) & (api.start < end)] = number
     of_work = np.where(launch >= 0, np.append(of_api, NO_CALL)[launch], NO_CALL)
     of_work = np.where(of_work >= 0, of_work, np.searchsorted(pids, work.pid))
-    placed = _ordered(calls, of_api, of_work, named=False)
+    placed = _ordered(calls, of_api, of_work)
     if len(pids) == 1:
         return placed
-    told_apart = enumerate(placed.calls)
-    renamed = tuple(replace(call, submodule=f"process_{number}") for number, call in told_apart)
-    return replace(placed, calls=renamed)
-
-
-def _asked(work: Work, api: Api, own: Bools, launching: Bools) -> tuple[int, int]:
-    """From a process's first launch to the return of its last call that launched or waited; from
-    the first to the last of its work, where no launch is known."""
-    begins = api.start[own & launching]
-    if not len(begins):
-        return int(work.start.min()), int(work.end.max())
-    return int(begins.min()), int(api.end[own & (launching | api.waits)].max())
-
-
-def _by_range(api: Api, launch: Int64s, marks: Marks, ranges: Ranges) -> Placing:
-    threads = threads_of(marks, api)
-    code = np.searchsorted(threads, api.thread).astype(np.int32)
-    of_api = ranges.innermost(code, api.start)
-    _lend(api, ranges, threads, of_api)
-    of_work = np.where(launch >= 0, of_api[launch] if len(api) else NO_CALL, NO_CALL)
-    numbers = _passes(marks, threads, ranges)
-    pids = ((threads >> 24) & 0xFFFFFF).tolist()
-    calls = [
-        PlacedCall(
-            marks.submodules[int(marks.text[row])], "", NO_STEP, number, pids[thread], start, end
-        )
-        for row, thread, start, end, number in zip(
-            ranges.row.tolist(),
-            ranges.thread.tolist(),
-            ranges.start_ns.tolist(),
-            ranges.end_ns.tolist(),
-            numbers.tolist(),
-            strict=True,
-        )
-    ]
-    placed = _ordered(calls, of_api, of_work, named=True)
-    return replace(placed, calls=_staged(placed.calls))
+    named = (replace(call, submodule=f"process_{n}") for n, call in enumerate(placed.calls))
+    return replace(placed, calls=tuple(named))
 
 
 def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:
@@ -522,30 +464,9 @@ def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:
         of_api[here[single][inside]] = latest[inside]
 
 
-def _passes(marks: Marks, threads: Int64s, ranges: Ranges) -> Int64s:
-    """The pass of the program's loop in which each call is, `NO_ITERATION` for none; a single one
-    is no loop."""
-    found = marks.ranges(marks.passes >= 0, threads)
-    if len(found) < 2:
-        return np.full(len(ranges), NO_ITERATION, dtype=np.int64)
-    inside = found.innermost(ranges.thread, ranges.start_ns)
-    number = marks.passes[marks.text[found.row]]
-    return np.where(inside >= 0, number[inside], NO_ITERATION)
-
-
-def _ordered(calls: list[PlacedCall], of_api: Int64s, of_work: Int64s, *, named: bool) -> Placing:
+def _ordered(calls: list[Call], of_api: Int64s, of_work: Int64s) -> Placing:
     order = sorted(range(len(calls)), key=lambda number: (calls[number].start_ns, number))
     position = np.empty(len(calls) + 1, dtype=np.int64)
     position[order] = np.arange(len(calls))
     position[-1] = NO_CALL
-    ordered = tuple(calls[number] for number in order)
-    return Placing(ordered, position[of_api], position[of_work], named)
-
-
-def _staged(calls: tuple[PlacedCall, ...]) -> tuple[PlacedCall, ...]:
-    """The calls with stage, step and iteration."""
-    names, numbers = [call.submodule for call in calls], [call.iteration for call in calls]
-    return tuple(
-        replace(call, stage=stage, step=step, iteration=iteration)
-        for call, (stage, step, iteration) in zip(calls, stages(names, numbers), strict=True)
-    )
+    return Placing(tuple(calls[n] for n in order), position[of_api], position[of_work])

@@ -9,8 +9,8 @@ known if `emit_marks(record_shapes=True)` recorded them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -20,7 +20,6 @@ from profiler.importers.foreign_run import (
     ForeignRunBuilder,
     PlacedCall,
     attribution_of,
-    call_at,
     drops_of,
 )
 from profiler.importers.gpu_calls import (
@@ -33,6 +32,7 @@ from profiler.importers.gpu_calls import (
     distinct,
     launches,
     place,
+    there,
     threads_of,
 )
 from profiler.kineto.operators import kernel_name, queue
@@ -48,7 +48,6 @@ from profiler.trace.events import (
     Track,
 )
 from profiler.trace.manifest_fields import (
-    Attribution,
     ClockName,
     Clocks,
     Device,
@@ -77,16 +76,6 @@ class Devices:
 
     code: Int64s
     names: tuple[str, ...]
-
-
-class _Texts:
-    """Texts as positions in one tuple, whose first is ""."""
-
-    def __init__(self) -> None:
-        self.codes = {"": 0}
-
-    def of(self, text: str) -> int:
-        return self.codes.setdefault(text, len(self.codes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,9 +107,9 @@ class Commands:
         call: Int64s,
     ) -> Commands:
         """`launch` is the row in `api` of each piece of work, `call` the call of each command."""
-        texts = _Texts()
+        texts = {"": 0}
         sorts, sort = _sorts(work, api, marks, launch, texts)
-        functions = np.array([texts.of(name) for name in api.names], dtype=np.int64)
+        functions = np.array([_code(texts, name) for name in api.names], dtype=np.int64)
         of_work, tracks = _work_tracks(work, devices)
         of_api, host_tracks = _host_tracks(api, len(tracks))
         return cls(
@@ -128,7 +117,7 @@ class Commands:
             api=api,
             launch=launch,
             tracks=(*tracks, *host_tracks),
-            strings=tuple(texts.codes),
+            strings=tuple(texts),
             sorts=sorts,
             sort=sort,
             functions=functions,
@@ -223,19 +212,12 @@ def _work_tracks(work: Work, devices: Devices) -> tuple[Int64s, list[Track]]:
     of_queue = np.array(numbers, dtype=np.int64)[of_sort.reshape(-1)]
     found, track = distinct(devices.code, work.stream, of_queue)
     named = list(queues)
-    tracks = [
-        Track(devices.names[device], _lane(work, stream, named[of][0]), named[of][1])
-        for device, stream, of in found
-    ]
+    tracks = []
+    for device, stream, of in found:
+        behind, category = named[of]
+        name = f"{work.lane} {stream}{behind}" if stream >= 0 else behind.strip() or work.lane
+        tracks.append(Track(devices.names[device], name, category))
     return track, tracks
-
-
-def _lane(work: Work, stream: int, queue_name: str) -> str:
-    """The name of a track, from what follows that of its stream; without it where that is not
-    known."""
-    if stream < 0:
-        return queue_name.strip() or work.lane
-    return f"{work.lane} {stream}{queue_name}"
 
 
 def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
@@ -252,51 +234,46 @@ def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
     return track + before, tracks
 
 
+def _code(texts: dict[str, int], text: str) -> int:
+    return texts.setdefault(text, len(texts))
+
+
 def _sorts(
-    work: Work, api: Api, marks: Marks, launch: Int64s, texts: _Texts
+    work: Work, api: Api, marks: Marks, launch: Int64s, texts: dict[str, int]
 ) -> tuple[Int64s, Int32s]:
     """The texts of each sort of work, int64 [sorts, texts], and which sort each piece of it is."""
-    operator, shapes, module = _around(api, marks)
+    threads = threads_of(marks, api)
+    thread = np.searchsorted(threads, api.thread).astype(np.int32)
+
+    def around(texts: Bools) -> Int64s:
+        """The innermost range with a marked text around each launch, -1 for none."""
+        ranges = marks.ranges(texts, threads)
+        inside = np.append(ranges.row, -1)[ranges.innermost(thread, api.start)]
+        return np.append(inside, -1)[launch]
+
+    row = around(marks.operators)
     at = (
-        np.append(operator, -1)[launch],
-        np.append(shapes, 0)[launch],
-        np.append(module, -1)[launch],
+        np.append(marks.text, -1)[row],
+        np.append(marks.sizes, 0)[row],
+        np.append(marks.text, -1)[around(there(marks.modules))],
     )
     found, place = distinct(work.kind, work.name, *at)
     rows = [_command(work, marks, texts, row) for row in found]
     return np.array(rows, dtype=np.int64).reshape(-1, len(_TEXTS)), place.astype(np.int32)
 
 
-def _command(work: Work, marks: Marks, texts: _Texts, row: tuple[int, ...]) -> tuple[int, ...]:
+def _command(
+    work: Work, marks: Marks, texts: dict[str, int], row: tuple[int, ...]
+) -> tuple[int, ...]:
     """The texts of one sort of command, in order of `_TEXTS`."""
     kind, name, operator, shapes, module = row
-    full = work.names[name]
-    label = full
+    full = label = work.names[name]
     if kind == _KERNEL:
         label = marks.plain(operator) if operator >= 0 else kernel_name(full)
     path = marks.modules[module] if module >= 0 else ""
     layer = f"{path}/{label}" if path else label
     shape = marks.shapes[shapes] if kind == _KERNEL else ""
-    return tuple(texts.of(text) for text in (layer, label, shape, full, path))
-
-
-def _around(api: Api, marks: Marks) -> tuple[Int64s, Int64s, Int64s]:
-    """The texts of the innermost operator with its shapes, and of the innermost module, around the
-    begin of each host call; -1, 0 and -1 for none."""
-    threads = threads_of(marks, api)
-    row = _innermost(api, marks, threads, marks.operators)
-    operator = np.append(marks.text, -1)[row]
-    shapes = np.append(marks.sizes, 0)[row]
-    marked = np.array([bool(path) for path in marks.modules], dtype=np.bool_)
-    module = np.append(marks.text, -1)[_innermost(api, marks, threads, marked)]
-    return operator, shapes, module
-
-
-def _innermost(api: Api, marks: Marks, threads: Int64s, texts: Bools) -> Int64s:
-    """The innermost range with a marked text around the begin of each host call, -1 for none."""
-    code = np.searchsorted(threads, api.thread).astype(np.int32)
-    ranges = marks.ranges(texts, threads)
-    return np.append(ranges.row, -1)[ranges.innermost(code, api.start)]
+    return tuple(_code(texts, text) for text in (layer, label, shape, full, path))
 
 
 # --- What a recorder of GPUs saw → a bundle. An importer reads its files into two values:
@@ -370,44 +347,28 @@ def gpu_run(run: ForeignRunBuilder, recorded: Recorded, machine: Machine) -> For
     run.devices |= machine.devices
     run.recording = Recording(nvtx_domains=marks.speaking)
     run.clocks = Clocks(clock=machine.clock, base_ns=machine.base_ns)
-    run.attribution = _attribution(work, launch, placing, machine.placed)
+    times = work.end - work.start, placing.work >= 0, launch < 0
+    run.attribution = {
+        device: attribution_of(*times, np.flatnonzero(machine.placed.code == code))
+        for code, device in enumerate(machine.placed.names)
+    }
     run.drops += recorded.drops
     run.counters += machine.counters
     run.end_ns = int(work.end[placing.work >= 0].max(initial=0))
     call_of = partial(_call, placing, commands, machine.placed)
     run.make_calls = partial(map, call_of, range(len(placing.calls)))
     run.make_host = partial(commands.columns, NO_CALL)
-    run.make_landmarks = partial(_landmarks, marks.texts, marks.text, marks.start)
+    run.make_landmarks = lambda: (
+        (marks.texts[code], begin)
+        for code, begin in zip(marks.text.tolist(), marks.start.tolist(), strict=True)
+    )
     return run
 
 
 def _call(placing: Placing, commands: Commands, devices: Devices, number: int) -> PlacedCall:
     """Return a call with its commands, on the device that most of its work ran on."""
-    one, columns = placing.calls[number], commands.columns(number)
+    columns = commands.columns(number)
     codes = commands.device_codes(number, devices)
     device = devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
-    call = call_at(
-        *(number, one.submodule, one.start_ns, one.end_ns - one.start_ns),
-        *(device, len(columns) > 0),
-        stage=one.stage,
-        step=one.step,
-        iteration=one.iteration,
-    )
+    call = replace(placing.calls[number], index=number, device=device, ops_traced=len(columns) > 0)
     return PlacedCall(call, columns)
-
-
-def _landmarks(texts: Sequence[str], text: Int32s, start: Int64s) -> Iterator[tuple[str, int]]:
-    """Yield the ranges that the program named, with their starts."""
-    for code, begin in zip(text.tolist(), start.tolist(), strict=True):
-        yield texts[code], begin
-
-
-def _attribution(
-    work: Work, launch: Int64s, placing: Placing, devices: Devices
-) -> dict[str, Attribution]:
-    """Return by device how much of its time belongs to calls, and how many launches are unknown."""
-    times = work.end - work.start, placing.work >= 0, launch < 0
-    return {
-        device: attribution_of(*times, np.flatnonzero(devices.code == code))
-        for code, device in enumerate(devices.names)
-    }

@@ -32,7 +32,6 @@ from profiler.importers.gpu_calls import (
     asked_for,
     distinct,
     in_time,
-    joined,
     keys_of,
     process_of,
 )
@@ -283,7 +282,7 @@ class _Ranges:
             for at in (0, 1)
         )
         text, named = self._with_domains(text, thread >> 24, domain)
-        return Marks.known(
+        return Marks.of(
             *(start, end, thread, text, sizes, self._texts, submodules, self._unclosed),
             named=named,
         )
@@ -376,7 +375,7 @@ def read_work(database: SqliteFile) -> Work:
     graphs = _graphs(database, names)
     recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
     parts.append(graphs.select(~recorded))
-    return joined(parts, names)
+    return Work.joined(parts, names)
 
 
 def _kernels(database: SqliteFile, names: Names) -> tuple[Work, Int64s]:
@@ -421,7 +420,6 @@ def _work(kind: str, found: dict[str, Int64s], name: Int64s, size: Int64s) -> Wo
         pid=process_of(found["globalPid"]),
         correlation=found["correlationId"],
         bytes=np.where(size < 0, _NONE, size),
-        names=(),
     )
 
 

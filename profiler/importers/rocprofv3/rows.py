@@ -19,11 +19,11 @@ from profiler.importers.gpu_calls import (
     NO_TIME,
     Api,
     Marks,
+    MarkTexts,
     Names,
     Work,
     distinct,
     global_ids,
-    joined,
 )
 from profiler.importers.gpu_run import Devices, Machine, Recorded
 from profiler.text import Value
@@ -40,12 +40,7 @@ from profiler.trace.manifest_fields import ClockName, Device, quantity
 
 Float64s = npt.NDArray[np.float64]
 NO_ID, HOST = -1, -1
-_COPIES = (
-    ("HOST_TO_DEVICE", "Memcpy HtoD"),
-    ("DEVICE_TO_HOST", "Memcpy DtoH"),
-    ("DEVICE_TO_DEVICE", "Memcpy DtoD"),
-    ("HOST_TO_HOST", "Memcpy HtoH"),
-)
+_COPY = re.compile("(HOST|DEVICE)_TO_(HOST|DEVICE)")
 _WAIT = re.compile(r"synchronize|^hsa_(?:amd_)?signal_wait", re.IGNORECASE)
 
 
@@ -75,6 +70,11 @@ class Rows:
         self._api: list[Api] = []
         self._marks: list[tuple[Times, Int64s, list[str]]] = []
         self._samples: list[tuple[Int64s, Int64s, list[str], Int64s, Float64s]] = []
+        nothing: Int64s = np.zeros(0, dtype=np.int64)
+        times = Times(nothing, nothing, nothing, nothing)
+        self.add_kernels(times, nothing, nothing, [], nothing)
+        self.add_api(times, nothing, [], nothing)
+        self.add_marks(times, nothing, [])
 
     def add_kernels(
         self, times: Times, device: Int64s, queue: Int64s, names: Sequence[str], place: Int64s
@@ -88,7 +88,9 @@ class Rows:
         self, times: Times, device: Int64s, size: Int64s, names: Sequence[str], place: Int64s
     ) -> None:
         """Copies; `names` are the recorder's of their directions, `size` is -1 where untold."""
-        name = self._work_names.of([_copy_name(text) for text in names], place)
+        ends = [_COPY.search(text) for text in names]  # `MEMORY_COPY_HOST_TO_DEVICE`
+        texts = [f"Memcpy {end[1][0]}to{end[2][0]}" if end else "Memcpy" for end in ends]
+        name = self._work_names.of(texts, place)
         queue = np.full(len(name), NO_ID, dtype=np.int64)
         self._work.append(_work("gpu_memcpy", times, name, device, queue, size))
 
@@ -103,8 +105,7 @@ class Rows:
                 thread=global_ids(times.pid, tid),
                 pid=times.pid,
                 correlation=times.correlation,
-                waits=waits[place] if len(waits) else np.zeros(0, dtype=np.bool_),
-                names=(),
+                waits=waits[place],
             )
         )
 
@@ -120,10 +121,9 @@ class Rows:
 
     def recorded(self, given: Collection[str]) -> Recorded:
         """All of it. `given` are the texts of the ranges that are calls."""
-        nothing = _work("kernel", _no_times(), *(np.zeros(0, dtype=np.int64),) * 4)
         return Recorded(
-            work=joined([nothing, *self._work], self._work_names),
-            api=self._joined_api(),
+            work=Work.joined(self._work, self._work_names),
+            api=Api.joined(self._api, self._api_names),
             marks=self._joined_marks(given),
             drops=tuple(self.drops),
         )
@@ -147,24 +147,16 @@ class Rows:
             counters=tuple(self._counters(base)),
         )
 
-    def _joined_api(self) -> Api:
-        empty = np.zeros(0, dtype=np.int64)
-        none = Api(empty, empty, empty, empty, empty, empty, empty.astype(np.bool_), ())
-        parts = [none, *self._api]
-        columns = ("name", "start", "end", "thread", "pid", "correlation", "waits")
-        found = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
-        return Api(**found, names=tuple(self._api_names.codes))
-
     def _joined_marks(self, given: Collection[str]) -> Marks:
-        parts = [(_no_times(), np.zeros(0, dtype=np.int64), []), *self._marks]
-        start = np.concatenate([times.begun for times, _, _ in parts])
-        end = np.concatenate([times.end for times, _, _ in parts])
-        thread = np.concatenate([thread for _, thread, _ in parts])
-        texts = [text for _, _, some in parts for text in some]
+        start = np.concatenate([times.begun for times, _, _ in self._marks])
+        end = np.concatenate([times.end for times, _, _ in self._marks])
+        thread = np.concatenate([thread for _, thread, _ in self._marks])
+        texts = [text for _, _, some in self._marks for text in some]
         kept = np.flatnonzero((end > start) & (start >= 0))
-        found = [texts[row] for row in kept.tolist()]
-        unclosed = int((end < start).sum())
-        return Marks.of(start[kept], end[kept], thread[kept], found, given, unclosed)
+        known = MarkTexts()
+        numbers = known.of([texts[row] for row in kept.tolist()])
+        times = start[kept], end[kept], thread[kept]
+        return Marks.of(*times, *numbers, known, given, int((end < start).sum()))
 
     def _counters(self, base_ns: int) -> list[Counter]:
         """A counter for each name on each device; instances of one dispatch are summed."""
@@ -183,11 +175,6 @@ class Rows:
         return counters
 
 
-def _no_times() -> Times:
-    empty = np.zeros(0, dtype=np.int64)
-    return Times(empty, empty, empty, empty)
-
-
 def _work(
     kind: str, times: Times, name: Int64s, device: Int64s, queue: Int64s, size: Int64s
 ) -> Work:
@@ -201,18 +188,12 @@ def _work(
         pid=times.pid,
         correlation=times.correlation,
         bytes=size,
-        names=(),
         lane="queue",
     )
 
 
 def _device(number: int) -> str:
     return ROOT_DEVICE if number == HOST else f"rocm:{number}"
-
-
-def _copy_name(text: str) -> str:
-    """`MEMORY_COPY_HOST_TO_DEVICE` → `Memcpy HtoD`, as other recorders call it."""
-    return next((name for part, name in _COPIES if part in text), "Memcpy")
 
 
 # --- Agents of a machine: which are GPUs, which of these each is, what it is called.

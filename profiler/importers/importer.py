@@ -20,6 +20,7 @@ import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -85,6 +86,14 @@ def bytes_of(path: Path, most: int = -1) -> tuple[bytes, bool]:
             return bytes(data), False
     except OSError as error:
         raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+
+
+def real(text: str | None) -> float:
+    """The number in a text, NaN if there is none."""
+    try:
+        return float(text or "")
+    except ValueError:
+        return nan
 
 
 # --- What an importer is: data and two functions, in a folder of its own.

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -48,7 +48,8 @@ class Lead(NamedTuple):
 
 
 class SqliteFile:
-    """An open file; `path` is its name in errors, `again` the command that wrote it."""
+    """An open file; `path` is its name in errors, `again` the command that wrote it, `tables` the
+    names of its tables."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, again: str) -> None:
         self.path = path
@@ -56,16 +57,26 @@ class SqliteFile:
         self._again = again
         self._columns: dict[str, frozenset[str]] = {}
         self._keyed: set[str] = set()
-        for name in self._tables():
-            self._describe(name)
+        asked = (
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        )
+        with self._reading():
+            self.tables = [str(name) for (name,) in connection.execute(asked)]
+            for table in self.tables:
+                quoted = table.replace('"', '""')
+                columns = list(connection.execute(f'PRAGMA table_info("{quoted}")'))
+                self._columns[table] = frozenset(str(one[1]) for one in columns)
+                if [(one[1], one[2].upper()) for one in columns if one[5]] == [("id", "INTEGER")]:
+                    self._keyed.add(table)
 
-    def __contains__(self, table: object) -> bool:
-        return table in self._columns
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """The names of the tables."""
-        return tuple(self._columns)
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except _BROKEN as error:
+            raise InputError(
+                f"{self.path} is damaged or was cut ({error}): write it again with {self._again}"
+            ) from error
 
     def columns_of(self, table: str) -> frozenset[str]:
         """The names of a table's columns, none where it does not exist."""
@@ -92,18 +103,13 @@ class SqliteFile:
             for name, lead in leads.items()
             if lead.key in there and lead.column in self.columns_of(lead.table)
         }
-        own = [f'CAST(ifnull(r."{name}", {columns[name]}) AS INTEGER)' for name in there]
-        others = [
-            f'CAST(ifnull(j{at}."{lead.column}", {lead.missing}) AS INTEGER)'
-            for at, lead in enumerate(led.values())
-        ]
-        joins = [
-            f'LEFT JOIN "{lead.table}" AS j{at} ON j{at}."id" = r."{lead.key}"'
-            for at, lead in enumerate(led.values())
-        ]
-        asked = ", ".join((*own, *others))
-        rows = self._ask(f'SELECT {asked} FROM "{table}" AS r {" ".join(joins)}')  # noqa: S608
-        found = dict(zip((*there, *led), self._columns_of(rows, len(own) + len(led)), strict=True))
+        asked = [f'CAST(ifnull(r."{name}", {columns[name]}) AS INTEGER)' for name in there]
+        joins = ""
+        for at, lead in enumerate(led.values()):
+            asked.append(f'CAST(ifnull(j{at}."{lead.column}", {lead.missing}) AS INTEGER)')
+            joins += f' LEFT JOIN "{lead.table}" AS j{at} ON j{at}."id" = r."{lead.key}"'
+        question = f'SELECT {", ".join(asked)} FROM "{table}" AS r{joins}'  # noqa: S608
+        found = dict(zip((*there, *led), self._numbers(question, len(asked)), strict=True))
         missing = {**columns, **{name: lead.missing for name, lead in leads.items()}}
         count = len(found[there[0]])
         return {
@@ -123,26 +129,25 @@ class SqliteFile:
             f'CAST(ifnull("{name}", {missing}) AS INTEGER)' if name in there else str(missing)
             for name, missing in columns.items()
         ]
-        asked.append(_text(text) if text in there else "NULL")
-        rows = self._ask(f'SELECT {", ".join(asked)} FROM "{table}"')  # noqa: S608
-        try:
+        asked.append(_value(text, "") if text in there else "NULL")
+        with self._reading():
+            rows = self._connection.execute(f'SELECT {", ".join(asked)} FROM "{table}"')  # noqa: S608
             while some := rows.fetchmany(_BATCH):
                 *numbers, texts = zip(*some, strict=True)
                 found = (np.array(one, dtype=np.int64) for one in numbers)
                 yield dict(zip(columns, found, strict=True)), texts
-        except _BROKEN as error:
-            raise self._broken(error) from error
 
     def rows(self, table: str, columns: Iterable[str]) -> Iterator[tuple[object, ...]]:
         """The rows of a table, with None for a column that is not there; none without the table."""
         there = self.columns_of(table)
         if not there:
             return
-        asked = ", ".join(_value(name) if name in there else "NULL" for name in columns)
-        try:
-            yield from self._ask(f'SELECT {asked} FROM "{table}"')  # noqa: S608  # names of our own
-        except _BROKEN as error:
-            raise self._broken(error) from error
+        others = "WHEN 'blob' THEN NULL ELSE \"{}\""
+        asked = ", ".join(
+            _value(name, others.format(name)) if name in there else "NULL" for name in columns
+        )
+        with self._reading():
+            yield from self._connection.execute(f'SELECT {asked} FROM "{table}"')  # noqa: S608
 
     def texts(self, table: str, column: str, ids: Iterable[int]) -> dict[int, str]:
         """The texts that a table has for these ids (`id`); those that it lacks are left out."""
@@ -156,75 +161,29 @@ class SqliteFile:
                 f'SELECT id, substr("{column}", 1, {_TEXT_LIMIT}) FROM "{table}" '  # noqa: S608
                 f"WHERE id IN ({','.join('?' * len(some))})"
             )
-            try:
-                found.update(
-                    (key, text) for key, text in self._ask(asked, some) if isinstance(text, str)
-                )
-            except _BROKEN as error:
-                raise self._broken(error) from error
+            with self._reading():
+                rows = self._connection.execute(asked, some)
+                found.update((key, text) for key, text in rows if isinstance(text, str))
         return found
 
-    def _tables(self) -> list[str]:
-        asked = (
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-        )
-        return [str(name) for (name,) in self._all(asked)]
-
-    def _describe(self, table: str) -> None:
-        quoted = table.replace('"', '""')
-        rows = self._all(f'PRAGMA table_info("{quoted}")')
-        self._columns[table] = frozenset(str(row[1]) for row in rows)
-        keys = [(str(row[1]), str(row[2]).upper()) for row in rows if row[5]]
-        if keys == [("id", "INTEGER")]:
-            self._keyed.add(table)
-
-    def _all(self, question: str) -> list[tuple[object, ...]]:
-        try:
-            return list(self._ask(question))
-        except _BROKEN as error:
-            raise self._broken(error) from error
-
-    def _ask(self, question: str, values: Iterable[int] = ()) -> sqlite3.Cursor:
-        try:
-            return self._connection.execute(question, tuple(values))
-        except _BROKEN as error:
-            raise self._broken(error) from error
-
-    def _columns_of(self, rows: sqlite3.Cursor, width: int) -> list[Int64s]:
+    def _numbers(self, question: str, width: int) -> list[Int64s]:
         """Rows of `width` numbers as columns; what is in memory beside them is one column."""
-        parts: list[list[Int64s]] = [[] for _ in range(width)]
-        try:
-            while len(flat := np.fromiter(_some(rows), dtype=np.int64)):
+        parts: list[list[Int64s]] = [[np.zeros(0, dtype=np.int64)] for _ in range(width)]
+        with self._reading():
+            rows = self._connection.execute(question)
+            while len(
+                flat := np.fromiter(chain.from_iterable(islice(rows, _BATCH)), dtype=np.int64)
+            ):
                 for at, column in enumerate(parts):
                     column.append(flat[at::width].copy())
-        except _BROKEN as error:
-            raise self._broken(error) from error
         parts.reverse()
-        nothing: Int64s = np.zeros(0, dtype=np.int64)
-        return [np.concatenate((nothing, *parts.pop())) for _ in range(width)]
-
-    def _broken(self, error: BaseException) -> InputError:
-        return InputError(
-            f"{self.path} is damaged or was cut ({error}): write it again with {self._again}"
-        )
+        return [np.concatenate(parts.pop()) for _ in range(width)]
 
 
-def _some(rows: sqlite3.Cursor) -> Iterator[int]:
-    """The numbers of the next rows, one after the other."""
-    return chain.from_iterable(islice(rows, _BATCH))
-
-
-def _text(column: str) -> str:
-    """What is asked for a column of texts: nothing of other kinds."""
-    return f'CASE typeof("{column}") WHEN \'text\' THEN substr("{column}", 1, {_TEXT_LIMIT}) END'
-
-
-def _value(column: str) -> str:
-    """What is asked for a column: numbers as they are, texts cut, nothing of other kinds."""
-    return (
-        f'CASE typeof("{column}") WHEN \'text\' THEN substr("{column}", 1, {_TEXT_LIMIT}) '
-        f"WHEN 'blob' THEN NULL ELSE \"{column}\" END"
-    )
+def _value(column: str, others: str) -> str:
+    """What is asked for a column: texts, cut, and of `others` what SQL says."""
+    text = f'substr("{column}", 1, {_TEXT_LIMIT})'
+    return f"CASE typeof(\"{column}\") WHEN 'text' THEN {text} {others} END"
 
 
 @contextmanager
@@ -253,8 +212,17 @@ def _unpacked(path: Path, place: Path, again: str) -> Path:
         with path.open("rb") as file:
             if file.read(2) != GZIP:
                 return path
+        bound = may_unpack_to(path.stat().st_size)
         with gzip.open(path) as packed, place.open("xb") as plain:
-            _copy(path, packed, plain, may_unpack_to(path.stat().st_size))
+            while chunk := packed.read(_CHUNK):
+                if plain.tell() + len(chunk) > bound:
+                    raise too_small(str(path))
+                if plain.tell() + len(chunk) > _SIZE_LIMIT:
+                    raise InputError(
+                        f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the "
+                        "file"
+                    )
+                plain.write(chunk)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
             f"{path} is damaged or was cut ({error}): write it again with {again}"
@@ -263,16 +231,3 @@ def _unpacked(path: Path, place: Path, again: str) -> Path:
         why = error.strerror or error
         raise InputError(f"cannot read {path} ({why}): write it again with {again}") from error
     return place
-
-
-def _copy(path: Path, packed: gzip.GzipFile, plain: IO[bytes], bound: int) -> None:
-    written = 0
-    while chunk := packed.read(_CHUNK):
-        written += len(chunk)
-        if written > bound:
-            raise too_small(str(path))
-        if written > _SIZE_LIMIT:
-            raise InputError(
-                f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the file"
-            )
-        plain.write(chunk)

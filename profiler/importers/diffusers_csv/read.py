@@ -21,7 +21,7 @@ from profiler.importers.foreign_run import (
     nanoseconds,
     stage_run,
 )
-from profiler.importers.importer import content_of, only_path
+from profiler.importers.importer import content_of, only_path, real
 from profiler.trace.events import DropKind, DropReason
 
 _TIMES = {"time_plain_s": "", "time_compile_s": ".compiled"}
@@ -38,7 +38,10 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
         rows = [*csv.DictReader(StringIO(text))]
     except csv.Error as error:
         raise InputError(f"{path} is no CSV ({error}): run the benchmarks anew") from error
-    requests = [one for row in rows if (one := _request(row)).stages]
+    names = [(row.get("scenario") or "scenario")[:_LONGEST] for row in rows]
+    told = zip(names, rows, strict=True)
+    found = (RequestTimes(name, tuple(_stages(name, row))) for name, row in told)
+    requests = [one for one in found if one.stages]
     if not requests:
         raise InputError(
             f"{path} holds no time of a model (time_plain_s): run the benchmarks of diffusers anew"
@@ -52,23 +55,12 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     return run
 
 
-def _request(row: dict[str, str]) -> RequestTimes:
-    name = (row.get("scenario") or "scenario")[:_LONGEST]
-    return RequestTimes(name, tuple(_stages(name, row)))
-
-
 def _stages(name: str, row: dict[str, str]) -> Iterator[StageTime]:
     for column, suffix in _TIMES.items():
-        seconds = _number(row.get(column))
-        time = nanoseconds(seconds * 1e3) if seconds is not None else None
+        seconds, memory = (
+            real((row.get(one) or "").partition("(")[0]) for one in (column, _MEMORY[column])
+        )
+        time = nanoseconds(seconds * 1e3)
         if time is not None:
-            memory = _number(row.get(_MEMORY[column]))
-            peak = round(memory * (1 << 30)) if memory is not None and 0 <= memory < 1e6 else -1
+            peak = round(memory * (1 << 30)) if 0 <= memory < 1e6 else -1
             yield StageTime(f"{name}{suffix}", time, peak_bytes=peak)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float((text or "").partition("(")[0])
-    except (ValueError, AttributeError):
-        return None

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +44,7 @@ from profiler.trace.manifest_fields import ClockName, Device, quantity
 # Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite schema reference".
 
 
-def open_nsys(path: Path) -> AbstractContextManager[SqliteFile]:
-    """The export at `path`, plain or gzip. Raises InputError where it cannot be read."""
-    return open_sqlite(path, "`nsys export --type sqlite`")
+_AGAIN = "`nsys export --type sqlite`"
 
 
 def shared_texts(database: SqliteFile, ids: Iterable[int]) -> dict[int, str]:
@@ -147,13 +144,23 @@ _SHORT = 64  # characters of a version, 200 of a device's name
 
 def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
     """What the file tells of the session; `work` and `api` have the times of the file."""
-    told = _exported(database)
+    rows = database.rows("META_DATA_EXPORT", ("name", "value"))  # nothing else of it is kept
+    told = {str(n): str(value) for n, value in rows if n in (_NORMALIZED, *_VERSIONS)}
+    begins = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+    begun = next((one for (one,) in begins if type(one) is int and 0 < one < LATEST), None)
+    begun = 0 if told.get(_NORMALIZED) == "true" else begun
     first = min(int(part.start.min()) for part in (work, api) if len(part))
-    begun = 0 if told.get(_NORMALIZED) == "true" else _session_begin(database)
     utc = begun is not None and first + begun >= 0
     base = begun if begun is not None and utc else max(-first, 0)
-    gpus = _gpus(database)
-    placed = _placed(work, gpus)
+    known = database.numbers("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
+    columns = (known[name].tolist() for name in known)
+    gpus = {(pid, cuda): gpu for gpu, cuda, pid in zip(*columns, strict=True)}
+    # `deviceId` counts what the process sees; the GPU's own number is taken if it is known
+    pairs, place = distinct(work.pid, work.device)
+    numbers = [gpus.get((pid, device), device) for pid, device in pairs]
+    order = sorted(set(numbers))
+    codes = np.array([order.index(number) for number in numbers], dtype=np.int64)
+    placed = Devices(codes[place], tuple(f"cuda:{number}" for number in order))
     return Machine(
         base_ns=base,
         clock=ClockName.REALTIME if utc else None,
@@ -162,38 +169,6 @@ def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
         counters=(*read_metrics(database, base), *read_memory(database, base, gpus)),
         versions={name: told[key][:_SHORT] for key, name in _VERSIONS.items() if told.get(key)},
     )
-
-
-def _exported(database: SqliteFile) -> dict[str, str]:
-    """What is read of the export's own description; nothing else of it is."""
-    rows = database.rows("META_DATA_EXPORT", ("name", "value"))
-    wanted = {_NORMALIZED, *_VERSIONS}
-    return {str(name): str(value) for name, value in rows if name in wanted}
-
-
-def _session_begin(database: SqliteFile) -> int | None:
-    """UTC at the session's begin, in ns; None where the file does not tell."""
-    rows = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
-    return next((value for (value,) in rows if type(value) is int and 0 < value < LATEST), None)
-
-
-def _gpus(database: SqliteFile) -> dict[tuple[int, int], int]:
-    """The numbers of GPUs by process and what it calls them, where the file has them."""
-    known = database.numbers("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
-    return {
-        (pid, cuda): gpu
-        for gpu, cuda, pid in zip(*(known[name].tolist() for name in known), strict=True)
-    }
-
-
-def _placed(work: Work, gpus: Mapping[tuple[int, int], int]) -> Devices:
-    """The device of each piece of work. `deviceId` counts what the process sees; the number of the
-    GPU itself is taken where it is known."""
-    pairs, place = distinct(work.pid, work.device)
-    numbers = [gpus.get((pid, device), device) for pid, device in pairs]
-    order = sorted(set(numbers))
-    codes = np.array([order.index(number) for number in numbers], dtype=np.int64)
-    return Devices(codes[place], tuple(f"cuda:{number}" for number in order))
 
 
 def _devices(database: SqliteFile, names: tuple[str, ...]) -> dict[str, Device]:
@@ -224,14 +199,8 @@ def _whole(value: object) -> int:
 
 _PUSH_POP, _START_END, _DOMAIN = 59, 60, 75
 _MAX_DOMAIN_NAME = 64  # characters of a domain's name
-_NVTX_COLUMNS = {
-    "start": NO_TIME,
-    "end": NO_TIME,
-    "eventType": 0,
-    "globalTid": 0,
-    "textId": -1,
-    "domainId": 0,
-}
+_KEPT = {"start": NO_TIME, "end": NO_TIME, "globalTid": 0, "domainId": 0}
+_NVTX_COLUMNS = {**_KEPT, "eventType": 0, "textId": -1}
 
 
 def read_nvtx(database: SqliteFile, submodules: Collection[str] = ()) -> Marks:
@@ -250,11 +219,10 @@ class _Ranges:
         self._database = database
         self._texts = MarkTexts()
         self._shared: dict[int, tuple[int, int]] = {}  # by id: numbers of name and shapes
-        self._parts: dict[str, list[Int64s]] = {
-            name: [] for name in ("start", "end", "globalTid", "domainId")
-        }
+        nothing: Int64s = np.zeros(0, dtype=np.int64)
+        self._parts = {name: [nothing] for name in _KEPT}
         self._domains: dict[tuple[int, int], str] = {}  # by process and number
-        self._numbers: list[tuple[Int32s, Int32s]] = []
+        self._numbers = [(nothing.astype(np.int32), nothing.astype(np.int32))]
         self._unclosed = 0
 
     def add(self, found: dict[str, Int64s], texts: Sequence[str | None]) -> None:
@@ -273,19 +241,11 @@ class _Ranges:
 
     def marks(self, submodules: Collection[str]) -> Marks:
         """All of them."""
-        nothing: Int64s = np.zeros(0, dtype=np.int64)
-        start, end, thread, domain = (
-            np.concatenate((nothing, *self._parts.pop(name))) for name in list(self._parts)
-        )
-        text, sizes = (
-            np.concatenate((nothing, *(part[at] for part in self._numbers))).astype(np.int32)
-            for at in (0, 1)
-        )
+        start, end, thread, domain = (np.concatenate(self._parts.pop(name)) for name in _KEPT)
+        text, sizes = (np.concatenate([part[at] for part in self._numbers]) for at in (0, 1))
         text, named = self._with_domains(text, thread >> 24, domain)
-        return Marks.of(
-            *(start, end, thread, text, sizes, self._texts, submodules, self._unclosed),
-            named=named,
-        )
+        columns = start, end, thread, text, sizes
+        return Marks.of(*columns, self._texts, submodules, self._unclosed, named=named)
 
     def _with_domains(
         self, text: Int32s, process: Int64s, domain: Int64s
@@ -296,7 +256,10 @@ class _Ranges:
         if not len(rows):
             return text, []
         pairs, place = distinct(text[rows].astype(np.int64), process[rows], domain[rows])
-        named = [(code, self._domain_of(pid, number)) for code, pid, number in pairs]
+        named = [
+            (code, self._domains.get((pid, number), f"domain {number}"))
+            for code, pid, number in pairs
+        ]
         numbers = {one: at for at, one in enumerate(dict.fromkeys(named))}
         first = len(self._texts.names)
         code = np.array([first + numbers[one] for one in named], dtype=np.int32)
@@ -311,9 +274,6 @@ class _Ranges:
         if text:
             key = int(found["globalTid"][row]) >> 24, number
             self._domains.setdefault(key, text[:_MAX_DOMAIN_NAME])
-
-    def _domain_of(self, process: int, number: int) -> str:
-        return self._domains.get((process, number), f"domain {number}")
 
     def _numbered(self, own: list[str | None], ids: Int64s) -> tuple[Int32s, Int32s]:
         """The numbers of the texts of some ranges, written in the table itself or in
@@ -347,21 +307,10 @@ _COMMON = {
     "correlationId": _NONE,
     "globalPid": _NONE,
 }
-_COPIES = {
-    1: "HtoD",
-    2: "DtoH",
-    3: "HtoA",
-    4: "AtoH",
-    5: "AtoA",
-    6: "AtoD",
-    7: "DtoA",
-    8: "DtoD",
-    9: "HtoH",
-    10: "PtoP",
-    11: "HtoD (unified memory)",
-    12: "DtoH (unified memory)",
-    13: "DtoD (unified memory)",
-}
+_COPIES = (  # by number
+    *("", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
+    *(f"{ends} (unified memory)" for ends in ("HtoD", "DtoH", "DtoD")),
+)
 _VERSION = re.compile(r"_v\d+$")
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 
@@ -370,46 +319,35 @@ def read_work(database: SqliteFile) -> Work:
     """Everything that devices did, as the file has it. A replayed graph whose kernels were
     recorded one by one is left out."""
     names = Names()
-    kernels, of_graph = _kernels(database, names)
-    parts = [kernels, _copies(database, names), _sets(database, names)]
-    graphs = _graphs(database, names)
-    recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
-    parts.append(graphs.select(~recorded))
-    return Work.joined(parts, names)
 
+    def read(table: str, **columns: int) -> dict[str, Int64s]:
+        return database.numbers(f"CUPTI_ACTIVITY_KIND_{table}", {**_COMMON, **columns})
 
-def _kernels(database: SqliteFile, names: Names) -> tuple[Work, Int64s]:
-    """The kernels, and the keys of those that replayed graphs launched."""
-    asked = {**_COMMON, "demangledName": _NONE, "shortName": _NONE, "graphNodeId": 0}
-    found = database.numbers("CUPTI_ACTIVITY_KIND_KERNEL", asked)
+    found = read("KERNEL", demangledName=_NONE, shortName=_NONE, graphNodeId=0)
     full = found["demangledName"]
     name = _of_ids(database, names, np.where(full == _NONE, found["shortName"], full), "kernel")
-    work = _work("kernel", found, name, np.full(len(name), _NONE))
-    return work, keys_of(work.pid, work.correlation)[found["graphNodeId"] > 0]
+    kernels = _work("kernel", found, name)
+    of_graph = keys_of(kernels.pid, kernels.correlation)[found["graphNodeId"] > 0]
 
-
-def _copies(database: SqliteFile, names: Names) -> Work:
-    found = database.numbers("CUPTI_ACTIVITY_KIND_MEMCPY", {**_COMMON, "copyKind": 0, "bytes": -1})
+    found = read("MEMCPY", copyKind=0, bytes=_NONE)
     kinds, place = np.unique(found["copyKind"], return_inverse=True)
-    texts = [f"Memcpy {_COPIES.get(kind, '')}".strip() for kind in kinds.tolist()]
-    return _work("gpu_memcpy", found, names.of(texts, place.reshape(-1)), found["bytes"])
+    ends = [_COPIES[kind] if 0 <= kind < len(_COPIES) else "" for kind in kinds.tolist()]
+    name = names.of([f"Memcpy {one}".strip() for one in ends], place.reshape(-1))
+    copies = _work("gpu_memcpy", found, name)
 
-
-def _sets(database: SqliteFile, names: Names) -> Work:
-    found = database.numbers("CUPTI_ACTIVITY_KIND_MEMSET", {**_COMMON, "bytes": -1})
+    found = read("MEMSET", bytes=_NONE)
     name = names.of(["Memset"], np.zeros(len(found["start"]), dtype=np.int64))
-    return _work("gpu_memset", found, name, found["bytes"])
+    sets = _work("gpu_memset", found, name)
 
-
-def _graphs(database: SqliteFile, names: Names) -> Work:
-    found = database.numbers("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_COMMON, "graphId": _NONE})
+    found = read("GRAPH_TRACE", graphId=_NONE)
     ids, place = np.unique(found["graphId"], return_inverse=True)
     texts = [f"CUDA graph {one}" if one >= 0 else "CUDA graph" for one in ids.tolist()]
-    name = names.of(texts, place.reshape(-1))
-    return _work("graph", found, name, np.full(len(name), _NONE))
+    graphs = _work("graph", found, names.of(texts, place.reshape(-1)))
+    recorded = np.isin(keys_of(graphs.pid, graphs.correlation), of_graph)
+    return Work.joined([kernels, copies, sets, graphs.select(~recorded)], names)
 
 
-def _work(kind: str, found: dict[str, Int64s], name: Int64s, size: Int64s) -> Work:
+def _work(kind: str, found: dict[str, Int64s], name: Int64s) -> Work:
     return Work(
         kind=np.full(len(name), KINDS.index(kind), dtype=np.int64),
         name=name,
@@ -419,7 +357,7 @@ def _work(kind: str, found: dict[str, Int64s], name: Int64s, size: Int64s) -> Wo
         stream=found["streamId"],
         pid=process_of(found["globalPid"]),
         correlation=found["correlationId"],
-        bytes=np.where(size < 0, _NONE, size),
+        bytes=np.maximum(found.get("bytes", np.full(len(name), _NONE)), _NONE),
     )
 
 
@@ -472,19 +410,16 @@ def read_run(path: Path, submodules: str = "") -> ForeignRunBuilder:
 
     Raises InputError where the file is none, is damaged, or holds no work of a device.
     """
-    with open_nsys(path) as database:
-        return _read(path, database, asked_for(submodules))
-
-
-def _read(path: Path, database: SqliteFile, given: tuple[str, ...]) -> ForeignRunBuilder:
-    recorded = Recorded(read_work(database), read_api(database), read_nvtx(database, given))
-    recorded = recorded.timed(path.name)
-    if not len(recorded.work):
-        raise InputError(
-            f"{path} holds no kernel and no copy of a GPU: record with "
-            "`nsys profile --trace=cuda,nvtx` and export that"
-        )
-    recorded.marks.check(path, given, "NVTX range")
-    machine = read_machine(database, recorded.work, recorded.api)
+    given = asked_for(submodules)
+    with open_sqlite(path, _AGAIN) as database:
+        recorded = Recorded(read_work(database), read_api(database), read_nvtx(database, given))
+        recorded = recorded.timed(path.name)
+        if not len(recorded.work):
+            raise InputError(
+                f"{path} holds no kernel and no copy of a GPU: record with "
+                "`nsys profile --trace=cuda,nvtx` and export that"
+            )
+        recorded.marks.check(path, given, "NVTX range")
+        machine = read_machine(database, recorded.work, recorded.api)
     name = path.name.removesuffix(".gz").removesuffix(".sqlite").removesuffix(".db")
     return gpu_run(ForeignRunBuilder("nsys", name, path), recorded, machine)

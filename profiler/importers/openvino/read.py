@@ -18,7 +18,7 @@ from typing import Any
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, TimedLayer, component, end_to_end
-from profiler.importers.importer import content_of, head_of, only_path
+from profiler.importers.importer import content_of, head_of, only_path, real
 from profiler.importers.openvino import HEADER, IMPORTER
 from profiler.trace.events import UNKNOWN, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import Device, Setting
@@ -66,10 +66,7 @@ def report_beside(path: Path) -> Path | None:
 
 def milliseconds(text: str) -> float | None:
     """A time, None where it is none: `nan` and what is below 0 or above 11 days, too."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
+    value = real(text)
     return value if 0 <= value < _LARGEST_MS else None
 
 

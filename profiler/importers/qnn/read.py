@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.foreign_run import ForeignRunBuilder, component
-from profiler.importers.importer import content_of, head_of
+from profiler.importers.importer import content_of, head_of, real
 from profiler.importers.qnn import HEADER, is_summary
 from profiler.text import Note
 from profiler.trace.columns import CommandBuilder, Counter
@@ -245,11 +244,8 @@ def _row(cells: Sequence[str]) -> _Row | None:
 
 
 def _number(text: str) -> int | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return int(value) if isfinite(value) and 0 <= value < _LARGEST else None
+    value = real(text)
+    return int(value) if 0 <= value < _LARGEST else None
 
 
 # --- What QNN and Qualcomm's converter made of the names of a model's nodes, undone.

@@ -41,16 +41,11 @@ def form_in(head: bytes) -> Form | None:
     return Form.CSV if any(mark <= names for mark in _MARKS) else None
 
 
-def form_of(path: Path) -> Form | None:
-    """The form of a file. Raises InputError where it cannot be read."""
-    return form_in(head_of(path))
-
-
 def files_in(folder: Path) -> list[Path]:
     """The files of rocprofv3 in a folder, or in those directly below, by name."""
     for pattern in ("*", "*/*"):
         named = (path for path in folder.glob(pattern) if path.name.endswith(_ENDINGS))
-        found = sorted(path for path in named if path.is_file() and form_of(path))
+        found = sorted(path for path in named if path.is_file() and form_in(head_of(path)))
         if found:
             return found
     return []

@@ -23,7 +23,8 @@ from profiler.files import decoded
 from profiler.importers.foreign_run import ForeignRunBuilder
 from profiler.importers.gpu_calls import NO_TIME, asked_for
 from profiler.importers.gpu_run import gpu_run
-from profiler.importers.rocprofv3 import Form, files_in, form_of
+from profiler.importers.importer import head_of
+from profiler.importers.rocprofv3 import Form, files_in, form_in
 from profiler.importers.rocprofv3.rows import NO_ID, Agent, Agents, Rows, Times
 from profiler.importers.rocprofv3.text_files import add_csv, add_json
 from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
@@ -46,17 +47,10 @@ from profiler.trace.events import DropReason
 _TABLE = re.compile(r"rocpd_kernel_dispatch([\w-]*)")
 _FUNCTION = "roctx"  # the older layout names a region after it
 _AGAIN = "`rocprofv3 --output-format rocpd`"
+_TRACK = ("pid", "tid", "queue_id", "agent_id")
 _ROW = {
-    "start": NO_TIME,
-    "end": NO_TIME,
-    "start_id": NO_ID,
-    "end_id": NO_ID,
-    "event_id": NO_ID,
-    "pid": NO_ID,
-    "tid": NO_ID,
-    "queue_id": NO_ID,
-    "agent_id": NO_ID,
-    "track_id": NO_ID,
+    **dict.fromkeys(("start", "end"), NO_TIME),
+    **dict.fromkeys(("start_id", "end_id", "event_id", *_TRACK, "track_id"), NO_ID),
 }
 
 
@@ -64,7 +58,6 @@ _LEADS = {  # by id, another table's column, and what stands where there is none
     "correlation": ("event_id", "event", "stack_id", NO_ID),
     "category": ("event_id", "event", "category_id", NO_ID),
 }
-_TRACK = ("pid", "tid", "queue_id", "agent_id")
 _STAMPS = {
     "start": ("start_id", "timestamp", "value", NO_TIME),
     "end": ("end_id", "timestamp", "value", NO_TIME),
@@ -76,8 +69,11 @@ class _Bank(msgspec.Struct):
 
 
 class _Extra(msgspec.Struct):
+    """What JSON texts hold: of an agent, and of what roctx was given."""
+
     cu_count: int = 0
     mem_banks: tuple[_Bank, ...] = ()
+    message: str = ""
 
 
 def add_rocpd(path: Path, rows: Rows) -> None:
@@ -98,8 +94,8 @@ class _Recording:
         self._database = database
         self._suffix = suffix
         self._rows = rows
-        self._processes = self._pairs("info_process", "pid")
-        self._threads = self._pairs("info_thread", "tid")
+        self._processes = self._table("info_process", {"id": NO_ID, "pid": NO_TIME})
+        self._threads = self._table("info_thread", {"id": NO_ID, "tid": NO_TIME})
         self._tracks = self._table("track", dict.fromkeys(("id", *_TRACK), NO_ID))
         self._agents = Agents.of(self._read_agents())
 
@@ -115,10 +111,6 @@ class _Recording:
 
     def _table(self, table: str, columns: Mapping[str, int]) -> dict[str, Int64s]:
         return self._database.numbers(self._name(table), columns)
-
-    def _pairs(self, table: str, column: str) -> tuple[Int64s, Int64s]:
-        found = self._table(table, {"id": NO_ID, column: NO_TIME})
-        return found["id"], found[column]
 
     def _texts(self, table: str, column: str, ids: Int64s, what: str) -> tuple[list[str], Int64s]:
         """The texts that ids lead to, and which of them each row has."""
@@ -137,69 +129,49 @@ class _Recording:
         quick = {led: lead for led, lead in leads.items() if self._database.keyed(lead.table)}
         found = self._database.numbers(name, {**_ROW, **columns}, quick)
         for led, lead in leads.items():
-            if led not in quick:
-                found[led] = self._led(found[lead.key], lead)
+            if led not in quick:  # a table whose ids are no key
+                columns = {"id": NO_ID, lead.column: lead.missing}
+                other = self._database.numbers(lead.table, columns)
+                found[led] = _led(found[lead.key], other, lead.column, lead.missing)
         if by_id:
-            for part in _TRACK:
-                of_track = self._tracks["id"], self._tracks[part]
-                found[part] = _led(found["track_id"], *of_track, NO_ID)
-        found["pid"] = _led(found["pid"], *self._processes, found["pid"])
-        found["tid"] = _led(found["tid"], *self._threads, found["tid"])
+            found |= {one: _led(found["track_id"], self._tracks, one, NO_ID) for one in _TRACK}
+        found["pid"] = _led(found["pid"], self._processes, "pid", found["pid"])
+        found["tid"] = _led(found["tid"], self._threads, "tid", found["tid"])
         return found
-
-    def _led(self, ids: Int64s, lead: Lead) -> Int64s:
-        """A column of a table whose ids are no key."""
-        columns = {"id": NO_ID, lead.column: lead.missing}
-        other = self._database.numbers(lead.table, columns)
-        return _led(ids, other["id"], other[lead.column], lead.missing)
 
     def _add_kernels(self) -> None:
         found = self._placed("kernel_dispatch", {"kernel_id": NO_ID})
-        names, place = self._texts(
-            "info_kernel_symbol", "display_name", found["kernel_id"], "kernel"
-        )
-        self._rows.add_kernels(
-            _times(found),
-            self._agents.of_kernels(found["agent_id"]),
-            found["queue_id"],
-            names,
-            place,
-        )
+        names = self._texts("info_kernel_symbol", "display_name", found["kernel_id"], "kernel")
+        device = self._agents.of_kernels(found["agent_id"])
+        self._rows.add_kernels(_times(found), device, found["queue_id"], *names)
 
     def _add_copies(self) -> None:
         ids = {"name_id": NO_ID, "size": NO_ID, "dst_agent_id": NO_ID, "src_agent_id": NO_ID}
         found = self._placed("memory_copy", ids)
-        names, place = self._texts("string", "string", found["name_id"], "copy")
+        names = self._texts("string", "string", found["name_id"], "copy")
         device = self._agents.either(found["dst_agent_id"], found["src_agent_id"])
-        self._rows.add_copies(_times(found), device, found["size"], names, place)
+        self._rows.add_copies(_times(found), device, found["size"], *names)
 
     def _add_regions(self) -> None:
         """Calls of runtimes, and what the program marked: told apart by their category."""
         found = self._placed("region", {"name_id": NO_ID})
         names, place = self._texts("string", "string", found["name_id"], "region")
-        marked = self._marked(found["category"])
+        apart = bool(self._database.columns_of(self._name("info_category")))
+        of_category = ("info_category", "name") if apart else ("string", "string")
+        texts, of = self._texts(*of_category, found["category"], "category")
+        marked = np.array(["marker" in text.lower() for text in texts], dtype=np.bool_)[of]
         calls, marks = np.flatnonzero(~marked), np.flatnonzero(marked)
         self._rows.add_api(_times(found, calls), found["tid"][calls], names, place[calls])
-        said = self._messages(found["event_id"][marks])
+        # what roctx was given, as the older layout has it
+        events = found["event_id"][marks].tolist()
+        told = self._database.texts(self._name("event"), "extdata", events)
+        said = {event: message for event, text in told.items() if (message := _extra(text).message)}
+        functions = [names[name] for name in place[marks].tolist()]
         texts = [
-            said.get(event, names[name]) if names[name].startswith(_FUNCTION) else names[name]
-            for event, name in zip(
-                found["event_id"][marks].tolist(), place[marks].tolist(), strict=True
-            )
+            said.get(event, name) if name.startswith(_FUNCTION) else name
+            for event, name in zip(events, functions, strict=True)
         ]
         self._rows.add_marks(_times(found, marks), found["tid"][marks], texts)
-
-    def _marked(self, categories: Int64s) -> np.ndarray:
-        table = "info_category" if self._database.columns_of(self._name("info_category")) else ""
-        column = "name" if table else "string"
-        texts, place = self._texts(table or "string", column, categories, "category")
-        marked = np.array(["marker" in text.lower() for text in texts], dtype=np.bool_)
-        return marked[place] if len(texts) else np.zeros(0, dtype=np.bool_)
-
-    def _messages(self, events: Int64s) -> dict[int, str]:
-        """What roctx was given, as the older layout has it."""
-        texts = self._database.texts(self._name("event"), "extdata", events.tolist())
-        return {event: said for event, text in texts.items() if (said := _message(text))}
 
     def _add_samples(self) -> None:
         """Values of hardware counters, at the begin of the dispatch whose event they have."""
@@ -211,12 +183,13 @@ class _Recording:
         counter = np.array([int(str(row[1])) for row in told], dtype=np.int64)
         value = np.array([float(str(row[2])) for row in told], dtype=np.float64)
         found = self._placed("kernel_dispatch", {})
-        time = _led(event, found["event_id"], found["start"], NO_TIME)
-        agent = _led(event, found["event_id"], found["agent_id"], NO_ID)
+        found["id"] = found["event_id"]
+        time = _led(event, found, "start", NO_TIME)
+        agent = _led(event, found, "agent_id", NO_ID)
         kept = time != NO_TIME
-        names, place = self._texts("info_pmc", "name", counter[kept], "counter")
+        names = self._texts("info_pmc", "name", counter[kept], "counter")
         device = self._agents.of_kernels(agent[kept])
-        self._rows.add_samples(time[kept], device, names, place, value[kept])
+        self._rows.add_samples(time[kept], device, *names, value[kept])
 
     def _read_agents(self) -> Iterable[Agent]:
         columns = ("id", "type", "type_index", "product_name", "name", "extdata")
@@ -235,8 +208,9 @@ class _Recording:
                 )
 
 
-def _led(ids: Int64s, keys: Int64s, values: Int64s, missing: int | Int64s) -> Int64s:
-    """The value that each id leads to, `missing` for those that lead nowhere."""
+def _led(ids: Int64s, table: Mapping[str, Int64s], column: str, missing: int | Int64s) -> Int64s:
+    """What a table's column has for each id, `missing` for those that lead nowhere."""
+    keys, values = table["id"], table[column]
     if not len(keys):
         return np.broadcast_to(missing, ids.shape).astype(np.int64)
     order = np.argsort(keys, kind="stable")
@@ -255,17 +229,6 @@ def _extra(text: object) -> _Extra:
         return decoded(text if isinstance(text, str) else "{}", _Extra)
     except msgspec.DecodeError:
         return _Extra()
-
-
-class _Said(msgspec.Struct):
-    message: str = ""
-
-
-def _message(text: str) -> str:
-    try:
-        return decoded(text, _Said).message
-    except msgspec.DecodeError:
-        return ""
 
 
 # --- Files of rocprofv3 → a bundle: JSON, CSV or rocpd.
@@ -304,7 +267,7 @@ def read_run(paths: Sequence[Path], submodules: str = "") -> ForeignRunBuilder:
 
 def _add(files: Sequence[Path], rows: Rows) -> int:
     """Read the files of the form that tells most, and say which were left; how many were read."""
-    forms = {file: form_of(file) for file in files}
+    forms = {file: form_in(head_of(file)) for file in files}
     for form in Form:
         chosen = [file for file in files if forms[file] is form]
         if not chosen:

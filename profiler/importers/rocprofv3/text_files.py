@@ -13,7 +13,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import numpy.typing as npt
 from profiler.errors import InputError
 from profiler.files import decoder_of
 from profiler.importers.gpu_calls import NO_TIME
-from profiler.importers.importer import bytes_of, head_of
+from profiler.importers.importer import bytes_of, head_of, real
 from profiler.importers.rocprofv3.rows import (
     NO_ID,
     Agent,
@@ -82,10 +82,14 @@ class CsvColumns:
             return [""], np.zeros(self.count, dtype=np.int64)
         parts = self._places[name]
         place = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-        return [_text(one) for one in self._codes[name]], place
+        found = (one.decode("utf-8", "replace") for one in self._codes[name])
+        return [text.replace('""', '"') for text in found], place
 
-    def add(self, block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> None:
-        """Rows of a block, by begin and end of each field, int64 [rows, fields]."""
+    def add(self, block: bytes) -> None:
+        """A block of whole rows, which is padded for `_whole_numbers`."""
+        block = _PADDING + block
+        buffer = np.frombuffer(block, dtype=np.uint8)
+        starts, ends = _all_quoted(buffer, len(self.header)) or _fields(buffer, self)
         self.count += len(ends)
         for at, name in enumerate(self.header):
             if self.header.index(name) < at:  # the first of those that share a name
@@ -117,7 +121,7 @@ def read_csv(data: bytes, numbers: Sequence[str], texts: Sequence[str]) -> CsvCo
         if name in header:
             found._codes[name], found._places[name] = {}, []  # noqa: SLF001
     for block in _blocks(data, data.find(b"\n") + 1, found):
-        _add_block(block, found)
+        found.add(block)
     return found
 
 
@@ -148,14 +152,6 @@ def _last_row(block: bytes) -> int:
         if block.count(b'"', 0, end) % 2 == 0:
             return end + 1
     return 0
-
-
-def _add_block(block: bytes, found: CsvColumns) -> None:
-    """Find the fields of a block of whole rows; the block is padded for `_whole_numbers`."""
-    block = _PADDING + block
-    buffer = np.frombuffer(block, dtype=np.uint8)
-    starts, ends = _all_quoted(buffer, len(found.header)) or _fields(buffer, found)
-    found.add(block, buffer, starts, ends)
 
 
 def _all_quoted(buffer: _Bytes, width: int) -> tuple[Int64s, Int64s] | None:
@@ -255,10 +251,6 @@ def _words(block: bytes) -> _Words:
     return np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace").replace('""', '"')
-
-
 # --- rocprofv3's CSV files: one kind a file, told by the header; those of a process share a prefix.
 #
 #     4242_kernel_trace.csv  4242_hip_api_trace.csv  4242_agent_info.csv
@@ -275,37 +267,38 @@ _SUFFIX = re.compile(
 _MARKER = "MARKER"
 
 
-class CsvKind(StrEnum):
-    """What a file tells."""
-
-    KERNELS = "kernels"
-    COUNTERS = "counters"
-    CALLS = "calls"
-    COPIES = "copies"
-    AGENTS = "agents"
-
-
 _SHARED = ("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Process_Id")
-_ASKED: dict[CsvKind, tuple[tuple[str, ...], tuple[str, ...]]] = {  # numbers and texts of a kind
-    CsvKind.KERNELS: ((*_SHARED, "Queue_Id"), ("Agent_Id", "Kernel_Name")),
-    CsvKind.COUNTERS: (
+
+
+class CsvKind(Enum):
+    """What a file tells: the columns by which it is known, the first whose are there, and those
+    that are read, of numbers and of texts."""
+
+    COUNTERS = (
+        frozenset(("Counter_Name", "Counter_Value", "Dispatch_Id")),
         (*_SHARED, "Queue_Id", "Dispatch_Id"),
         ("Agent_Id", "Kernel_Name", "Counter_Name", "Counter_Value"),
-    ),
-    CsvKind.CALLS: ((*_SHARED, "Thread_Id"), ("Domain", "Function")),
-    CsvKind.COPIES: (_SHARED, ("Direction", "Source_Agent_Id", "Destination_Agent_Id")),
-    CsvKind.AGENTS: (
+    )
+    KERNELS = (
+        frozenset(("Kernel_Name", "Agent_Id", "Start_Timestamp")),
+        (*_SHARED, "Queue_Id"),
+        ("Agent_Id", "Kernel_Name"),
+    )
+    CALLS = (
+        frozenset(("Domain", "Function", "Start_Timestamp")),
+        (*_SHARED, "Thread_Id"),
+        ("Domain", "Function"),
+    )
+    COPIES = (
+        frozenset(("Direction", "Source_Agent_Id", "Start_Timestamp")),
+        _SHARED,
+        ("Direction", "Source_Agent_Id", "Destination_Agent_Id"),
+    )
+    AGENTS = (
+        frozenset(("Node_Id", "Agent_Type")),
         ("Node_Id", "Logical_Node_Id", "Logical_Node_Type_Id", "Cu_Count"),
         ("Agent_Type", "Product_Name"),
-    ),
-}
-_MARKS: tuple[tuple[CsvKind, frozenset[str]], ...] = (  # the first whose columns are there
-    (CsvKind.COUNTERS, frozenset(("Counter_Name", "Counter_Value", "Dispatch_Id"))),
-    (CsvKind.KERNELS, frozenset(("Kernel_Name", "Agent_Id", "Start_Timestamp"))),
-    (CsvKind.CALLS, frozenset(("Domain", "Function", "Start_Timestamp"))),
-    (CsvKind.COPIES, frozenset(("Direction", "Source_Agent_Id", "Start_Timestamp"))),
-    (CsvKind.AGENTS, frozenset(("Node_Id", "Agent_Type"))),
-)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,21 +308,19 @@ class _File:
     prefix: str
 
 
-def kind_of(head: bytes) -> CsvKind | None:
-    """What a CSV with this begin tells, None for another's file."""
-    header = frozenset(header_of(head))
-    return next((kind for kind, columns in _MARKS if columns <= header), None)
-
-
 def add_csv(paths: Sequence[Path], rows: Rows) -> None:
     """Read the files of one run into `rows`. Raises InputError where they hold no times.
 
     Where there are traces of dispatches, counters beside them are another run's and are left.
     """
-    known = ((path, kind_of(head_of(path))) for path in paths)
-    files = [_File(path, kind, _SUFFIX.sub("", path.name)) for path, kind in known if kind]
+    files = []
+    for path in paths:
+        header = frozenset(header_of(head_of(path)))
+        kind = next((kind for kind in CsvKind if kind.value[0] <= header), None)
+        if kind is not None:
+            files.append(_File(path, kind, _SUFFIX.sub("", path.name)))
     kinds = {file.kind for file in files}
-    if not kinds & {CsvKind.KERNELS, CsvKind.COUNTERS, CsvKind.COPIES, CsvKind.CALLS}:
+    if not kinds - {CsvKind.AGENTS}:
         raise InputError(
             f"{paths[0]} has no times of kernels: give *_kernel_trace.csv, or the folder with it, "
             "as `rocprofv3 --kernel-trace --output-format csv` writes them"
@@ -344,7 +335,13 @@ def add_csv(paths: Sequence[Path], rows: Rows) -> None:
 
 
 def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
-    tables = [(file, _read(file, rows)) for file in files]
+    tables = []
+    for file in files:
+        data, cut = bytes_of(file.path)
+        table = read_csv(data, *file.kind.value[1:])
+        if table.damaged or cut:
+            rows.drop(max(table.damaged, 1), "events", DropReason.DAMAGED, file.path.name)
+        tables.append((file, table))
     agents = Agents.of(
         agent
         for file, table in tables
@@ -364,14 +361,6 @@ def _add_csv_process(files: list[_File], number: int, rows: Rows) -> None:
             _add_copies(table, pid, agents, rows)
         elif file.kind is CsvKind.CALLS:
             _add_csv_calls(table, pid, rows)
-
-
-def _read(file: _File, rows: Rows) -> CsvColumns:
-    data, cut = bytes_of(file.path)
-    table = read_csv(data, *_ASKED[file.kind])
-    if table.damaged or cut:
-        rows.drop(max(table.damaged, 1), "events", DropReason.DAMAGED, file.path.name)
-    return table
 
 
 def _csv_agents(table: CsvColumns) -> list[Agent]:
@@ -415,7 +404,7 @@ def _add_counters(table: CsvColumns, pid: int, agents: Agents, rows: Rows) -> No
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
     device = _add_kernels(table, first, pid, agents, rows)
     texts, text = table.texts("Counter_Value")
-    value = np.array([_real(one) for one in texts], dtype=np.float64)[text]
+    value = np.array([real(one) for one in texts], dtype=np.float64)[text]
     names, name = table.texts("Counter_Name")
     begun = table.numbers("Start_Timestamp", NO_TIME)
     there = (begun != NO_TIME) & np.isfinite(value)
@@ -441,11 +430,9 @@ def _add_csv_calls(table: CsvColumns, pid: int, rows: Rows) -> None:
     names, name = table.texts("Function")
     thread = table.numbers("Thread_Id", NO_ID)
     calls, marks = np.flatnonzero(~marked), np.flatnonzero(marked)
-    if len(calls):
-        rows.add_api(_csv_times(table, pid, calls), thread[calls], names, name[calls])
-    if len(marks):
-        texts = [names[one] for one in name[marks].tolist()]
-        rows.add_marks(_csv_times(table, pid, marks), thread[marks], texts)
+    rows.add_api(_csv_times(table, pid, calls), thread[calls], names, name[calls])
+    texts = [names[one] for one in name[marks].tolist()]
+    rows.add_marks(_csv_times(table, pid, marks), thread[marks], texts)
 
 
 def _devices(table: CsvColumns, column: str, agents: Agents) -> Int64s:
@@ -460,13 +447,6 @@ def _csv_times(table: CsvColumns, pid: int, kept: Int64s) -> Times:
         pid=table.numbers("Process_Id", pid)[kept],
         correlation=table.numbers("Correlation_Id", NO_ID)[kept],
     )
-
-
-def _real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
 
 
 # --- What is read of rocprofv3's JSON. Keys that are missing have a default: older versions have

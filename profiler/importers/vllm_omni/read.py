@@ -24,7 +24,7 @@ from profiler.importers.foreign_run import (
     nanoseconds,
     stage_run,
 )
-from profiler.importers.importer import content_of
+from profiler.importers.importer import content_of, real
 from profiler.trace.events import ROOT_DEVICE, DropKind, DropReason
 from profiler.trace.manifest_fields import Device
 
@@ -392,10 +392,7 @@ def _number(text: str | None) -> int:
 
 def _time(text: str | None, scale: float = 1.0) -> int | None:
     """`13.490 (n=51)`, `238,895.491` → ns, of milliseconds times `scale`."""
-    try:
-        return nanoseconds(float((text or "").partition("(")[0].replace(",", "").strip()) * scale)
-    except ValueError:
-        return None
+    return nanoseconds(real((text or "").partition("(")[0].replace(",", "")) * scale)
 
 
 # --- Stage times of vLLM-Omni's requests → a bundle without commands of a device.

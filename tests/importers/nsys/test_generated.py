@@ -10,7 +10,8 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.importers.nsys.read import open_nsys, read_nvtx
+from profiler.importers.nsys.read import read_nvtx
+from profiler.importers.sqlite_file import open_sqlite
 from profiler.sources import load
 from profiler.trace.events import DropKind
 
@@ -366,7 +367,7 @@ def test_ranges_of_text(tmp_path):
         "VAE.encode",
     ]
     path = export(tmp_path, [Range(0, 1, text) for text in texts])
-    with open_nsys(path) as database:
+    with open_sqlite(path, "") as database:
         nvtx = read_nvtx(database)
     assert [text for text, is_one in zip(nvtx.texts, nvtx.operators, strict=True) if is_one] == [
         "aten::mm"

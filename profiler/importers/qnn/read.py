@@ -137,43 +137,38 @@ def read_profile(text: str) -> Profile:
             current = Execution(times_us={_END: row.value}, ended=True, led=True)
             profile.executions.append(current)
             continue
-        node = _node(row, 0 if current is None else len(current.nodes))
-        if _is_loading(row, node is not None, current is not None):
+        node, graph = _node(row, len(current.nodes) if current else 0), _GRAPH.match(row.name)
+        inside = current is None and row.level != "ROOT"
+        around = node is None and (inside or _BEFORE.search(row.name))
+        if row.message in _LOADING or around:  # loading or unloading
             loading += [row] * (row.unit == "US" and row.level == "ROOT")
             continue
-        if current is None or _ends(current, row):
+        # the next execution is of another message, or of the next graph
+        if current is None or row.time_us != current.end_us or (current.ended and graph):
             current = Execution(end_us=row.time_us)
             profile.executions.append(current)
-        _take(current, row, node)
+        if node is not None:
+            current.nodes.append(node)
+        elif graph is not None:
+            current.graph = graph[1]
+            current.times_us["Graph"] = row.value
+        elif row.unit == "US":
+            current.times_us[row.name] = row.value
+            current.ended |= row.name == _END
+        else:
+            current.counts[row.name] = row.value
         if current.ended and not row.time_us and not current.led:
             current = None
-    profile.steps = list(_outermost(loading))
+    # of a message qnn-net-run's time, else QNN's own, which has the others in it
+    known = {row.time_us for row in loading if row.source == _NETRUN}
+    for row in loading:
+        if row.source == _NETRUN or (row.name.startswith("QNN (") and row.time_us not in known):
+            named = row.name in _NAMELESS or _GRAPH.match(row.name)
+            name = row.message if named else row.name
+            profile.steps.append(Step(name, row.value, row.time_us))
     profile.executions = [one for one in profile.executions if one.times_us or one.nodes]
     profile.cut = bool(profile.executions) and not profile.executions[-1].ended
     return profile
-
-
-def _is_loading(row: _Row, node: bool, executing: bool) -> bool:
-    """Whether a row tells of loading or unloading: by its message, or by its name."""
-    if row.message in _LOADING:
-        return True
-    return not node and (bool(_BEFORE.search(row.name)) or (row.level != "ROOT" and not executing))
-
-
-def _outermost(rows: Sequence[_Row]) -> Iterator[Step]:
-    """qnn-net-run's time of a message, else QNN's own, which has the others in it."""
-    around = {row.time_us for row in rows if row.source == _NETRUN}
-    for row in rows:
-        if row.source == _NETRUN or (row.name.startswith("QNN (") and row.time_us not in around):
-            named = row.name in _NAMELESS or _GRAPH.match(row.name)
-            yield Step(row.message if named else row.name, row.value, row.time_us)
-
-
-def _ends(current: Execution, row: _Row) -> bool:
-    """Whether a row is of the next execution: of another message, or of the next graph."""
-    if row.time_us != current.end_us:
-        return True
-    return current.ended and _GRAPH.match(row.name) is not None
 
 
 def _node(row: _Row, place: int) -> Node | None:
@@ -188,20 +183,6 @@ def _node(row: _Row, place: int) -> Node | None:
     return None
 
 
-def _take(current: Execution, row: _Row, node: Node | None) -> None:
-    graph = _GRAPH.match(row.name)
-    if node is not None:
-        current.nodes.append(node)
-    elif graph is not None:
-        current.graph = graph[1]
-        current.times_us["Graph"] = row.value
-    elif row.unit == "US":
-        current.times_us[row.name] = row.value
-        current.ended |= row.name == _END
-    elif row.unit in ("CYCLES", "COUNT"):
-        current.counts[row.name] = row.value
-
-
 def _rows(text: str, profile: Profile) -> Iterator[_Row]:
     """Rows with a value; objects and rates are none. The header may come again: ONNX Runtime
     appends to its file."""
@@ -213,19 +194,15 @@ def _rows(text: str, profile: Profile) -> Iterator[_Row]:
     for line in islice(lines, skip, None):
         if not line.strip() or HEADER.match(line.encode()):
             continue
-        row = _row(_cells(line))
+        try:
+            cells = next(csv.reader([line], skipinitialspace=True), [])
+        except csv.Error:
+            cells = []
+        row = _row([cell.strip() for cell in cells])
         if row is None:
             profile.unread += 1
         elif row.unit in ("US", "CYCLES", "COUNT"):
             yield row
-
-
-def _cells(line: str) -> list[str]:
-    """The cells of a line, none where it is no CSV."""
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
-    except (csv.Error, StopIteration):
-        return []
 
 
 def _row(cells: Sequence[str]) -> _Row | None:
@@ -262,23 +239,14 @@ _INSERTED = (
 _ENDS = ("Input", "Output")  # nodes of QNN's own
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """How nodes are called: without what QNN appends to the names of the model."""
-
-    numbered: bool
-
-    @classmethod
-    def of(cls, nodes: Sequence[Node]) -> Names:
-        """A number ends every name where QNN appended it, else it is the model's."""
-        own = [node.name for node in nodes if node.name not in _ENDS]
-        return cls(bool(own) and all(_NUMBER.search(name) for name in own))
-
-    def layer(self, name: str) -> str:
-        """`/a/Conv_token_1_2` → `/a/Conv`."""
-        if _TOKEN.search(name):
-            return _TOKEN.sub("", name)
-        return _NUMBER.sub("", name) if self.numbered else name
+def layers(nodes: Sequence[Node]) -> dict[str, str]:
+    """How nodes are called by their names, without what QNN appends to the names of the model:
+    `/a/Conv_token_1_2` → `/a/Conv`. A number ends every name if QNN appended it, else it is the
+    model's."""
+    own = [node.name for node in nodes if node.name not in _ENDS]
+    behind = _NUMBER if all(_NUMBER.search(name) for name in own) else _TOKEN
+    names = {node.name: _TOKEN.sub("", node.name) for node in nodes}
+    return {name: plain if plain != name else behind.sub("", name) for name, plain in names.items()}
 
 
 def op_type(layer: str) -> str:
@@ -446,21 +414,32 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
     listed = summary.operations if summary is not None else {}
     called = next((one.graph for one in profile.executions if one.graph), _stem(path))
     run = ForeignRunBuilder("qnn", called, path, 1 + (summary is not None))
-    base = _base(profile)
+    begins = [  # 0 without a clock
+        one.end_us - _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR))
+        for one in profile.executions
+        if one.end_us
+    ]
+    begins += [step.end_us - step.time_us for step in profile.steps if step.end_us]
+    base = max(min(begins, default=0), 0)
     at = _add_loading(run.host, profile, base)
     counters = _Counters()
-    names = Names.of([node for one in profile.executions for node in one.nodes])
-    graphs = _graphs(profile, _stem(path))
-    for one, graph in zip(profile.executions, graphs, strict=True):
+    nodes = [node for one in profile.executions for node in one.nodes]
+    names = layers(nodes)
+    # what has no graph's name has a number by its nodes, since ONNX Runtime appends sessions of
+    # several models to one file
+    seen: dict[tuple[tuple[str, int], ...], int] = {}
+    for one in profile.executions:
+        number = seen.setdefault(tuple((n.name, n.op_id) for n in one.nodes), len(seen) + 1)
+        graph = one.graph or (_stem(path) if number == 1 else f"{_stem(path)}.{number}")
         lasted = _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR)) * _US
         start = max((one.end_us - base) * _US - lasted, 0) if one.end_us else at
-        _add_execution(run, _submodule(graph), start, lasted, one, names, listed, counters)
+        submodule = component(graph) or graph or "model"
+        _add_execution(run, submodule, start, lasted, one, names, listed, counters)
         at = at if one.end_us else start + lasted
     run.run_span(run.calls)
     if summary is not None:
         counters.of_summary(run.calls[0].call.start_ns, summary)
     run.counters += counters.columns()
-    nodes = [node for one in profile.executions for node in one.nodes]
     hardware = "" if all(node.timed for node in nodes) else _HARDWARE
     run.devices[_DEVICE] = Device(hardware=hardware, provider="QNN")
     sized = any((one.commands.bytes_read >= 0).any() for one in run.calls)
@@ -476,28 +455,6 @@ def _of_profile(path: Path, profile: Profile, summary: Summary | None) -> Foreig
     run.drop(DropKind.DROPPED_EVENTS, profile.unread, "events", DropReason.DAMAGED)
     run.drop(DropKind.TRUNCATED_FILE, cut, "events", DropReason.ENTRIES_CUT)
     return run
-
-
-def _graphs(profile: Profile, stem: str) -> list[str]:
-    """What each execution ran: its graph's name, else a number by its nodes, since ONNX Runtime
-    appends sessions of several models to one file."""
-    seen: dict[tuple[tuple[str, int], ...], int] = {}
-    found = []
-    for one in profile.executions:
-        number = seen.setdefault(tuple((n.name, n.op_id) for n in one.nodes), len(seen) + 1)
-        found.append(one.graph or (stem if number == 1 else f"{stem}.{number}"))
-    return found
-
-
-def _base(profile: Profile) -> int:
-    """When the first of what the file tells began, in its microseconds; 0 without a clock."""
-    begins = [
-        one.end_us - _first(one, (*_EXECUTE_METRICS, *_ACCELERATOR))
-        for one in profile.executions
-        if one.end_us
-    ]
-    begins += [step.end_us - step.time_us for step in profile.steps if step.end_us]
-    return max(min(begins, default=0), 0)
 
 
 def _first(one: Execution, names: Sequence[str]) -> int:
@@ -524,7 +481,7 @@ def _add_execution(
     start: int,
     lasted: int,
     one: Execution,
-    names: Names,
+    names: dict[str, str],
     listed: dict[str, Listed],
     counters: _Counters,
 ) -> None:
@@ -546,17 +503,11 @@ def _add_execution(
     if not one.nodes:
         builder.add(track, submodule, "Execution", at, accelerator)
     for node, begin, length in _shared(one.nodes, at, accelerator):
-        told = listed.get(node.name)
-        layer = names.layer(node.name)
-        builder.add(
-            track,
-            layer,
-            told.op_type if told else op_type(layer),
-            begin,
-            length,
-            bytes_read=told.bytes_read if told else UNKNOWN,
-            bytes_written=told.bytes_written if told else UNKNOWN,
-        )
+        layer = names[node.name]
+        told = listed.get(node.name) or Listed(op_type(layer), UNKNOWN, UNKNOWN, UNKNOWN)
+        read, written = told.bytes_read, told.bytes_written
+        columns = track, layer, told.op_type, begin, length
+        builder.add(*columns, bytes_read=read, bytes_written=written)
         if not node.timed:
             counters.spent(begin + length, node.amount)
     commands, number = builder.build(), len(run.calls)
@@ -577,10 +528,6 @@ def _shared(nodes: Sequence[Node], at: int, length: int) -> Iterator[tuple[Node,
         own = until - (spent * length // total if total else 0)
         yield node, begin, own
         spent, begin = spent + node.amount, begin + own
-
-
-def _submodule(name: str) -> str:
-    return component(name) or name or "model"
 
 
 def _stem(path: Path) -> str:
@@ -625,10 +572,15 @@ class _Counters:
 def _of_summary(path: Path, summary: Summary) -> ForeignRunBuilder:
     """A summary alone: one execution, with the threads of the units as tracks."""
     called = _stem(path)
-    submodule, lasted = _submodule(called), summary.time_us * _US
-    builder, counters = CommandBuilder(), _Counters()
-    for unit in summary.units:
-        _add_unit(builder, unit, lasted, summary.cycles)
+    submodule, lasted = component(called) or called or "model", summary.time_us * _US
+    builder, counters, used = CommandBuilder(), _Counters(), []
+    for unit in summary.units:  # from its first to its last cycle; the timeline's are all the time
+        whole, name = max(summary.cycles, unit.end, 1), f"{unit.kind} {unit.number}"
+        begin, end = unit.start * lasted // whole, unit.end * lasted // whole
+        track = Track(_DEVICE, name, "compute")
+        builder.add(track, unit.kind, unit.kind, begin, end - begin)
+        share = max(unit.used, 0) / whole
+        used.append(Note.of(DropReason.UNIT_USED, name=name, share=share))
     if not summary.units:
         builder.add(Track(_DEVICE, "HTP", "compute"), submodule, "Execution", 0, lasted)
     counters.of_summary(0, summary)
@@ -637,21 +589,6 @@ def _of_summary(path: Path, summary: Summary) -> ForeignRunBuilder:
     run.call(submodule, 0, lasted, builder.build(), device=_DEVICE, pipeline=0)
     run.run_span(run.calls)
     run.counters += counters.columns()
-    used = tuple(_used(unit, summary.cycles) for unit in summary.units)
     nodes, reason = max(summary.nodes, 0), DropReason.UNITS_ONLY
-    run.drop(DropKind.UNTRACED_CALL, 1, "calls", reason, submodule, nodes=nodes, used=used)
+    run.drop(DropKind.UNTRACED_CALL, 1, "calls", reason, submodule, nodes=nodes, used=tuple(used))
     return run
-
-
-def _used(unit: Unit, cycles: int) -> Note:
-    """How much of the time a thread worked, the timeline's cycles being all of it."""
-    share = max(unit.used, 0) / max(cycles, unit.end, 1)
-    return Note.of(DropReason.UNIT_USED, name=f"{unit.kind} {unit.number}", share=share)
-
-
-def _add_unit(builder: CommandBuilder, unit: Unit, lasted: int, cycles: int) -> None:
-    """A thread from its first to its last cycle, the timeline's cycles being all of the time."""
-    whole = max(cycles, unit.end, 1)
-    begin, end = unit.start * lasted // whole, unit.end * lasted // whole
-    track = Track(_DEVICE, f"{unit.kind} {unit.number}", "compute")
-    builder.add(track, unit.kind, unit.kind, begin, end - begin)

@@ -60,7 +60,7 @@ from profiler.trace.manifest_fields import (
 
 _Stat = int | float | str
 _PLANES = 0x0A  # tag of XSpace.planes: field 1, length-delimited
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # kinds of fields; lengths of those that are fixed
 _LATEST_PS = 1 << 62  # 53 days: a begin and a length together fit 64 bits
 _TASK = "Task Environment"
 
@@ -97,43 +97,33 @@ class Plane:
     _names: dict[int, str] = field(default_factory=dict, repr=False)
     _kinds: dict[int, tuple[str, str, dict[str, _Stat]]] = field(default_factory=dict, repr=False)
 
-    def tells(self, stat: str) -> bool:
-        """Whether any event may have this statistic."""
-        return stat in self._names.values()
-
     def lines(self) -> Iterator[Line]:
         """The lines in the order of the file."""
         for message in self._message.lines:
             base = message.timestamp_ns
             if base >= self._start_ns > 0:  # counts from 1970, others from the profile's begin
                 base -= self._start_ns
-            yield self._line(message, base * 1000)
-
-    def _line(self, message: Any, base_ps: int) -> Line:
-        events, untimed = [], 0
-        for one in message.events:
-            start, length = base_ps + one.offset_ps, one.duration_ps
-            if one.WhichOneof("data") == "num_occurrences" or not _is_time(start, length):
-                untimed += 1
-                continue
-            name, text, told = self._kind(one.metadata_id)
-            stats = {**told, **_stats(one.stats, self._names)} if one.stats else told
-            events.append(Event(name, text, start, length, stats))
-        return Line(_text(message.name), tuple(events), untimed)
+            events, untimed = [], 0
+            for one in message.events:
+                start, length = base * 1000 + one.offset_ps, one.duration_ps
+                timed = 0 <= start < _LATEST_PS and 0 <= length < _LATEST_PS
+                if one.WhichOneof("data") == "num_occurrences" or not timed:
+                    untimed += 1
+                    continue
+                name, text, told = self._kind(one.metadata_id)
+                stats = {**told, **_stats(one.stats, self._names)} if one.stats else told
+                events.append(Event(name, text, start, length, stats))
+            yield Line(_text(message.name), tuple(events), untimed)
 
     def _kind(self, number: int) -> tuple[str, str, dict[str, _Stat]]:
-        found = self._kinds.get(number)
-        if found is None:
-            message = self._message.event_metadata
-            if number in message:
-                one = message[number]
-                text = _text(one.name)
-                stats = _stats(one.stats, self._names)
-                found = _text(one.display_name) or text, text, stats
+        if number not in self._kinds:
+            known = self._message.event_metadata
+            if number in known:
+                text, stats = _text(known[number].name), _stats(known[number].stats, self._names)
+                self._kinds[number] = _text(known[number].display_name) or text, text, stats
             else:
-                found = "", "", {}
-            self._kinds[number] = found
-        return found
+                self._kinds[number] = "", "", {}
+        return self._kinds[number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +139,28 @@ class Space:
 
 def read_space(path: Path) -> Space:
     """Read a file. Raises InputError where it has no whole plane."""
+    from google.protobuf.message import DecodeError
+
     data = memoryview(content_of(path))
     messages, damaged, end = [], 0, 0
     for part, behind in _parts(data):
         end = behind
-        plane = _parsed(part) if part is not None else None
-        damaged += part is not None and plane is None
-        messages += [plane] if plane is not None else []
+        try:
+            messages += [_message().FromString(bytes(part))] if part is not None else []
+        except DecodeError:
+            damaged += 1
     if not messages:
         raise InputError(f"{path} is damaged or was cut within its first plane: record it again")
-    planes = [_plane(message) for message in messages]
+    planes = []
+    for message in messages:
+        names = {key: _text(one.name) for key, one in message.stat_metadata.items()}
+        stats = _stats(message.stats, names)
+        planes.append(Plane(_text(message.name), stats, message, _names=names))
     told = (plane.stats.get("profile_start_time") for plane in planes if plane.name == _TASK)
     start = next((one for one in told if isinstance(one, int) and 0 < one < 1 << 61), 0)
     for plane in planes:
         plane._start_ns = start  # noqa: SLF001 - known once all planes are read
     return Space(tuple(planes), start, damaged, end < len(data))
-
-
-def _plane(message: Any) -> Plane:
-    names = {key: _text(one.name) for key, one in message.stat_metadata.items()}
-    return Plane(_text(message.name), _stats(message.stats, names), message, _names=names)
 
 
 @cache
@@ -182,37 +174,22 @@ def _message() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("profile_sd3.xplane.XPlane"))
 
 
-def _parsed(data: memoryview) -> Any | None:
-    from google.protobuf.message import DecodeError
-
-    try:
-        return _message().FromString(bytes(data))
-    except DecodeError:
-        return None
-
-
 def _parts(data: memoryview) -> Iterator[tuple[memoryview | None, int]]:
     """The whole fields of a message: the content of a plane, None of another field; and where the
     next one begins. Ends where a field is not whole."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
-        length, at = _length(tag & 7, data, at)
+        length = _FIXED.get(tag & 7, 0)
+        if tag & 7 in (_VARINT, _BYTES):
+            length, at = _varint(data, at)
+            length *= tag & 7 == _BYTES
+        elif not length:
+            return
         if at < 0 or at + length > len(data):
             return
         yield (data[at : at + length] if tag == _PLANES else None), at + length
         at += length
-
-
-def _length(kind: int, data: memoryview, at: int) -> tuple[int, int]:
-    """How many bytes a field has from where on, which is -1 where it cannot be read."""
-    if at < 0 or kind not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
-        return 0, -1
-    if kind == _BYTES:
-        return _varint(data, at)
-    if kind == _VARINT:
-        return 0, _varint(data, at)[1]
-    return (8 if kind == _FIXED64 else 4), at
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
@@ -225,10 +202,6 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
     return 0, -1
-
-
-def _is_time(start_ps: int, duration_ps: int) -> bool:
-    return 0 <= start_ps < _LATEST_PS and 0 <= duration_ps < _LATEST_PS
 
 
 def _stats(messages: Any, names: Mapping[int, str]) -> dict[str, _Stat]:
@@ -261,11 +234,6 @@ _Times = npt.NDArray[np.int64]
 _FRAME, _COMPILED = "$", "PjitFunction("
 _GAPS = 32  # of a device
 _LEAST_NS = 100_000  # no launch takes so long
-
-
-def is_programs(line: Line) -> bool:
-    """Whether a line of the host is of a thread that runs the program."""
-    return any(event.name.startswith((_FRAME, _COMPILED)) for event in line.events)
 
 
 def activities(
@@ -311,22 +279,17 @@ class _Host(Struct, frozen=True, eq=False):
         kept = half if len(half) else np.flatnonzero(covered == covered.max())
         place = kept[np.lexsort((-self.end[there[kept]], self.begin[there[kept]]))[-1]]
         row = there[place]
-        name = self.names[row]
+        name, kind = self.names[row], ActivityKind.RANGE
+        if name.startswith(_FRAME):  # `$/home/me/train.py:3 loop`: folders stay in the file
+            source, blank, function = name.removeprefix(_FRAME).partition(" ")
+            name, kind = f"{source.rpartition('/')[2]}{blank}{function}", ActivityKind.FUNCTION
         return HostActivity(
-            name=_plain_function(name),
-            kind=ActivityKind.FUNCTION if name.startswith(_FRAME) else ActivityKind.RANGE,
+            name=name,
+            kind=kind,
             thread=HOST_TRACK,
             start_ns=int(self.begin[row]),
             duration_ns=int(self.end[row] - self.begin[row]),
         )
-
-
-def _plain_function(name: str) -> str:
-    """`$/home/me/train.py:3 loop` → `train.py:3 loop`: folders stay in the file."""
-    if not name.startswith(_FRAME):
-        return name
-    source, blank, function = name.removeprefix(_FRAME).partition(" ")
-    return f"{source.rpartition('/')[2]}{blank}{function}"
 
 
 # --- What the name and the statistics of an XLA operation say: its module, tensors, work, category.
@@ -335,20 +298,12 @@ def _plain_function(name: str) -> str:
 
 
 _TYPES = {  # name → as `shapes` has it, bits
+    **{f"s{bits}": (f"int{bits}", bits) for bits in (4, 8, 16, 32, 64)},
+    **{f"u{bits}": (f"uint{bits}", bits) for bits in (4, 8, 16, 32, 64)},
     "f64": ("double", 64),
     "f32": ("float", 32),
     "f16": ("half", 16),
     "bf16": ("bfloat16", 16),
-    "s64": ("int64", 64),
-    "s32": ("int32", 32),
-    "s16": ("int16", 16),
-    "s8": ("int8", 8),
-    "u64": ("uint64", 64),
-    "u32": ("uint32", 32),
-    "u16": ("uint16", 16),
-    "u8": ("uint8", 8),
-    "s4": ("int4", 4),
-    "u4": ("uint4", 4),
     "pred": ("bool", 8),
     "f8e4m3fn": ("float8e4m3fn", 8),
     "f8e5m2": ("float8e5m2", 8),
@@ -446,13 +401,9 @@ def on_gpu(event: Event, line: str) -> Operation:
         )
     suffix, category = queue("kernel", kernel)
     layer = str(event.stats.get("hlo_op", "")) or kernel
-    op_type = op or (_opcode_of(layer) if layer != kernel else kernel)
+    # `input_transpose_fusion` of `input_transpose_fusion.1`
+    op_type = op or (re.sub(r"[._]\d+$", "", layer) if layer != kernel else kernel)
     return Operation(layer, op_type, module, kernel, category, suffix)
-
-
-def _opcode_of(layer: str) -> str:
-    """`input_transpose_fusion` of `input_transpose_fusion.1`."""
-    return re.sub(r"[._]\d+$", "", layer)
 
 
 def _path(tf_op: str) -> tuple[str, str]:
@@ -492,17 +443,15 @@ def _shapes(hlo: str) -> tuple[str, int]:
     operands = _TENSOR.findall(_within(found[1][opcode.end() :]))
     if not results or not operands or not {name for name, _ in results + operands} <= set(_TYPES):
         return "", UNKNOWN
-    return f"{_texts(operands)} -> {_texts(results)}", sum(map(_bytes, results))
-
-
-def _texts(tensors: Sequence[tuple[str, str]]) -> str:
-    return " ".join(f"{_TYPES[name][0]}[{dims}]" for name, dims in tensors)
-
-
-def _bytes(tensor: tuple[str, str]) -> int:
-    name, dims = tensor
-    size = prod(int(dim[:_DIGITS]) for dim in dims.split(",") if dim)
-    return size * _TYPES[name][1] // 8
+    size = sum(
+        prod(int(dim[:_DIGITS]) for dim in dims.split(",") if dim) * _TYPES[name][1] // 8
+        for name, dims in results
+    )
+    before, behind = (
+        " ".join(f"{_TYPES[name][0]}[{dims}]" for name, dims in tensors)
+        for tensors in (operands, results)
+    )
+    return f"{before} -> {behind}", size
 
 
 def _within(text: str) -> str:
@@ -596,8 +545,12 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
 
 def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Found) -> None:
     kind = "tpu" if tpu else _KINDS.get(str(plane.stats.get("device_vendor", "")), "gpu")
-    device = f"{kind}:{number}"
-    found.devices[device] = _hardware(plane.stats)
+    device, stats = f"{kind}:{number}", plane.stats
+    found.devices[device] = Device(
+        hardware=str(stats.get("device_type_string") or stats.get("device_vendor") or "")[:200],
+        memory_bytes=quantity(stats.get("memory_size")),
+        compute_units=quantity(stats.get("core_count")),
+    )
     lines = list(plane.lines())
     found.untimed += sum(line.untimed for line in lines)
     if tpu:
@@ -616,31 +569,21 @@ def _of_device(plane: Plane, tpu: bool, number: int, start_ns: int, found: _Foun
     found.guessed |= bool(ranges)
 
 
-def _hardware(stats: Mapping[str, object]) -> Device:
-    cores = stats.get("core_count")
-    return Device(
-        hardware=str(stats.get("device_type_string") or stats.get("device_vendor") or "")[:200],
-        memory_bytes=quantity(stats.get("memory_size")),
-        compute_units=quantity(cores),
-    )
-
-
 def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found) -> None:
     """Operations in the modules in which they began; what only holds others of its line is none."""
-    traced = bool(_events(lines, _OPS))
+    modules, ops, flights = (lines.get(one, Line(one, (), 0)) for one in (_MODULES, _OPS, _ASYNC))
     ranges = [
-        _Range(_submodule(event.name), device, *_times(event, start_ns), traced=traced)
-        for event in _events(lines, _MODULES)
+        _Range(_submodule(event.name), device, *_times(event, start_ns), traced=bool(ops.events))
+        for event in modules.events
     ]
     ranges.sort(key=lambda one: one.start_ns)
     works = [
-        _work(device, lines[_OPS], event, operation, start_ns)
-        for event in _events(lines, _OPS)
+        _work(device, ops, event, operation, start_ns)
+        for event in ops.events
         if not (operation := on_tpu(event)).contains
     ]
     works += [
-        _work(device, lines[_ASYNC], event, _in_flight(event), start_ns)
-        for event in _events(lines, _ASYNC)
+        _work(device, flights, event, _in_flight(event), start_ns) for event in flights.events
     ]
     begins = [one.start_ns for one in ranges]
     for work in works:
@@ -648,10 +591,6 @@ def _of_tpu(device: str, lines: Mapping[str, Line], start_ns: int, found: _Found
         inside = at >= 0 and work.start_ns < max(ranges[at].end_ns, ranges[at].start_ns + 1)
         (ranges[at].works if inside else found.outside).append(work)
     found.ranges += ranges
-
-
-def _events(lines: Mapping[str, Line], name: str) -> tuple[Event, ...]:
-    return lines[name].events if name in lines else ()
 
 
 def _in_flight(event: Event) -> Operation:
@@ -694,11 +633,10 @@ def _by_module(device: str, works: Sequence[_Work]) -> tuple[list[_Range], list[
 def _of_host(plane: Plane, start_ns: int, found: _Found) -> None:
     """The host's calls that launched something, the first of each correlation id; and what the
     program's threads did."""
-    launches = plane.tells("correlation_id")
     for line in plane.lines():
-        if is_programs(line):
+        if any(event.name.startswith((_FRAME, _COMPILED)) for event in line.events):
             found.program.append(line)
-        for event in line.events if launches else ():
+        for event in line.events:
             number = event.stats.get("correlation_id")
             if isinstance(number, int) and number > 0 and number not in found.launches:
                 track = Track(ROOT_DEVICE, line.name or "host", "host")
@@ -706,7 +644,9 @@ def _of_host(plane: Plane, start_ns: int, found: _Found) -> None:
 
 
 def _work(device: str, line: Line, event: Event, operation: Operation, start_ns: int) -> _Work:
-    track = Track(device, f"{_plain_stream(line.name)}{operation.suffix}", operation.category)
+    stream = _STREAM.match(line.name)  # `Stream #17(Kernel)`, `stream 17` of other producers
+    name = stream[0].lower().replace("#", "") if stream else line.name
+    track = Track(device, f"{name}{operation.suffix}", operation.category)
     number = event.stats.get("correlation_id")
     return _Work(
         track,
@@ -715,12 +655,6 @@ def _work(device: str, line: Line, event: Event, operation: Operation, start_ns:
         number if isinstance(number, int) else 0,
         str(event.stats.get("hlo_module", "")),
     )
-
-
-def _plain_stream(line: str) -> str:
-    """`Stream #17(Kernel)` → `stream 17`, as other producers call it."""
-    found = _STREAM.match(line)
-    return found[0].lower().replace("#", "") if found else line
 
 
 def _times(event: Event, start_ns: int) -> tuple[int, int]:
@@ -738,9 +672,13 @@ def _submodule(module: str) -> str:
 def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     ranges = sorted(found.ranges, key=lambda one: (one.start_ns, one.device))
     outside = found.outside
-    if not ranges:
-        devices = {work.track.device for work in outside}
-        ranges = [_whole(device, outside) for device in sorted(devices)]
+    if not ranges:  # nothing names what devices worked for: all that one did is a call
+        by_device: dict[str, list[_Work]] = {}
+        for work in outside:
+            by_device.setdefault(work.track.device, []).append(work)
+        for device, works in sorted(by_device.items()):
+            times = min(one.start_ns for one in works), max(one.end_ns for one in works)
+            ranges.append(_Range(_ONLY, device, *times, works))
         outside = []
     labels = stages([one.submodule for one in ranges], [NO_ITERATION] * len(ranges))
     name = path.name.removesuffix(".pb").removesuffix(".xplane")
@@ -762,7 +700,8 @@ def _run(path: Path, space: Space, found: _Found) -> ForeignRunBuilder:
     run.drop(DropKind.TRUNCATED_FILE, UNKNOWN if space.cut else 0, "events", DropReason.ENTRIES_CUT)
     run.drop(DropKind.DROPPED_EVENTS, space.damaged, "planes", DropReason.DAMAGED)
     run.drop(DropKind.DROPPED_EVENTS, found.untimed, "events", DropReason.NO_TIME)
-    run.recording = Recording(calls_from=_source(found))
+    guessed = CallsFrom.MODULE_PERIOD if found.guessed else None
+    run.recording = Recording(calls_from=guessed if found.ranges else CallsFrom.NOTHING)
     run.host_activities = activities(found.program, space.start_ns, [*_worked(works)])
     return run
 
@@ -778,19 +717,6 @@ def _worked(
     for times in by_device.values():
         start, end = np.array(times, dtype=np.int64).T
         yield start, end
-
-
-def _source(found: _Found) -> CallsFrom | None:
-    if not found.ranges:
-        return CallsFrom.NOTHING
-    return CallsFrom.MODULE_PERIOD if found.guessed else None
-
-
-def _whole(device: str, works: Sequence[_Work]) -> _Range:
-    """A call of all that a device did: nothing names what it worked for."""
-    own = [work for work in works if work.track.device == device]
-    begin, end = min(work.start_ns for work in own), max(work.end_ns for work in own)
-    return _Range(_ONLY, device, begin, end, own)
 
 
 def _add_call(

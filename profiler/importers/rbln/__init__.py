@@ -115,9 +115,11 @@ def _capture(folder: Path, files: list[Path], *, own: bool) -> Capture:
             aggregates[stem] = file
         else:
             shards.setdefault(stem, []).append(Shard(file, number))
-    if _named_one_by_one(shards, aggregates):
+    every = [shard for found in shards.values() for shard in found]
+    alone = len({shard.number for shard in every}) == len(every) == len(shards)
+    if len(shards) > 1 and alone and len(aggregates) <= 1:  # each has a time of its own in its name
         first = min(shards)
-        shards = {first: [shard for found in shards.values() for shard in found]}
+        shards = {first: every}
         aggregates = dict.fromkeys([first], *aggregates.values()) if aggregates else {}
     stems = sorted({*shards, *aggregates})
     if len(stems) > 1:
@@ -128,23 +130,12 @@ def _capture(folder: Path, files: list[Path], *, own: bool) -> Capture:
     stem = stems[0]
     if not shards:
         return Capture(folder, stem, (Shard(aggregates[stem], -1),), None)
-    return Capture(folder, stem, _numbered(folder, shards[stem]), aggregates.get(stem))
-
-
-def _named_one_by_one(shards: dict[str, list[Shard]], aggregates: dict[str, Path]) -> bool:
-    """Whether each shard has a time of its own in its name, so that numbers alone tell them."""
-    numbers = [shard.number for found in shards.values() for shard in found]
-    alone = all(len(found) == 1 for found in shards.values())
-    return len(shards) > 1 and alone and len({*numbers}) == len(shards) and len(aggregates) <= 1
-
-
-def _numbered(folder: Path, shards: list[Shard]) -> tuple[Shard, ...]:
-    ordered = sorted(shards, key=lambda shard: (shard.number, shard.path.name))
+    ordered = sorted(shards[stem], key=lambda shard: (shard.number, shard.path.name))
     for before, after in pairwise(ordered):
         if before.number == after.number:
             both = f"{before.path.name} and {after.path.name}"
             raise InputError(f"{folder} holds {both}, the same call twice: remove one")
-    return tuple(ordered)
+    return Capture(folder, stem, tuple(ordered), aggregates.get(stem))
 
 
 def _split(file: Path, *, own: bool) -> tuple[str, int]:

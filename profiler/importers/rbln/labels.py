@@ -25,9 +25,8 @@ from profiler.importers.rbln import Capture, Shard, missing_numbers
 from profiler.importers.rbln.trace import RblnTrace
 from profiler.text import Note
 from profiler.trace.bundle import find_bundles
-from profiler.trace.events import BRANCHES, NO_CALL, NO_STEP, STAGES, Branch, Call, DropReason, Span
+from profiler.trace.events import BRANCHES, NO_CALL, NO_STEP, STAGES, Branch, DropReason, Span
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
-from profiler.trace.manifest_fields import Submodule
 
 # --- Which submodule calls a pipeline makes, in order: built in for some, from YAML for others.
 #
@@ -73,9 +72,6 @@ class CallPattern:
     repeat: int = 1
     steps: tuple[int, int] | None = None
 
-    def made_in(self, step: int) -> bool:
-        return self.steps is None or self.steps[0] <= step <= self.steps[1]
-
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -100,14 +96,36 @@ class Description:
         Raises InputError where the number of steps is not known or absurd.
         """
         count = self.step_count(steps)
-        per_step = sum(pattern.repeat for pattern in self.denoise)
-        around = sum(pattern.repeat for pattern in (*self.encode, *self.decode))
-        if count * per_step + around > _MOST_CALLS:
+        if count * self.each_step + self.around > _MOST_CALLS:
             raise InputError(
                 f"{self.name} with {count:,} steps makes more than {_MOST_CALLS:,} calls: "
                 "check the number of steps and the description's repeats"
             )
-        return tuple(self._expected(count))
+        made = [("encode", NO_STEP, one) for one in self.encode]
+        made += [
+            ("denoise", step, one)
+            for step in range(count)
+            for one in self.denoise
+            if one.steps is None or one.steps[0] <= step <= one.steps[1]
+        ]
+        made += [("decode", NO_STEP, one) for one in self.decode]
+        return tuple(
+            ExpectedCall(
+                one.submodule, stage, one.branch, step, self.devices.get(one.submodule, "")
+            )
+            for stage, step, one in made
+            for _ in range(one.repeat)
+        )
+
+    @property
+    def around(self) -> int:
+        """How many calls are made outside of the steps."""
+        return sum(pattern.repeat for pattern in (*self.encode, *self.decode))
+
+    @property
+    def each_step(self) -> int:
+        """How many calls each step makes, those of some steps alone among them."""
+        return sum(pattern.repeat for pattern in self.denoise)
 
     def step_count(self, steps: int | None = None) -> int:
         """`steps`, else the description's own, checked; 0 for a pipeline that does not denoise."""
@@ -123,44 +141,23 @@ class Description:
             raise InputError(f"--steps {count} is not between 1 and {_MOST_STEPS:,}")
         return count
 
-    def _expected(self, steps: int) -> Iterator[ExpectedCall]:
-        yield from self._stage("encode", self.encode, NO_STEP)
-        for step in range(steps):
-            made = [pattern for pattern in self.denoise if pattern.made_in(step)]
-            yield from self._stage("denoise", made, step)
-        yield from self._stage("decode", self.decode, NO_STEP)
 
-    def _stage(
-        self, stage: str, patterns: Sequence[CallPattern], step: int
-    ) -> Iterator[ExpectedCall]:
-        for pattern in patterns:
-            device = self.devices.get(pattern.submodule, "")
-            call = ExpectedCall(pattern.submodule, stage, pattern.branch, step, device)
-            yield from (call for _ in range(pattern.repeat))
+def _built_in(name: str, encoders: int, prompts: int, denoiser: str, branch: Branch) -> Description:
+    """Every encoder for one prompt, then every encoder for the next: diffusers' order."""
+    names = ["text_encoder", *(f"text_encoder_{number}" for number in range(2, encoders + 1))]
+    encode = [CallPattern(one, b) for b in ("prompt", "negative_prompt")[:prompts] for one in names]
+    return Description(name, (*encode,), (CallPattern(denoiser, branch),), (CallPattern("vae"),))
 
 
-def _encoders(count: int, *branches: Branch) -> tuple[CallPattern, ...]:
-    """Every encoder for one branch, then every encoder for the next: diffusers' order."""
-    names = ["text_encoder", *(f"text_encoder_{number}" for number in range(2, count + 1))]
-    return tuple(CallPattern(name, branch) for branch in branches for name in names)
-
-
-def _built_in(
-    name: str, encode: tuple[CallPattern, ...], denoiser: str, branch: Branch
-) -> Description:
-    return Description(name, encode, (CallPattern(denoiser, branch),), (CallPattern("vae"),))
-
-
-_BOTH: tuple[Branch, Branch] = ("prompt", "negative_prompt")
 BUILT_IN: dict[str, Description] = {
     description.name: description
     for description in (
-        _built_in("sd3", _encoders(3, *_BOTH), "transformer", "batched"),
-        _built_in("sd3-no-guidance", _encoders(3, "prompt"), "transformer", "cond"),
-        _built_in("sdxl", _encoders(2, *_BOTH), "unet", "batched"),
-        _built_in("sdxl-no-negative-prompt", _encoders(2, "prompt"), "unet", "batched"),
-        _built_in("sdxl-no-guidance", _encoders(2, "prompt"), "unet", "cond"),
-        _built_in("flux", _encoders(2, "prompt"), "transformer", "cond"),
+        _built_in("sd3", 3, 2, "transformer", "batched"),
+        _built_in("sd3-no-guidance", 3, 1, "transformer", "cond"),
+        _built_in("sdxl", 2, 2, "unet", "batched"),
+        _built_in("sdxl-no-negative-prompt", 2, 1, "unet", "batched"),
+        _built_in("sdxl-no-guidance", 2, 1, "unet", "cond"),
+        _built_in("flux", 2, 1, "transformer", "cond"),
     )
 }
 
@@ -209,12 +206,15 @@ class _Schema:
         name = entries.get("name", self.path.stem)
         if not isinstance(name, str) or not name or len(name) > 200:
             raise self._wrong("name is no short text", "give the pipeline's name")
+        allow_gaps = entries.get("allow_gaps", False)
+        if not isinstance(allow_gaps, bool):
+            raise self._wrong("allow_gaps is neither true nor false", "write one of them")
         return Description(
             name=name,
             **stages,
             steps=self._number(entries.get("steps", 0), "steps", 0, _MOST_STEPS),
             warmup=self._number(entries.get("warmup", 0), "warmup", 0, _MOST_CALLS),
-            allow_gaps=self._flag(entries.get("allow_gaps", False), "allow_gaps"),
+            allow_gaps=allow_gaps,
             devices=self._devices(entries.get("devices", {}), stages),
         )
 
@@ -242,15 +242,12 @@ class _Schema:
             return CallPattern(submodule, branch, repeat)
         if stage != "denoise":
             raise self._wrong(f"{where} has steps", "only calls of denoise may have them")
-        return CallPattern(submodule, branch, repeat, self._window(window, where))
-
-    def _window(self, window: Any, where: str) -> tuple[int, int]:
         if not isinstance(window, list) or len(window) != 2:
             raise self._wrong(f"steps of {where} are no [first, last]", "give two step numbers")
         first, last = (self._number(s, f"steps of {where}", 0, _MOST_STEPS) for s in window)
         if first > last:
             raise self._wrong(f"steps of {where} end before they begin", "give [first, last]")
-        return first, last
+        return CallPattern(submodule, branch, repeat, (first, last))
 
     def _devices(self, entries: Any, stages: Mapping[str, Sequence[CallPattern]]) -> dict[str, str]:
         known = {pattern.submodule for patterns in stages.values() for pattern in patterns}
@@ -274,11 +271,6 @@ class _Schema:
     def _number(self, value: Any, what: str, least: int, most: int) -> int:
         if type(value) is not int or not least <= value <= most:
             raise self._wrong(f"{what} is no number from {least} to {most:,}", "correct it")
-        return value
-
-    def _flag(self, value: Any, what: str) -> bool:
-        if not isinstance(value, bool):
-            raise self._wrong(f"{what} is neither true nor false", "write one of them")
         return value
 
     def _wrong(self, what: str, advice: str) -> InputError:
@@ -308,13 +300,17 @@ class Guess:
 def guess(traces: Sequence[RblnTrace | None], steps: int | None) -> Guess | None:
     """The description that fits the files in their order, None where none does. `steps` is their
     number where it is known; a file that holds nothing (None) is of any submodule."""
-    models = [None if trace is None else frozenset(_layers(trace)) for trace in traces]
-    fitting = [
-        (description, count)
-        for description in BUILT_IN.values()
-        for count in _step_counts(description, len(models))
-        if steps in (None, count) and _fits(description, count, models)
-    ]
+    models: list[frozenset[CommandName] | None] = []
+    for trace in traces:  # the layers that ran, each with no more than its name
+        names = [trace.strings[code] for code in np.unique(trace.name).tolist()] if trace else []
+        found = (CommandName(one.layer, 0, 0) for one in map(parse_command_name, names) if one)
+        models.append(None if trace is None else frozenset(found))
+    fitting = []
+    for one in BUILT_IN.values():
+        count, rest = divmod(len(models) - one.around, one.each_step)
+        fits = count > 0 and not rest and steps in (None, count)
+        if fits and _fits(one, count, models):
+            fitting.append((one, count))
     alike = [found for found in fitting if _is_of_kind(*found, models)] or fitting
     if not alike:
         return None
@@ -322,24 +318,7 @@ def guess(traces: Sequence[RblnTrace | None], steps: int | None) -> Guess | None
     return Guess(*alike[0], others)
 
 
-def _layers(trace: RblnTrace) -> Iterator[CommandName]:
-    """The layers that ran, each with no more than its name."""
-    for code in np.unique(trace.name).tolist():
-        command = parse_command_name(trace.strings[code])
-        if command is not None:
-            yield CommandName(command.layer, 0, 0)
-
-
 _Models = Sequence[frozenset[CommandName] | None]
-
-
-def _step_counts(description: Description, files: int) -> Iterator[int]:
-    """With how many steps the description makes as many calls: one number or none."""
-    around = sum(pattern.repeat for pattern in (*description.encode, *description.decode))
-    each_step = sum(pattern.repeat for pattern in description.denoise)
-    count, rest = divmod(files - around, each_step)
-    if count > 0 and rest == 0:
-        yield count
 
 
 def _fits(description: Description, steps: int, models: _Models) -> bool:
@@ -405,8 +384,9 @@ def label_shards(
     count = skip if skip is not None else description.warmup if description else 0
     total = len(capture.shards)
     if not 0 <= count < total:
+        files = f"{total:,} file{'' if total == 1 else 's'}"
         raise InputError(
-            f"--skip {count} leaves none of the {_files(total)} in {capture.source}: skip fewer"
+            f"--skip {count} leaves none of the {files} in {capture.source}: skip fewer"
         )
     skipped, shards = capture.shards[:count], capture.shards[count:]
     expected = description.calls(steps) if description is not None else ()
@@ -445,9 +425,13 @@ def _why_unlabelled(
     found = files_found(shards, skip)
     if shards[0].number < 0 and len(shards) == 1:
         found.append(Note.of(DropReason.PERHAPS_AGGREGATE))
-    if missing:
-        found.append(_listed(missing))
-    makes = {"steps": _steps(expected), "calls": len(expected)}
+    numbers, more = tuple(missing[:_SHOWN]), len(missing) - _SHOWN
+    if more > 0:
+        found.append(Note.of(DropReason.MORE_FILES_MISSING, numbers=numbers, more=more))
+    elif missing:
+        found.append(Note.of(DropReason.FILES_MISSING, numbers=numbers))
+    steps = 1 + max((call.step for call in expected), default=-1)
+    makes = {"steps": steps, "calls": len(expected)}
     found.append(Note.of(DropReason.PIPELINE_MAKES, pipeline=description.name, **makes))
     return Note.of(DropReason.NOT_LABELLED, found=tuple(found), advice=advice)
 
@@ -468,7 +452,7 @@ def _label_advice(description: Description, expected: Sequence[ExpectedCall], fi
     fitting = []
     if files > len(expected):
         fitting.append(f"--skip {files - len(expected)}")
-    per_step = sum(pattern.repeat for pattern in description.denoise)
+    per_step = description.each_step
     if per_step and all(pattern.steps is None for pattern in description.denoise):
         rest = files - (len(expected) - steps * per_step)
         if rest > 0 and rest % per_step == 0:
@@ -479,32 +463,6 @@ def _label_advice(description: Description, expected: Sequence[ExpectedCall], fi
     if not fitting:
         return Note.of(DropReason.CHECK_OPTIONS)
     return Note.of(DropReason.FITTING, options=tuple(fitting))
-
-
-def _steps(expected: Sequence[ExpectedCall]) -> int:
-    return 1 + max((call.step for call in expected), default=-1)
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file{'' if count == 1 else 's'}"
-
-
-def _listed(missing: Sequence[int]) -> Note:
-    numbers, more = tuple(missing[:_SHOWN]), len(missing) - _SHOWN
-    if more > 0:
-        return Note.of(DropReason.MORE_FILES_MISSING, numbers=numbers, more=more)
-    return Note.of(DropReason.FILES_MISSING, numbers=numbers)
-
-
-@dataclass(slots=True)
-class _Part:
-    """A stage or a step: from its first call to its last."""
-
-    name: str
-    stage: str
-    step: int
-    start_ns: int
-    end_ns: int
 
 
 def spans_of(
@@ -519,33 +477,28 @@ def spans_of(
     yield Span("pipeline", name, "", NO_STEP, start, end - start)
     stages = _parts(calls, times, steps=False)
     steps = _parts(calls, times, steps=True)
-    for stage in stages:
-        for last in [step for step in steps if step.stage == stage.stage][-1:]:
-            last.end_ns = max(last.end_ns, stage.end_ns)
-    for part in stages:
-        length = part.end_ns - part.start_ns
-        yield Span("stage", part.name, part.stage, NO_STEP, part.start_ns, length)
-    for part in steps:
-        length = part.end_ns - part.start_ns
-        yield Span("step", part.name, part.stage, part.step, part.start_ns, length)
+    last = {stage: (stage, step) for stage, step in steps}
+    for (stage, _), (begun, ended) in stages.items():
+        if stage in last:
+            steps[last[stage]][1] = max(steps[last[stage]][1], ended)
+        yield Span("stage", stage, stage, NO_STEP, begun, ended - begun)
+    for (stage, step), (begun, ended) in steps.items():
+        yield Span("step", f"step {step}", stage, step, begun, ended - begun)
 
 
 def _parts(
     calls: Sequence[ExpectedCall], times: Sequence[tuple[int, int]], *, steps: bool
-) -> list[_Part]:
-    parts: dict[tuple[str, int], _Part] = {}
+) -> dict[tuple[str, int], list[int]]:
+    """Begin and end of stages or steps, by stage and step, from the first call to the last."""
+    parts: dict[tuple[str, int], list[int]] = {}
     for call, (start, end) in zip(calls, times, strict=True):
-        if not call.stage or (steps and call.step == NO_STEP):
-            continue
-        key = (call.stage, call.step if steps else NO_STEP)
-        name = f"step {call.step}" if steps else call.stage
-        part = parts.setdefault(key, _Part(name, call.stage, key[1], start, end))
-        part.start_ns, part.end_ns = min(part.start_ns, start), max(part.end_ns, end)
-    ordered = list(parts.values())
-    for part, following in pairwise(ordered):
-        if part.start_ns <= following.start_ns and part.end_ns <= following.start_ns:
-            part.end_ns = following.start_ns
-    return ordered
+        if call.stage and not (steps and call.step == NO_STEP):
+            part = parts.setdefault((call.stage, call.step if steps else NO_STEP), [start, end])
+            part[:] = min(part[0], start), max(part[1], end)
+    for part, following in pairwise(parts.values()):
+        if part[0] <= following[0] and part[1] <= following[0]:
+            part[1] = following[0]
+    return parts
 
 
 # --- Which call each file is, by our own recording of the same run.
@@ -591,26 +544,24 @@ def label_by_run(capture: Capture, run: Path, skip: int) -> Labels:
     if not kept:
         raise InputError(f"every file in {capture.source} is of a warm-up call of {run}")
     apart = tuple(shard for shard, made in pairs if made.call == NO_CALL)
-    return Labels(
-        (*leading, *apart),
-        tuple(shard for shard, _ in kept),
-        tuple(_expected(call) for _, call in kept),
-        None,
-        name,
-        manifest.run_id,
+    labels = tuple(
+        ExpectedCall(call.submodule, call.stage, call.branch, call.step, call.device)
+        for _, call in kept
     )
-
-
-def _expected(call: Call) -> ExpectedCall:
-    return ExpectedCall(call.submodule, call.stage, call.branch, call.step, call.device)
+    shards = tuple(shard for shard, _ in kept)
+    return Labels((*leading, *apart), shards, labels, None, name, manifest.run_id)
 
 
 def _runtime_calls(manifest: Manifest, run: Path) -> list[_RuntimeCall]:
     """All runtime calls of the run in their order."""
     known = {entry.call.index for entry in manifest.calls} | {NO_CALL}
-    found: list[_RuntimeCall] = []
-    for facts in manifest.info.submodules.values():
-        found += _of_submodule(facts, known, run)
+    found = [
+        _RuntimeCall(number, call, facts.writes_shards is True)
+        for facts in manifest.info.submodules.values()
+        for number, call in facts.runtime_calls
+    ]
+    if any(call.call not in known for call in found):
+        raise InputError(f"runtime_calls in the manifest of {run} are damaged: record it again")
     if not found:
         raise InputError(
             f"{run} notes no calls of RBLN's runtimes: give a run of an optimum-rbln pipeline that "
@@ -622,14 +573,6 @@ def _runtime_calls(manifest: Manifest, run: Path) -> list[_RuntimeCall]:
     return found
 
 
-def _of_submodule(facts: Submodule, known: set[int], run: Path) -> list[_RuntimeCall]:
-    profiled = facts.writes_shards is True
-    found = [_RuntimeCall(number, call, profiled) for number, call in facts.runtime_calls]
-    if any(call.call not in known for call in found):
-        raise InputError(f"runtime_calls in the manifest of {run} are damaged: record it again")
-    return found
-
-
 def _why_unmatched(
     shards: Sequence[Shard],
     profiled: Sequence[_RuntimeCall],
@@ -638,25 +581,14 @@ def _why_unmatched(
 ) -> Note | None:
     made = Note.of(DropReason.RUN_MADE, run=run_id, calls=len(profiled))
     found = (*files_found(shards, skip), made)
-    if len(shards) != len(profiled):
-        advice = _copy_advice(shards, profiled)
-        return Note.of(DropReason.NOT_LABELLED, found=found, advice=advice)
-    if missing_numbers(shards) and not _same_gaps(shards, profiled):
+    more, advice = len(shards) - len(profiled), Note.of(DropReason.COPY_ALL)
+    if not more:
+        apart = {shard.number - one.number for shard, one in zip(shards, profiled, strict=True)}
+        if not missing_numbers(shards) or len(apart) == 1:  # numbers lie as far apart
+            return None
         found = (*found, Note.of(DropReason.OTHER_NUMBERS))
-        return Note.of(DropReason.NOT_LABELLED, found=found, advice=Note.of(DropReason.COPY_ALL))
-    return None
-
-
-def _same_gaps(shards: Sequence[Shard], profiled: Sequence[_RuntimeCall]) -> bool:
-    """Whether the numbers of the files lie as far apart as those of the runtime calls."""
-    apart = {shard.number - call.number for shard, call in zip(shards, profiled, strict=True)}
-    return len(apart) == 1
-
-
-def _copy_advice(shards: Sequence[Shard], profiled: Sequence[_RuntimeCall]) -> Note:
-    more = len(shards) - len(profiled)
-    if not profiled:
-        return Note.of(DropReason.NOTHING_PROFILED)
-    if more > 0:
-        return Note.of(DropReason.SKIP_EARLIER, files=more)
-    return Note.of(DropReason.COPY_ALL)
+    elif not profiled:
+        advice = Note.of(DropReason.NOTHING_PROFILED)
+    elif more > 0:
+        advice = Note.of(DropReason.SKIP_EARLIER, files=more)
+    return Note.of(DropReason.NOT_LABELLED, found=found, advice=advice)

@@ -33,7 +33,6 @@ from profiler.importers.rbln.trace import (
     DEVICE_KIND,
     Clocks,
     Extent,
-    Placement,
     RblnCommands,
     RblnTrace,
     commands_of,
@@ -47,7 +46,6 @@ from profiler.trace.events import UNKNOWN, Drop, DropKind, DropReason, Track
 from profiler.trace.manifest_fields import (
     ClockName,
     Device,
-    DeviceClock,
     PlacedBy,
     Recording,
     Submodule,
@@ -94,40 +92,24 @@ def _add_label_drops(run: ForeignRunBuilder, capture: Capture, labels: Labels) -
 def _add_clock_drops(run: ForeignRunBuilder, clocks: Clocks) -> None:
     """Report the devices whose times do not compare with the others'."""
     kind, unit, reference = DropKind.UNALIGNED_CLOCK, "clocks", clocks.reference
-    for device, placement in clocks.placements.items():
-        if placement.by == PlacedBy.END_TO_END:
+    for device, clock in clocks.devices.items():
+        within = clock.uncertainty_ns
+        if clock.placed_by == PlacedBy.END_TO_END:
             run.drop(kind, 1, unit, DropReason.CLOCK_RESTARTS, device, device=device)
-        elif device != reference:
-            values = {"device": device, "reference": reference}
-            detail = Note.of(DropReason.CLOCK_UNALIGNED, **values, how=_how(placement))
-            run.drops.append(Drop(kind, device, 1, unit, detail))
-
-
-def _how(placement: Placement) -> Note:
-    if placement.by == PlacedBy.SHARED_CALL:
-        return Note.of(DropReason.BY_SHARED_CALL)
-    if placement.by == PlacedBy.RUN_START:
-        return Note.of(DropReason.AT_RUN_START)
-    if placement.uncertainty_ns < 0:
-        return Note.of(DropReason.BY_ORDER)
-    return Note.of(DropReason.BY_ORDER_WITHIN, uncertainty_ns=placement.uncertainty_ns)
-
-
-def _clocks(clocks: Clocks) -> RecordedClocks:
-    """The run's clock is that of one device; `devices` says how the others were laid onto it."""
-    return RecordedClocks(
-        clock=ClockName.DEVICE,
-        reference=clocks.reference,
-        aligned=False,
-        devices={
-            device: DeviceClock(
-                placed_by=found.by,
-                offset_ns=found.offset_ns,
-                uncertainty_ns=found.uncertainty_ns if found.uncertainty_ns >= 0 else None,
-            )
-            for device, found in clocks.placements.items()
-        },
-    )
+            continue
+        if device == reference:
+            continue
+        if clock.placed_by == PlacedBy.SHARED_CALL:
+            how = Note.of(DropReason.BY_SHARED_CALL)
+        elif clock.placed_by == PlacedBy.RUN_START:
+            how = Note.of(DropReason.AT_RUN_START)
+        elif within is None:
+            how = Note.of(DropReason.BY_ORDER)
+        else:
+            how = Note.of(DropReason.BY_ORDER_WITHIN, uncertainty_ns=within)
+        values = {"device": device, "reference": reference}
+        detail = Note.of(DropReason.CLOCK_UNALIGNED, **values, how=how)
+        run.drops.append(Drop(kind, device, 1, unit, detail))
 
 
 # --- The traces of RBLN's profiler → a bundle whose calls are labelled.
@@ -193,11 +175,9 @@ def _read(capture: Capture) -> tuple[Capture, _Files]:
         return capture, files
     path = capture.shards[0].path
     parts: _Files = {}
-    for position, ((instance, workload), part) in enumerate(
-        zip(streams.keys, streams.traces, strict=True)
-    ):
-        number = workload if streams.numbered and workload >= 0 else position
-        parts[Shard(path, number, True, instance, workload)] = part, part.drops
+    for position, (key, part) in enumerate(zip(streams.keys, streams.traces, strict=True)):
+        number = key[1] if streams.numbered and key[1] >= 0 else position
+        parts[Shard(path, number, True, *key)] = part, part.drops
     return structs.replace(capture, shards=tuple(parts), in_order=streams.in_order), parts
 
 
@@ -278,7 +258,7 @@ def _build_run(
     calls, known = [one.call for one in run.calls], [one for one in read if one is not None]
     title = capture.stem if labels.why_not or not labels.pipeline else labels.pipeline
     run.spans += spans_of(title, labels.calls, [(call.start_ns, call.end_ns) for call in calls])
-    devices = {call.device for call in calls} | clocks.placements.keys()
+    devices = {call.device for call in calls} | clocks.devices.keys()
     for device in sorted(devices, key=lambda name: (len(name), name)):
         run.devices[device] = Device(hardware="RBLN NPU", aligned=False)
     run.capability(
@@ -287,7 +267,12 @@ def _build_run(
         cycles=any(one.cycles >= 0 for one in known),
     )
     run.submodules = _submodules(labels, read)
-    run.clocks = _clocks(clocks)
+    run.clocks = RecordedClocks(
+        clock=ClockName.DEVICE,
+        reference=clocks.reference,
+        aligned=False,
+        devices=clocks.devices,
+    )
     run.warmup = Warmup(calls=len(labels.skipped)) if labels.skipped else None
     recorded = _RECORDED.match(capture.stem)
     steps = 1 + max(call.step for call in labels.calls) if labels.described_as else 0

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from profiler.files import decoded
 from profiler.grammars.names import UNNAMED, parse_command_name
@@ -36,7 +36,7 @@ from profiler.trace.columns import (
     read_trace,
 )
 from profiler.trace.events import NO_STEP, UNKNOWN, Category, Drop, DropKind, DropReason, Track
-from profiler.trace.manifest_fields import PlacedBy
+from profiler.trace.manifest_fields import DeviceClock, PlacedBy
 
 # --- One timeline for devices whose clocks nothing relates.
 #
@@ -57,26 +57,14 @@ _Extents = Sequence[Mapping[str, Extent]]  # of each call in order, by device
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """How a device's clock was laid onto the run's.
-
-    `by` says from what: `own_clock` (the reference), `shared_call` (its first command in a call
-    of several devices starts that call), `call_order`, `run_start` (nothing else fits), or
-    `end_to_end` (its clock starts anew in every file). `offset_ns` is added to its times;
-    `uncertainty_ns` is the length of the interval that the order of calls leaves, -1 if open.
-    """
-
-    by: PlacedBy
-    offset_ns: int
-    uncertainty_ns: int = -1
-
-
-@dataclass(frozen=True, slots=True)
 class Clocks:
-    """`offsets[i][device]` is what to add to the times of call i on that device."""
+    """`devices` says how each clock was laid onto the run's: placed by `own_clock` (the reference),
+    `shared_call` (its first command in a call of several devices starts that call), `call_order`,
+    `run_start` (nothing else fits), or `end_to_end` (its clock starts anew in every file).
+    `offsets[i][device]` is what to add to the times of call i on that device."""
 
     reference: str
-    placements: Mapping[str, Placement]
+    devices: dict[str, DeviceClock]
     offsets: tuple[Mapping[str, int], ...]
 
 
@@ -84,30 +72,18 @@ def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
     """Lay all devices onto the clock of the first one, moved on where times would be negative.
     Where the calls are not `in_order`, all devices begin at once."""
     devices = list(dict.fromkeys(device for call in calls for device in call))
-    if any(_starts_anew(calls, device) for device in devices):
-        return _end_to_end(calls, devices)
-    placements = _placements(calls, devices) if in_order else _run_start(calls, devices)
-    first = min(
-        (
-            extent[0] + placements[device].offset_ns
-            for call in calls
-            for device, extent in call.items()
-        ),
-        default=0,
-    )
-    if first < 0:
-        placements = {
-            device: Placement(found.by, found.offset_ns - first, found.uncertainty_ns)
-            for device, found in placements.items()
-        }
-    offsets = tuple({device: placements[device].offset_ns for device in call} for call in calls)
-    return Clocks(devices[0] if devices else "", placements, offsets)
-
-
-def _starts_anew(calls: _Extents, device: str) -> bool:
-    """Whether a later call has earlier times: then the files do not share the device's clock."""
-    starts = [call[device][0] for call in calls if device in call]
-    return any(later <= earlier for earlier, later in pairwise(starts))
+    starts = [[call[device][0] for call in calls if device in call] for device in devices]
+    if any(later <= earlier for one in starts for earlier, later in pairwise(one)):
+        return _end_to_end(calls, devices)  # the files do not share the device's clock
+    clocks = _placements(calls, devices) if in_order else _run_start(calls, devices)
+    begins = (extent[0] + clocks[one].offset_ns for call in calls for one, extent in call.items())
+    first = min((*begins, 0))
+    clocks = {
+        device: structs.replace(found, offset_ns=found.offset_ns - first)
+        for device, found in clocks.items()
+    }
+    offsets = tuple({device: clocks[device].offset_ns for device in call} for call in calls)
+    return Clocks(devices[0] if devices else "", clocks, offsets)
 
 
 def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
@@ -117,11 +93,11 @@ def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
     for call in calls:
         offsets.append({device: cursor - extent[0] for device, extent in call.items()})
         cursor += max((extent[1] - extent[0] for extent in call.values()), default=0)
-    placements = {device: Placement(PlacedBy.END_TO_END, 0) for device in devices}
-    return Clocks(devices[0], placements, tuple(offsets))
+    clock = DeviceClock(placed_by=PlacedBy.END_TO_END, offset_ns=0)
+    return Clocks(devices[0], dict.fromkeys(devices, clock), tuple(offsets))
 
 
-def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]:
+def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceClock]:
     """Offsets that keep calls in their order, in the middle of what that leaves."""
     codes = {device: code for code, device in enumerate(devices)}
     shared = _shared(calls, codes)
@@ -131,7 +107,8 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]
     together = {code for pair in shared for code in pair}
     reference, *others = range(len(devices))
     offsets = {reference: 0}
-    placements = {devices[reference]: Placement(PlacedBy.OWN_CLOCK, 0)}
+    own = DeviceClock(placed_by=PlacedBy.OWN_CLOCK, offset_ns=0)
+    placements = {devices[reference]: own}
     for device in others:
         most = min(bounds[device][fixed] + offset for fixed, offset in offsets.items())
         least = max(offset - bounds[fixed][device] for fixed, offset in offsets.items())
@@ -139,8 +116,11 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]
         offset = (least + most) // 2 if max(most, -least) < _OPEN // 2 else open_end
         offsets[device] = offset
         room = bounds[device][reference] + bounds[reference][device]
-        by = PlacedBy.SHARED_CALL if device in together else PlacedBy.CALL_ORDER
-        placements[devices[device]] = Placement(by, offset, room if room < _OPEN // 2 else -1)
+        placements[devices[device]] = DeviceClock(
+            placed_by=PlacedBy.SHARED_CALL if device in together else PlacedBy.CALL_ORDER,
+            offset_ns=offset,
+            uncertainty_ns=room if room < _OPEN // 2 else None,
+        )
     return placements
 
 
@@ -166,16 +146,11 @@ def _bounds(calls: _Extents, codes: Mapping[str, int], shared: _Apart) -> list[l
             ends[code] = max(ends.get(code, end), end)
     for (a, b), apart in shared.items():
         bounds[a][b], bounds[b][a] = apart, -apart
-    _close(bounds)
-    return bounds if all(bounds[a][a] >= 0 for a in range(count)) else []
-
-
-def _close(bounds: list[list[int]]) -> None:
-    """Bounds of bounds are bounds (Floyd and Warshall)."""
-    for via, row in enumerate(bounds):
+    for via, row in enumerate(bounds):  # bounds of bounds are bounds (Floyd and Warshall)
         for own in bounds:
             for b, bound in enumerate(row):
                 own[b] = min(own[b], own[via] + bound)
+    return bounds if all(bounds[a][a] >= 0 for a in range(count)) else []
 
 
 def _shared(calls: _Extents, codes: Mapping[str, int]) -> _Apart:
@@ -189,12 +164,13 @@ def _shared(calls: _Extents, codes: Mapping[str, int]) -> _Apart:
     return shared
 
 
-def _run_start(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]:
+def _run_start(calls: _Extents, devices: Sequence[str]) -> dict[str, DeviceClock]:
     """Every device's first event where the first device's is."""
     first = {device: min(call[device][0] for call in calls if device in call) for device in devices}
     return {
-        device: Placement(
-            PlacedBy.RUN_START if number else PlacedBy.OWN_CLOCK, first[devices[0]] - first[device]
+        device: DeviceClock(
+            placed_by=PlacedBy.RUN_START if number else PlacedBy.OWN_CLOCK,
+            offset_ns=first[devices[0]] - first[device],
         )
         for number, device in enumerate(devices)
     }
@@ -269,7 +245,11 @@ def tracks_of(
 
 
 def _tracks(rows: Sequence[Row], numbers: Mapping[_Key, int], default: str) -> tuple[Track, ...]:
-    devices = [_number(row, numbers) for row in rows]
+    keys = map(_unnumbered_device, rows)
+    devices = [
+        _device_number(row) if key is None else numbers[key]
+        for row, key in zip(rows, keys, strict=True)
+    ]
     first = min((number for number in devices if number is not None), default=None)
     common = default or f"{DEVICE_KIND}:0" if first is None else f"{DEVICE_KIND}:{first}"
     return tuple(
@@ -280,11 +260,6 @@ def _tracks(rows: Sequence[Row], numbers: Mapping[_Key, int], default: str) -> t
         )
         for row, number in zip(rows, devices, strict=True)
     )
-
-
-def _number(row: Row, numbers: Mapping[_Key, int]) -> int | None:
-    key = _unnumbered_device(row)
-    return _device_number(row) if key is None else numbers[key]
 
 
 def _device_number(row: Row) -> int | None:
@@ -469,27 +444,31 @@ def commands_of(
     start_ns = trace.start_ns + (move[trace.track] if len(tracks) else 0)
     order = np.argsort(start_ns, kind="stable")
     name, text = trace.name[order], trace.arguments[order]
-    distinct, track = _distinct(tracks, trace.track[order])
+    known = {track: at for at, track in enumerate(dict.fromkeys(tracks))}  # of one device and name
+    renumbered = np.array([known[track] for track in tracks], dtype=np.int32)
     names = _Names.of(trace.strings, name)
     arguments = _Table.of(trace.strings, text)
+    position = np.empty(len(trace), dtype=np.int64)
+    position[order] = np.arange(len(trace))
+    none: Int32s = np.zeros(len(trace), dtype=np.int32)
     layer = names.layer[name]
     columns = CommandColumns(
-        tracks=distinct,
+        tracks=tuple(known),
         strings=names.strings,
-        track=track,
+        track=renumbered[trace.track[order]],
         layer=layer,
         command_index=_command_index(names.command_index[name], layer),
         op_type=names.op_type[name],
-        role=_zeros(len(trace)),
-        shapes=_zeros(len(trace)),
-        stage=_zeros(len(trace)),
+        role=none,
+        shapes=none,
+        stage=none,
         step=np.full(len(trace), NO_STEP, dtype=np.int32),
         start_ns=start_ns[order],
         duration_ns=trace.duration_ns[order],
         bytes_read=arguments.bytes_read[text],
         bytes_written=arguments.bytes_written[text],
         flops=np.full(len(trace), UNKNOWN, dtype=np.int64),
-        flows=_moved(trace.flows, order),
+        flows=position[trace.flows],
     )
     cycles = arguments.cycles[text]
     counted = cycles >= 0
@@ -563,19 +542,6 @@ def _command_index(parsed: Int32s, layer: Int32s) -> Int32s:
     return index
 
 
-def _distinct(tracks: Sequence[Track], codes: Int32s) -> tuple[tuple[Track, ...], Int32s]:
-    """Tracks without repetition: rows of one device and name are one track."""
-    distinct = {track: position for position, track in enumerate(dict.fromkeys(tracks))}
-    renumbered = np.array([distinct[track] for track in tracks], dtype=np.int32)
-    return tuple(distinct), renumbered[codes] if len(tracks) else codes
-
-
-def _moved(flows: Int64s, order: Int64s) -> Int64s:
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
-    return position[flows] if len(flows) else flows
-
-
 def _cycle_counters(columns: CommandColumns, cycles: Int64s) -> Iterator[Counter]:
     """The cycles of each track, added up at the end of the command that they were spent in."""
     counted = cycles >= 0
@@ -586,10 +552,6 @@ def _cycle_counters(columns: CommandColumns, cycles: Int64s) -> Iterator[Counter
         track = columns.tracks[code]
         values = np.cumsum(cycles[rows][order])
         yield Counter(track.device, f"{track.name} {CYCLES}", "count", ends[order], values)
-
-
-def _zeros(count: int) -> Any:
-    return np.zeros(count, dtype=np.int32)
 
 
 # --- One file that holds several runtime calls, divided into them.
@@ -655,7 +617,9 @@ def divide(trace: RblnTrace) -> Streams | None:
         return None
     call = np.full(len(trace), -1, dtype=np.int64)
     call[known] = codes.reshape(-1)
-    device = _devices(trace)
+    names = [track.device for track in tracks_of([trace.rows])[0]]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    device = np.array([numbers[name] for name in names], dtype=np.int64)[trace.track]
     by_device = [
         [*_calls(trace, named, keys, call, device == code)] for code in range(device.max() + 1)
     ]
@@ -691,13 +655,6 @@ def _part(trace: RblnTrace, chosen: npt.NDArray[np.bool_]) -> RblnTrace:
         flows=flows[(flows >= 0).all(axis=1)] if len(flows) else flows,
         drops=(),
     )
-
-
-def _devices(trace: RblnTrace) -> Int64s:
-    """For each slice the number of its device among those of the file."""
-    names = [track.device for track in tracks_of([trace.rows])[0]]
-    distinct = list(dict.fromkeys(names))
-    return np.array([distinct.index(name) for name in names], dtype=np.int64)[trace.track]
 
 
 def _calls(

@@ -23,7 +23,7 @@ def test_one_device_keeps_its_times() -> None:
     calls = [{"rbln:0": (100, 200)}, {"rbln:0": (300, 400)}]
     clocks = place(calls)
     assert moved(calls) == calls
-    assert (clocks.reference, clocks.placements["rbln:0"].by) == ("rbln:0", "own_clock")
+    assert (clocks.reference, clocks.devices["rbln:0"].placed_by) == ("rbln:0", "own_clock")
 
 
 def test_another_device_goes_where_the_order_of_calls_has_room() -> None:
@@ -36,8 +36,8 @@ def test_another_device_goes_where_the_order_of_calls_has_room() -> None:
         {"rbln:0": (3_400, 4_000)},
     ]
     clocks = place(calls)
-    found = clocks.placements["rbln:1"]
-    assert found.by == "call_order"
+    found = clocks.devices["rbln:1"]
+    assert found.placed_by == "call_order"
     assert (found.offset_ns, found.uncertainty_ns) == (2_000, 100)  # between 1950 and 2050
     assert moved(calls)[3] == {"rbln:1": (3_250, 3_350)}
 
@@ -52,7 +52,7 @@ def test_a_device_before_or_after_all_others_is_put_next_to_them() -> None:
 def test_a_call_of_two_devices_starts_on_both_at_once() -> None:
     """The devices of one call are laid onto each other by its begin."""
     calls: Calls = [{"rbln:0": (100, 200)}, {"rbln:0": (300, 400), "rbln:1": (7, 90)}]
-    assert place(calls).placements["rbln:1"].by == "shared_call"
+    assert place(calls).devices["rbln:1"].placed_by == "shared_call"
     assert moved(calls)[1]["rbln:1"] == (300, 383)
 
 
@@ -63,7 +63,7 @@ def test_an_order_that_cannot_be_is_not_forced() -> None:
         {"rbln:1": (0, 5_000)},
         {"rbln:0": (210, 300)},
     ]
-    assert place(calls).placements["rbln:1"].by == "run_start"
+    assert place(calls).devices["rbln:1"].placed_by == "run_start"
     assert moved(calls)[1]["rbln:1"][0] == 100
 
 
@@ -76,12 +76,12 @@ def test_clocks_that_start_anew_in_each_file() -> None:
         {},
         {"rbln:1": (150, 160)},
     ]
-    assert {found.by for found in place(calls).placements.values()} == {"end_to_end"}
+    assert {found.placed_by for found in place(calls).devices.values()} == {"end_to_end"}
 
 
 def test_nothing_to_place() -> None:
     """A run without any command has no clock."""
-    assert place([{}, {}]).placements == {}
+    assert place([{}, {}]).devices == {}
 
 
 @given(

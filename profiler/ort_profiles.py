@@ -99,6 +99,7 @@ class Unread:
 _KERNEL_SUFFIX = "_kernel_time"
 _DIGITS = 18  # of a number of bytes
 _Key = tuple[str, str, str, str, str, str, bytes, bytes]
+_COLUMNS = ("kind", "thread", "start_ns", "duration_ns", "arena_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +140,15 @@ class NodeColumns:
 
     def rows(self, picked: slice | npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> NodeColumns:
         """Some of them."""
-        return NodeColumns(
-            self.kinds,
-            self.kind[picked],
-            self.thread[picked],
-            self.start_ns[picked],
-            self.duration_ns[picked],
-            self.arena_bytes[picked],
-        )
+        return NodeColumns(self.kinds, *(getattr(self, name)[picked] for name in _COLUMNS))
 
     @classmethod
     def joined(cls, parts: Sequence[NodeColumns]) -> NodeColumns:
         """Nodes of several runs of one profile."""
         if len(parts) < 2:
             return parts[0] if parts else cls()
-        return cls(
-            parts[0].kinds,
-            np.concatenate([part.kind for part in parts]),
-            np.concatenate([part.thread for part in parts]),
-            np.concatenate([part.start_ns for part in parts]),
-            np.concatenate([part.duration_ns for part in parts]),
-            np.concatenate([part.arena_bytes for part in parts]),
-        )
+        columns = ([getattr(part, name) for part in parts] for name in _COLUMNS)
+        return cls(parts[0].kinds, *map(np.concatenate, columns))
 
 
 class NodeRows:
@@ -281,14 +269,7 @@ class Placed:
     kernel: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sequence:
-    """What commands of these kinds, in this order, are, whenever they ran."""
-
-    kind: Int32s
-    strings: tuple[str, ...]
-    text: dict[str, Int32s]
-    command_index: Int32s
+_Said = tuple[Int32s, tuple[str, ...], dict[str, Int32s], Int32s]
 
 
 class CommandTable:
@@ -301,7 +282,7 @@ class CommandTable:
         self._tracks: dict[Track, int] = {}
         self._codes = np.full((len(kinds), len(_TEXTS)), -1, dtype=np.int64)
         self._numbers = np.zeros((len(kinds), 4), dtype=np.int64)
-        self._last: _Sequence | None = None
+        self._last: _Said | None = None
 
     def commands(
         self, nodes: NodeColumns, origin_ns: int, flows: Int64s | None = None
@@ -311,16 +292,15 @@ class CommandTable:
         self._know(nodes.kind)
         tracks, track = self._threads(self._numbers[nodes.kind, 0], nodes.thread)
         order = np.argsort(nodes.start_ns, kind="stable")
-        said = self._said(nodes.kind[order])
-        kind, text = said.kind, said.text
+        kind, strings, text, command_index = self._said(nodes.kind[order])
         none: Int32s = np.zeros(len(kind), dtype=np.int32)
         module = text["module"] if text["module"].any() else None
         return CommandColumns(
             tracks=tracks,
-            strings=said.strings,
+            strings=strings,
             track=track[order],
             layer=text["layer"],
-            command_index=said.command_index,
+            command_index=command_index,
             op_type=text["op_type"],
             role=none,
             shapes=text["shapes"],
@@ -337,13 +317,20 @@ class CommandTable:
             name=module,
         )
 
-    def _said(self, kind: Int32s) -> _Sequence:
-        """What these commands are; that of the last run where it had the same."""
-        if self._last is None or not np.array_equal(self._last.kind, kind):
-            strings, codes = self._texts(self._codes[kind])
-            text = dict(zip(_TEXTS, codes, strict=True))
+    def _said(self, kind: Int32s) -> _Said:
+        """Kinds, strings, texts and numbers of these commands, whenever they ran; those of the last
+        run if it had the same."""
+        if self._last is None or not np.array_equal(self._last[0], kind):
+            codes = self._codes[kind]
+            used = np.zeros(len(self._strings), dtype=np.bool_)
+            used[0] = True
+            used[codes] = True
+            place = (np.cumsum(used) - 1).astype(np.int32)
+            strings = tuple(map(self._strings.__getitem__, np.flatnonzero(used).tolist()))
+            columns = map(np.ascontiguousarray, place[codes].T)
+            text: dict[str, Int32s] = dict(zip(_TEXTS, columns, strict=True))
             index = numbered(text["layer"], self._numbers[kind, 1].astype(np.int32))
-            self._last = _Sequence(kind, strings, text, index)
+            self._last = kind, strings, text, index
         return self._last
 
     def _know(self, kind: Int32s) -> None:
@@ -353,15 +340,11 @@ class CommandTable:
             placed = self._of_kind(one)
             shapes = one.shapes if one.shapes.strip(" ->") else ""
             texts = (placed.layer, one.op_type, shapes, placed.module, placed.kernel)
-            self._codes[code] = [self._code(text) for text in texts]
+            self._codes[code] = [self._places.setdefault(t, len(self._places)) for t in texts]
             lane = self._tracks.setdefault(placed.track, len(self._tracks))
             self._numbers[code] = lane, placed.command_index, one.bytes_read, one.bytes_written
-
-    def _code(self, text: str) -> int:
-        code = self._places.setdefault(text, len(self._strings))
-        if code == len(self._strings):
-            self._strings.append(text)
-        return code
+        if len(self._strings) < len(self._places):
+            self._strings = list(self._places)
 
     def _threads(self, lane: Int64s, thread: Int64s) -> tuple[tuple[Track, ...], Int32s]:
         """The track of each node: its lane, apart by thread, which count in order of the nodes."""
@@ -381,15 +364,6 @@ class CommandTable:
             code[position] = len(tracks)
             tracks.append(Track(base.device, name, base.category))
         return tuple(tracks), code[place.reshape(-1)]
-
-    def _texts(self, codes: Int64s) -> tuple[tuple[str, ...], list[Int32s]]:
-        """The texts that these rows have, and their columns."""
-        used = np.zeros(len(self._strings), dtype=np.bool_)
-        used[0] = True
-        used[codes] = True
-        place = (np.cumsum(used) - 1).astype(np.int32)
-        strings = tuple(map(self._strings.__getitem__, np.flatnonzero(used).tolist()))
-        return strings, [np.ascontiguousarray(column) for column in place[codes].T]
 
 
 # --- The events in a profile of ONNX Runtime: blocks of lines at once by the core, one by one where
@@ -456,15 +430,18 @@ def _of_document(path: Path, nodes: NodeRows, unread: Unread | None) -> Others:
         elements = _ELEMENTS.decode(block)
     except _BROKEN:
         yield from _one_by_one(path, block, 0, nodes, unread)
-        return
-    yield from _each(path, enumerate(elements, 1), "event", nodes, unread)
+    else:
+        yield from _each(path, enumerate(elements, 1), "event", nodes, unread)
 
 
 def _one_by_one(
     path: Path, block: bytes, begin: int, nodes: NodeRows, unread: Unread | None
 ) -> Others:
     """The same line by line; a line may be a whole array. The block begins at this byte."""
-    first = 1 if unread is not None or not begin else 1 + _lines_ahead(path, begin)
+    first = 1
+    if unread is None and begin:
+        ahead = takewhile(lambda found: found[0] < begin, _blocks(path))
+        first += sum(piece.count(b"\n") for _, piece in ahead)
     lines = (line.strip().rstrip(b",") for line in block.split(b"\n"))
     yield from _each(path, enumerate(lines, first), "line", nodes, unread)
 
@@ -501,12 +478,6 @@ def _of_line(text: bytes) -> list[Event]:
     if any(event.dur < 0 and event.cat != "Kernel" for event in events):
         raise msgspec.ValidationError("it ends before it begins")
     return events
-
-
-def _lines_ahead(path: Path, end: int) -> int:
-    """How many lines end ahead of a byte."""
-    ahead = takewhile(lambda found: found[0] < end, _blocks(path))
-    return sum(block.count(b"\n") for _, block in ahead)
 
 
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -596,25 +567,6 @@ class _Ended:
     nodes: int
 
 
-class _Found:
-    """What a file holds beside its nodes."""
-
-    def __init__(self, nodes: NodeRows) -> None:
-        self.runs: list[_Ended] = []
-        self.kernels: list[KernelEvent] = []
-        self.dropped = 0
-        self._nodes = nodes
-
-    def add(self, others: Others) -> None:
-        for ahead, event in others:
-            if event.cat == "Kernel":
-                self.kernels.append(_kernel(event, self._nodes.last(ahead)))
-            elif event.name == _RUN:
-                self.runs.append(_Ended(event.ts, event.dur, event.tid, ahead))
-            elif event.name == _TRUNCATED and event.args is not None:
-                self.dropped = _count(bytes(event.args.dropped_event_count))
-
-
 def _kernel(event: Event, last: tuple[str, int] | None) -> KernelEvent:
     """A kernel; its node is the last one ahead of it in the file, if that has its parent's name."""
     args = event.args or Args()
@@ -638,18 +590,27 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
     truncation marker, come as a last run whose `duration_ns` is -1.
     """
     rows = NodeRows()
-    found = _Found(rows)
+    runs: list[_Ended] = []
+    kernels: list[KernelEvent] = []
+    dropped = 0
     failure: InputError | None = None
     try:
-        found.add(read_events(path, rows, unread))
+        for ahead, event in read_events(path, rows, unread):
+            if event.cat == "Kernel":
+                kernels.append(_kernel(event, rows.last(ahead)))
+            elif event.name == _RUN:
+                runs.append(_Ended(event.ts, event.dur, event.tid, ahead))
+            elif event.name == _TRUNCATED and event.args is not None:
+                count = bytes(event.args.dropped_event_count).strip(b'"')
+                dropped = int(count) if count.isdigit() and len(count) <= _DIGITS else 0
     except InputError as error:
         failure = error
     if unread is not None:
-        unread.kernels += found.kernels
-        unread.events += rows.events - len(found.kernels)  # added when recording has ended
+        unread.kernels += kernels
+        unread.events += rows.events - len(kernels)  # added when recording has ended
     nodes = rows.columns()
     begin, waiting = 0, np.zeros(0, dtype=np.intp)
-    for run, threads in zip(found.runs, _threads_of_overlapping(found.runs), strict=True):
+    for run, threads in zip(runs, _threads_of_overlapping(runs), strict=True):
         waiting = np.concatenate((waiting, np.arange(begin, run.nodes)))
         begin = run.nodes
         cut, waiting = _cut(run, nodes, waiting, threads)
@@ -657,10 +618,10 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
     if failure is not None:
         raise failure
     waiting = np.concatenate((waiting, np.arange(begin, len(nodes))))
-    if len(waiting) or found.dropped:
+    if len(waiting) or dropped:
         rest = nodes.rows(waiting)
         start = int(rest.start_ns[0]) if len(rest) else 0
-        yield ProfiledRun(start, UNKNOWN, nodes=rest, dropped=max(found.dropped, 0))
+        yield ProfiledRun(start, UNKNOWN, nodes=rest, dropped=dropped)
 
 
 def _threads_of_overlapping(runs: Sequence[_Ended]) -> list[frozenset[int] | None]:
@@ -700,11 +661,6 @@ def _cut(
     own = inside[:0] if mixed else inside[nodes.thread[inside] == run.thread]
     others = waiting[nodes.thread[waiting] != run.thread]
     return ProfiledRun(start, end - start, run.thread, nodes.rows(own), mixed), others
-
-
-def _count(raw: bytes) -> int:
-    text = raw.strip(b'"')
-    return int(text) if text.isdigit() and len(text) <= _DIGITS else 0
 
 
 # --- Which device an ONNX Runtime execution provider runs on.

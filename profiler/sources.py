@@ -120,71 +120,6 @@ def resolve(
     importer has which is used here, or whose value is wrong.
     """
     found = [_found(tuple(paths)) for paths in names]
-    return _with_options(found, options)
-
-
-def _found(paths: tuple[Path, ...]) -> Found:
-    if len(paths) > 1:
-        return _several(paths)
-    path = paths[0]
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            return _folder(path)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: give a bundle or a folder of bundles") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    if not stat.S_ISREG(mode):
-        raise InputError(f"{path} is neither a file nor a folder: give a bundle or a trace")
-    return _file(path)
-
-
-def _several(paths: tuple[Path, ...]) -> Found:
-    importer = recognised(paths)
-    if importer is None:
-        named = ", ".join(map(str, paths[:3]))
-        raise InputError(
-            f"{named} are no files of one run that an importer reads: give one run, and compare "
-            "several with `profile-sd3 diff`"
-        )
-    return Found(paths[0], (_foreign(importer, paths),))
-
-
-def _file(path: Path) -> Found:
-    importer = recognised([path])
-    if importer is not None:
-        return Found(path, (_foreign(importer, (path,)),))
-    head = head_of(path)
-    if head[:1] not in (b"", _PACKET) or producer(head) is not None:
-        raise unread(path)
-    return Found(path, (Source(path, Kind.TRACE),))
-
-
-def _folder(path: Path) -> Found:
-    if is_parquet_run(path):
-        return Found(path, (Source(path, Kind.PARQUET),))
-    bundles = search(path)
-    if not bundles.whole and not bundles.is_one_run:
-        importer = recognised([path])
-        if importer is not None:
-            return Found(path, (_foreign(importer, (path,)),))
-    if not bundles.whole and not bundles.unfinished:
-        raise InputError(
-            f"no bundle in {path}, {likeness(path, b'')}: record one with `profile-sd3 run --out "
-            f"{path}`, or name a file that can be imported (`profile-sd3 import --list`)"
-        )
-    bundles.check()
-    sources = tuple(Source(bundle, Kind.BUNDLE) for bundle in bundles.whole)
-    return Found(path, sources, bundles.unfinished)
-
-
-def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Source:
-    return Source(paths[0], Kind.FOREIGN, Foreign(importer, paths))
-
-
-def _with_options(found: list[Found], options: Mapping[str, object]) -> list[Found]:
-    """`found` with the options for each importer, read by it."""
     if not options:
         return found
     used = [each.newest.foreign.importer for each in found if each.newest.foreign is not None]
@@ -199,13 +134,66 @@ def _with_options(found: list[Found], options: Mapping[str, object]) -> list[Fou
     return [_given(each, options) for each in found]
 
 
+def _found(paths: tuple[Path, ...]) -> Found:
+    if len(paths) > 1:
+        importer = recognised(paths)
+        if importer is None:
+            named = ", ".join(map(str, paths[:3]))
+            raise InputError(
+                f"{named} are no files of one run that an importer reads: give one run, and "
+                "compare several with `profile-sd3 diff`"
+            )
+        return _foreign(importer, paths)
+    path = paths[0]
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return _folder(path)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: give a bundle or a folder of bundles") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path} is neither a file nor a folder: give a bundle or a trace")
+    importer = recognised([path])
+    if importer is not None:
+        return _foreign(importer, paths)
+    head = head_of(path)
+    if head[:1] not in (b"", _PACKET) or producer(head) is not None:
+        raise unread(path)
+    return Found(path, (Source(path, Kind.TRACE),))
+
+
+def _folder(path: Path) -> Found:
+    if is_parquet_run(path):
+        return Found(path, (Source(path, Kind.PARQUET),))
+    bundles = search(path)
+    if not bundles.whole and not bundles.is_one_run:
+        importer = recognised([path])
+        if importer is not None:
+            return _foreign(importer, (path,))
+    if not bundles.whole and not bundles.unfinished:
+        raise InputError(
+            f"no bundle in {path}, {likeness(path, b'')}: record one with `profile-sd3 run --out "
+            f"{path}`, or name a file that can be imported (`profile-sd3 import --list`)"
+        )
+    bundles.check()
+    sources = tuple(Source(bundle, Kind.BUNDLE) for bundle in bundles.whole)
+    return Found(path, sources, bundles.unfinished)
+
+
+def _foreign(importer: Importer, paths: tuple[Path, ...]) -> Found:
+    return Found(paths[0], (Source(paths[0], Kind.FOREIGN, Foreign(importer, paths)),))
+
+
 def _given(found: Found, options: Mapping[str, object]) -> Found:
+    """A run with those of the options that its importer has."""
     source = found.newest
     if source.foreign is None:
         return found
     importer = source.foreign.importer
-    names = {option.name for option in importer.options} & options.keys()
-    values = importer.values({name: options[name] for name in options if name in names})
+    names = {option.name for option in importer.options}
+    values = importer.values({name: one for name, one in options.items() if name in names})
     foreign = Foreign(importer, source.foreign.paths, values)
     return Found(found.given, (Source(source.path, source.kind, foreign),))
 
@@ -268,15 +256,12 @@ class Imports:
         InputError where it cannot be imported, OutputError where nothing can be written."""
         if source.kind is not Kind.FOREIGN or source.foreign is None:
             return source
-        from profiler.importers.importing import import_all_with, import_with
+        from profiler.importers.importing import import_all_with
 
         foreign = source.foreign
         out = self._keep or self._temporary()
         given = (foreign.importer, foreign.paths, foreign.options, out)
-        if self._keep is None:
-            bundle = import_with(*given, leave=self._leave)
-        else:
-            bundle, *_ = import_all_with(*given, leave=self._leave)
+        bundle, *_ = import_all_with(*given, leave=self._leave, alone=self._keep is None)
         return Source(bundle, Kind.BUNDLE, origin=None if self._keep else source.path)
 
     def close(self) -> None:

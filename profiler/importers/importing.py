@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from msgspec import structs
 
-from profiler.importers.importer import ForeignRun, Importer
+from profiler.importers.importer import Importer
 from profiler.importers.registry import choose
 from profiler.options import check_run_name, run_name_of
 from profiler.trace.bundle import BundleWriter
@@ -56,22 +56,6 @@ def import_all(
     return import_all_with(importer, given, options, out, name, compress)
 
 
-def import_with(
-    importer: Importer,
-    paths: Sequence[Path],
-    options: Mapping[str, object],
-    out: Path,
-    name: str | None = None,
-    compress: Compression = "none",
-    *,
-    leave: Callable[[object], None] | None = None,
-) -> Path:
-    """The run of `import_trace` by this importer, without others beside it; `leave` is given what
-    it read."""
-    run = _read(importer, paths, options, name, leave)
-    return _written(run, name or run_name_of(run.name) or importer.name, out, compress)
-
-
 def import_all_with(
     importer: Importer,
     paths: Sequence[Path],
@@ -81,32 +65,20 @@ def import_all_with(
     compress: Compression = "none",
     *,
     leave: Callable[[object], None] | None = None,
+    alone: bool = False,
 ) -> tuple[Path, ...]:
-    """`import_all` by this importer; `leave` is given what it read."""
-    run = _read(importer, paths, options, name, leave)
-    named = [(run, name), *((other, None) for other in getattr(run, "others", ()))]
-    return tuple(
-        _written(one, called or run_name_of(one.name) or importer.name, out, compress)
-        for one, called in named
-    )
-
-
-def _read(
-    importer: Importer,
-    paths: Sequence[Path],
-    options: Mapping[str, object],
-    name: str | None,
-    leave: Callable[[object], None] | None,
-) -> ForeignRun:
+    """`import_all` by this importer, without other runs if `alone`; `leave` is given what it
+    read."""
     if name is not None:
         check_run_name(name)
     run = importer.read(paths, importer.values(options))
     if leave is not None:
         leave(run)
-    return run
-
-
-def _written(run: ForeignRun, name: str, out: Path, compress: Compression) -> Path:
-    with BundleWriter.create(out, name, compress=compress) as bundle:
-        info = run.write(bundle)
-        return bundle.finish(structs.replace(info, capabilities=tuple(sorted(run.capabilities))))
+    made, others = [], () if alone else getattr(run, "others", ())
+    for one, given in ((run, name), *((other, None) for other in others)):
+        called = given or run_name_of(one.name) or importer.name
+        with BundleWriter.create(out, called, compress=compress) as bundle:
+            info = one.write(bundle)
+            info = structs.replace(info, capabilities=tuple(sorted(one.capabilities)))
+            made.append(bundle.finish(info))
+    return tuple(made)

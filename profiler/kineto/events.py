@@ -365,8 +365,10 @@ class EventColumns:
         collective = False
         for one in args:
             if one is not None:
-                if one.dims or one.types or one.values:
-                    self._share(one)
+                if one.dims or one.types or one.values:  # equal ones once, not in the file's text
+                    one.dims = self._shared(one.dims)
+                    one.types = self._shared(one.types)
+                    one.values = self._shared(one.values)
                 collective |= one.collective is not None
         if collective:
             found = collective_args(self._valid(text))
@@ -387,12 +389,6 @@ class EventColumns:
             times = np.array([event.ts for event in memory], dtype=np.float64)
             self._memory_times.append(self._exact(times, places, text))
             self.memory += memory
-
-    def _share(self, args: Args) -> None:
-        """Have arguments that are equal in many events once, not as part of the file's text."""
-        args.dims = self._shared(args.dims)
-        args.types = self._shared(args.types)
-        args.values = self._shared(args.values)
 
     def _shared(self, raw: msgspec.Raw) -> msgspec.Raw:
         text = bytes(raw)

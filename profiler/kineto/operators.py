@@ -11,9 +11,9 @@ Results of convolutions, reductions and resamplings are derived.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,37 +30,20 @@ from profiler.trace.events import Category
 # Source: torch's `native_functions.yaml` (order of the arguments), torch.nn.Conv2d (the size).
 
 
-class _ConvolutionArguments(NamedTuple):
-    """Where an operator has its arguments; -1: it has none."""
-
-    stride: int
-    padding: int
-    dilation: int
-    transposed: int = -1
-
-
-_CONVOLUTION_ARGUMENTS = {
-    "aten::conv1d": _ConvolutionArguments(3, 4, 5),
-    "aten::conv2d": _ConvolutionArguments(3, 4, 5),
-    "aten::conv3d": _ConvolutionArguments(3, 4, 5),
-    "aten::convolution": _ConvolutionArguments(3, 4, 5, 6),
-    "aten::_convolution": _ConvolutionArguments(3, 4, 5, 6),
-    "aten::convolution_overrideable": _ConvolutionArguments(3, 4, 5, 6),
-    "aten::cudnn_convolution": _ConvolutionArguments(3, 2, 4),
-    "aten::cudnn_convolution_relu": _ConvolutionArguments(3, 4, 5),
-    "aten::miopen_convolution": _ConvolutionArguments(4, 3, 5),
-    "aten::miopen_depthwise_convolution": _ConvolutionArguments(4, 3, 5),
-    "aten::mkldnn_convolution": _ConvolutionArguments(4, 3, 5),
-    "aten::thnn_conv2d": _ConvolutionArguments(4, 5, -1),
-    "aten::_slow_conv2d_forward": _ConvolutionArguments(4, 5, -1),
-    "aten::_conv_depthwise2d": _ConvolutionArguments(4, 5, 6),
-    "aten::conv_depthwise3d": _ConvolutionArguments(4, 5, 6),
+_CONVOLUTION_ARGUMENTS = {  # places of stride, padding, dilation and transposed; -1: it has none
+    f"aten::{name}": places
+    for places, names in {
+        (3, 4, 5, -1): ("conv1d", "conv2d", "conv3d", "cudnn_convolution_relu"),
+        (3, 4, 5, 6): ("convolution", "_convolution", "convolution_overrideable"),
+        (3, 2, 4, -1): ("cudnn_convolution",),
+        (4, 3, 5, -1): (
+            *("miopen_convolution", "miopen_depthwise_convolution", "mkldnn_convolution"),
+        ),
+        (4, 5, -1, -1): ("thnn_conv2d", "_slow_conv2d_forward"),
+        (4, 5, 6, -1): ("_conv_depthwise2d", "conv_depthwise3d"),
+    }.items()
+    for name in names
 }
-
-
-def is_convolution(operator: str) -> bool:
-    """Whether `result_dims` knows the operator."""
-    return operator in _CONVOLUTION_ARGUMENTS
 
 
 def result_dims(
@@ -76,11 +59,11 @@ def result_dims(
         return None
     x, weight = dims[0], dims[1]
     rank = len(x) - 2
-    if rank < 1 or len(weight) != len(x) or _at(arguments, places.transposed) not in (None, False):
+    steps, pads, holes, transposed = (_at(arguments, place) for place in places)
+    if rank < 1 or len(weight) != len(x) or transposed not in (None, False):
         return None
-    stride = _each(_at(arguments, places.stride), 1, rank)
-    dilation = _each(_at(arguments, places.dilation), 1, rank)
-    padding = _padding(_at(arguments, places.padding), weight[2:], dilation, rank)
+    stride, dilation = _each(steps, 1, rank), _each(holes, 1, rank)
+    padding = _padding(pads, weight[2:], dilation, rank)
     if stride is None or dilation is None or padding is None or 0 in stride:
         return None
     sizes = [
@@ -375,11 +358,6 @@ _REDUCTION_ARGUMENTS = {  # operator: number of arguments → places of dims and
 _TYPES = {"aten::mean": 3, "aten::sum": 3, "aten::linalg_vector_norm": 4}  # of the result
 
 
-def is_reduction(operator: str) -> bool:
-    """Whether `reduced_dims` knows the operator."""
-    return operator in _REDUCTION_ARGUMENTS
-
-
 def reduced_dims(
     operator: str, dims: Sequence[int], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
@@ -425,11 +403,6 @@ _RESAMPLING_OPERATORS = frozenset(
 )
 
 
-def is_resampling(operator: str) -> bool:
-    """Whether `resampled_dims` knows the operator."""
-    return operator in _RESAMPLING_OPERATORS
-
-
 def resampled_dims(
     operator: str, dims: Sequence[int], arguments: Sequence[Any]
 ) -> tuple[int, ...] | None:
@@ -456,13 +429,13 @@ def resampled_dims(
 #     → (2, 24, 4096, 1)
 
 
-_Result = Callable[[str, Sequence[Any], Sequence[Any]], tuple[int, ...] | None]
+_RESULTS = (_CONVOLUTION_ARGUMENTS, _REDUCTION_ARGUMENTS, _RESAMPLING_OPERATORS)
 _REAL = ("float", "double", "half", "bfloat")  # sums of integers are int64
 
 
 def has_result(operator: str) -> bool:
     """Whether the dims of its result may follow."""
-    return _finder(operator) is not None
+    return any(operator in one for one in _RESULTS)
 
 
 def result_of(
@@ -470,38 +443,19 @@ def result_of(
 ) -> tuple[int, ...] | None:
     """Dims of the result, whose type is that of the first input; None where they do not follow, or
     the type is another. `dims`, `types` and `values` are those of the event, of each argument."""
-    find = _finder(operator)
-    if find is None or not _keeps_type(operator, types):
+    kind = str(types[0]).removeprefix("c10::").lower() if types else ""
+    if not has_result(operator) or (operator == "aten::sum" and not kind.startswith(_REAL)):
         return None
     try:
-        return find(operator, dims, argument_values(values))
+        arguments = argument_values(values)
+        if operator in _CONVOLUTION_ARGUMENTS:
+            return result_dims(operator, dims, arguments)
+        find = reduced_dims if operator in _REDUCTION_ARGUMENTS else resampled_dims
+        return find(operator, dims[0], arguments) if is_shape(dims[0]) else None
     except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
         return None
 
 
-def _finder(operator: str) -> _Result | None:
-    if is_convolution(operator):
-        return result_dims
-    if is_reduction(operator):
-        return _of_first(reduced_dims)
-    return _of_first(resampled_dims) if is_resampling(operator) else None
-
-
-def _keeps_type(operator: str, types: Sequence[Any]) -> bool:
-    kind = str(types[0]).removeprefix("c10::").lower() if types else ""
-    return operator != "aten::sum" or kind.startswith(_REAL)
-
-
-def _of_first(find: _Result) -> _Result:
-    """What finds the result from the dims of the first input alone, as one of all inputs'."""
-
-    def found(
-        operator: str, dims: Sequence[Any], arguments: Sequence[Any]
-    ) -> tuple[int, ...] | None:
-        return find(operator, dims[0], arguments) if _is_shape(dims[0]) else None
-
-    return found
-
-
-def _is_shape(dims: object) -> bool:
+def is_shape(dims: object) -> bool:
+    """Whether these are the dims of a tensor that has any."""
     return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.kineto.operators import is_convolution, result_dims
+from profiler.kineto.operators import has_result, result_dims
 from tests.examples import examples
 
 X, W = [1, 4, 8, 8], [6, 4, 3, 3]
@@ -40,8 +40,8 @@ def test_missing_dims():
     """A convolution without its weight has no known result."""
     assert result_dims("aten::conv2d", [X], []) is None
     assert result_dims("aten::conv2d", [X, [6]], []) is None
-    assert is_convolution("aten::conv2d")
-    assert not is_convolution("aten::conv_transpose2d")
+    assert has_result("aten::conv2d")
+    assert not has_result("aten::conv_transpose2d")
 
 
 @pytest.mark.torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.kineto.operators import is_resampling, resampled_dims
+from profiler.kineto.operators import has_result, resampled_dims
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,6 @@ def test_result(operator, dims, arguments, expected):
 def test_the_size_is_where_torch_has_it():
     """The argument behind the input is the one that torch's own schema calls so."""
     torch = pytest.importorskip("torch")
-    assert is_resampling("aten::upsample_nearest2d")
+    assert has_result("aten::upsample_nearest2d")
     schema = torch.ops.aten.upsample_nearest2d.default._schema
     assert schema.arguments[1].name == "output_size"

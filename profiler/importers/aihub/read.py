@@ -70,7 +70,11 @@ def read_run(
     asked = {"device": device, "runtime": runtime, "precision": precision}
     left = [one for one in every if all(not v or getattr(one, k) == v for k, v in asked.items())]
     if not left:
-        raise InputError(f"{path} has no measurement of {_said(asked)}: it has {_columns(every)}")
+        said = ", ".join(f"{key} {value!r:.60}" for key, value in asked.items() if value)
+        columns = list(dict.fromkeys(" / ".join(one.column) for one in every))
+        more = f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else ""
+        there = ", ".join(columns[:_NAMED]) + more
+        raise InputError(f"{path} has no measurement of {said}: it has {there}")
     chosen = _chosen(left, document)
     taken = [one for one in every if one.column == chosen]
     return _run(path, taken, len(every))
@@ -171,13 +175,3 @@ def _settings(taken: Sequence[Measurement]) -> dict[str, Setting]:
     for one in taken:
         found |= {f"{one.component}.layers_{unit}": n for unit, n in one.layers.items()}
     return found
-
-
-def _said(asked: Mapping[str, str]) -> str:
-    return ", ".join(f"{key} {value!r:.60}" for key, value in asked.items() if value)
-
-
-def _columns(every: Sequence[Measurement]) -> str:
-    columns = dict.fromkeys(" / ".join(one.column) for one in every)
-    more = f" and {len(columns) - _NAMED} more" if len(columns) > _NAMED else ""
-    return ", ".join(list(columns)[:_NAMED]) + more

@@ -82,8 +82,8 @@ class CallRange(Struct, frozen=True):
     end_ns: int
     instance: str
     class_name: str
-    is_autoencoder: bool
-    modules: tuple[int, ...]  # the module's range in `Frames.modules`, wrapper before inner one
+    is_autoencoder: bool = False
+    modules: tuple[int, ...] = ()  # ranges in `Frames.modules`, wrapper before inner one
     told: bool = True  # whether the trace tells the class: not of what was guessed or annotated
     guessed: bool = False
     inputs: int = 0
@@ -108,19 +108,32 @@ class Section(Struct):
 
 def find_calls(frames: Frames) -> list[CallRange]:
     """The submodule calls of a trace in order of their start; none without module ranges."""
-    modules = frames.modules
-    autoencoders = _autoencoder_frames(frames)
-    top = modules.outermost_marked(~_holds_pipeline(frames))
-    in_method = autoencoders.innermost(modules.thread, modules.start_ns) >= 0
+    modules, holds = frames.modules, _holds_pipeline(frames)
+    # outermost encode and decode frames that lie in no module of their own
+    methods = frames.of_kind(Kind.AUTOENCODER).outermost()
+    around = modules.innermost(methods.thread, methods.start_ns)
+    methods = methods.select(np.append(holds, True)[around])
+    top = modules.outermost_marked(~holds)
+    in_method = methods.innermost(modules.thread, modules.start_ns) >= 0
     outermost = (top == np.arange(len(modules))) & ~in_method
     inside = {frames.instances[index] for index in np.flatnonzero((top >= 0) & ~outermost).tolist()}
-    calls = [
-        _module_call(frames, index)
-        for index in np.flatnonzero(outermost).tolist()
-        if frames.instances[index] not in inside
-    ]
-    calls += [_method_call(frames, autoencoders, index) for index in range(len(autoencoders))]
+    calls = []
+    for index in np.flatnonzero(outermost).tolist():
+        instance = frames.instances[index]
+        if instance not in inside:
+            class_name, chain = _unwrapped(frames, index)
+            calls.append(CallRange(*_times(modules, index), instance, class_name, modules=chain))
+    for index, row in enumerate(methods.row.tolist()):
+        frame = parse_frame(frames.name(row))
+        assert frame is not None
+        times = _times(methods, index)
+        calls.append(CallRange(*times, "vae", frame.stem, is_autoencoder=True))
     return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
+
+
+def _times(ranges: Ranges, index: int) -> tuple[int, int, int]:
+    """Thread, begin and end of a range."""
+    return int(ranges.thread[index]), int(ranges.start_ns[index]), int(ranges.end_ns[index])
 
 
 def call_ranges(calls: list[CallRange]) -> Ranges:
@@ -138,13 +151,7 @@ def guessed_call(
 ) -> CallRange:
     """A call that operators show."""
     return CallRange(
-        thread,
-        start_ns,
-        end_ns,
-        instance,
-        class_name,
-        is_autoencoder=instance == "vae",
-        modules=(),
+        *(thread, start_ns, end_ns, instance, class_name, instance == "vae"),
         told=False,
         guessed=True,
         inputs=inputs,
@@ -162,42 +169,6 @@ def _holds_pipeline(frames: Frames) -> Bools:
                 holds[above] = True
                 above = int(frames.modules.parent[above])
     return holds
-
-
-def _autoencoder_frames(frames: Frames) -> Ranges:
-    """Outermost encode and decode frames that lie in no module of their own."""
-    methods = frames.of_kind(Kind.AUTOENCODER).outermost()
-    around = frames.modules.innermost(methods.thread, methods.start_ns)
-    holds = _holds_pipeline(frames)
-    return methods.select((around < 0) | holds[around] if len(holds) else around < 0)
-
-
-def _module_call(frames: Frames, index: int) -> CallRange:
-    modules = frames.modules
-    class_name, chain = _unwrapped(frames, index)
-    return CallRange(
-        thread=int(modules.thread[index]),
-        start_ns=int(modules.start_ns[index]),
-        end_ns=int(modules.end_ns[index]),
-        instance=frames.instances[index],
-        class_name=class_name,
-        is_autoencoder=False,
-        modules=chain,
-    )
-
-
-def _method_call(frames: Frames, methods: Ranges, index: int) -> CallRange:
-    frame = parse_frame(frames.name(int(methods.row[index])))
-    assert frame is not None
-    return CallRange(
-        thread=int(methods.thread[index]),
-        start_ns=int(methods.start_ns[index]),
-        end_ns=int(methods.end_ns[index]),
-        instance="vae",
-        class_name=frame.stem,
-        is_autoencoder=True,
-        modules=(),
-    )
 
 
 def _unwrapped(frames: Frames, index: int) -> tuple[str, tuple[int, ...]]:
@@ -275,27 +246,11 @@ def stepped_calls(trace: KinetoTrace) -> list[CallRange]:
 
 
 def _calls(trace: KinetoTrace, ranges: Ranges) -> list[CallRange]:
-    calls = [
-        _call(trace.events.name_of(row), int(thread), int(start), int(end))
-        for row, thread, start, end in zip(
-            ranges.row.tolist(), ranges.thread, ranges.start_ns, ranges.end_ns, strict=True
-        )
-    ]
+    calls = []
+    for index, name in enumerate(trace.events.names_of(ranges.row)):
+        plain = name.partition("#")[0] if STEP_MARK.fullmatch(name) else name.strip("# ") or name
+        calls.append(CallRange(*_times(ranges, index), plain, plain, told=False))
     return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
-
-
-def _call(name: str, thread: int, start_ns: int, end_ns: int) -> CallRange:
-    plain = name.partition("#")[0] if STEP_MARK.fullmatch(name) else name.strip("# ") or name
-    return CallRange(
-        thread=thread,
-        start_ns=start_ns,
-        end_ns=end_ns,
-        instance=plain,
-        class_name=plain,
-        is_autoencoder=False,
-        modules=(),
-        told=False,
-    )
 
 
 # --- Graphs that a trace captures: their windows, the launches in them, and whether it replays any.
@@ -383,22 +338,13 @@ def iterations_by_step(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[i
 def iterations_by_module(calls: Sequence[CallRange]) -> list[int]:
     """Of each call the pass of the module that is called most often, `NO_ITERATION` before its
     first one, and of all calls where none is called `LEAST_PASSES` times."""
-    loop = _most_called(calls)
-    found, passes = [], NO_ITERATION
-    for call in calls:
-        passes += call.instance == loop
-        found.append(passes)
-    return found
-
-
-def _most_called(calls: Sequence[CallRange]) -> str | None:
-    """The instance that makes the loop; None without one."""
     weight: dict[str, tuple[int, int]] = {}
     for call in calls:
         times, length = weight.get(call.instance, (0, 0))
         weight[call.instance] = (times + 1, length + call.end_ns - call.start_ns)
-    loop = max(weight, key=lambda instance: weight[instance], default=None)
-    return loop if loop is not None and weight[loop][0] >= LEAST_PASSES else None
+    loop = max(weight, key=lambda instance: weight[instance], default="")
+    of_loop = loop in weight and weight[loop][0] >= LEAST_PASSES
+    return [*accumulate(((c.instance == loop) * of_loop for c in calls), initial=NO_ITERATION)][1:]
 
 
 # --- Names of submodules: the attribute that diffusers would have, from class and place in the run.
@@ -421,7 +367,7 @@ _HINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("transformer", re.compile(r"Transformer|DiT|Flux")),
 )
 _DIFFUSION = re.compile(r"Autoencoder|UNet|Unet|DiT|Flux|Transformer\w*[23]D")  # of no other model
-_WARM_UP = "warm-up"
+_WARM_UP, _OPTIMIZED = "warm-up", "OptimizedModule"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -478,26 +424,18 @@ class SubmoduleNames:
         known = self._of_instance.get(call.instance)
         if known is not None:
             return known
-        base = call.class_name if role == "class" else _base_name(call, role)
+        base = _hint(call)
+        if role == "class":
+            base = call.class_name
+        elif not base and (role == "text_encoder" or (role and call.class_name == _OPTIMIZED)):
+            base = role
+        elif not base:  # `AudioUpsampler2` → `audio_upsampler_2`, `ResNet` → `resnet`
+            words = _WORD.findall(call.class_name.replace("Net", "net"))
+            base = "_".join(words).lower() or "module"
         count = self._counts[base] = self._counts.get(base, 0) + 1
         name = base if count == 1 else f"{base}_{count}"
         self._of_instance[call.instance] = name
         return name
-
-
-def _base_name(call: CallRange, role: str) -> str:
-    hint = _hint(call)
-    if hint:
-        return hint
-    if role == "text_encoder" or (role and call.class_name == "OptimizedModule"):
-        return role
-    return _snake(call.class_name)
-
-
-def _snake(class_name: str) -> str:
-    """`AudioUpsampler2` → `audio_upsampler_2`, `ResNet` → `resnet`."""
-    words = _WORD.findall(class_name.replace("Net", "net"))
-    return "_".join(words).lower() or "module"
 
 
 # --- The calls of a pipeline told apart where only its submodules are known: prompts that are
@@ -555,7 +493,7 @@ def periodic_calls(trace: KinetoTrace, work: Int64s, launch: Int64s) -> list[Cal
     ends = [*times[begins[1:]].tolist(), int(trace.end_ns[launches[begins[-1] :]].max())]
     thread = int(np.bincount(trace.thread[launches]).argmax())
     return [
-        CallRange(thread, begin, end, _REPEATED, _REPEATED, False, (), told=False)
+        CallRange(thread, begin, end, _REPEATED, _REPEATED, told=False)
         for begin, end in zip(times[begins].tolist(), ends, strict=True)
         if end > begin
     ]
@@ -586,18 +524,21 @@ def period_of(names: Int64s) -> tuple[int, int] | None:
 # tells apart; else the whole trace.
 
 
-_FOREVER_NS = 1 << 62
-
-
 def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
     """The pipeline calls of a trace, each with its submodule calls, in order of time.
 
     A call outside every section (a prompt encoded ahead, an image decoded afterwards) counts to
     the next section, after the last one to that.
     """
-    steps = _noise_steps(frames, calls)
+    # outermost scheduler steps; those in a call (a consistency decoder's own) are not ours
+    steps = frames.of_kind(Kind.STEP).outermost()
+    steps = steps.select(call_ranges(calls).innermost(steps.thread, steps.start_ns) < 0)
     sections = _pipelines(frames, calls) or _marked(frames.trace, steps)
-    sections = sections or _guessed(frames.trace, calls) or [_whole(frames.trace, calls, steps)]
+    sections = sections or _guessed(frames.trace, calls)
+    if not sections:
+        start = min([call.start_ns for call in calls] + steps.start_ns.tolist())
+        end = max([call.end_ns for call in calls] + steps.end_ns.tolist())
+        sections = [_around(frames.trace, calls[0].thread, start, end)]
     lookup = Lookup(sections)
     for call in calls:
         lookup.of(call.thread, call.start_ns).calls.append(call)
@@ -614,12 +555,6 @@ def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
         section.start_ns = min([section.start_ns, *(start for start, _ in inside)])
         section.end_ns = max([section.end_ns, *(end for _, end in inside)])
     return sections
-
-
-def _noise_steps(frames: Frames, calls: list[CallRange]) -> Ranges:
-    """Outermost scheduler steps; those in a call (a consistency decoder's own) are not ours."""
-    steps = frames.of_kind(Kind.STEP).outermost()
-    return steps.select(call_ranges(calls).innermost(steps.thread, steps.start_ns) < 0)
 
 
 def _pipelines(frames: Frames, calls: list[CallRange]) -> list[Section]:
@@ -657,25 +592,16 @@ def _guessed(trace: KinetoTrace, calls: Sequence[CallRange]) -> list[Section]:
     return [Section(name, thread, start, end) for start, end in spans]
 
 
-def _whole(trace: KinetoTrace, calls: list[CallRange], steps: Ranges) -> Section:
-    """What all calls and steps span."""
-    start = min([call.start_ns for call in calls] + steps.start_ns.tolist())
-    end = max([call.end_ns for call in calls] + steps.end_ns.tolist())
-    return _around(trace, calls[0].thread, start, end)
-
-
 def _around(trace: KinetoTrace, thread: int, start: int, end: int) -> Section:
     """The smallest annotation around a range, a profiler's step aside; without one, that range."""
-    best = Section("trace", thread, start, end)
-    smallest = _FOREVER_NS
-    for row in trace.rows_of("user_annotation").tolist():
-        begin, length = int(trace.start_ns[row]), int(trace.duration_ns[row])
-        name = trace.events.name_of(row)
-        around = begin <= start and end <= begin + length and not STEP_MARK.fullmatch(name)
-        if around and length < smallest:
-            smallest = length
-            best = Section(name, thread, begin, begin + length)
-    return best
+    rows = trace.rows_of("user_annotation")
+    rows = rows[(trace.start_ns[rows] <= start) & (end <= trace.end_ns[rows])]
+    rows = rows[np.argsort(trace.duration_ns[rows], kind="stable")]
+    named = (row for row in rows.tolist() if not STEP_MARK.fullmatch(trace.events.name_of(row)))
+    for row in named:
+        times = int(trace.start_ns[row]), int(trace.end_ns[row])
+        return Section(trace.events.name_of(row), thread, *times)
+    return Section("trace", thread, start, end)
 
 
 class Lookup:
@@ -746,7 +672,9 @@ def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
         return None
     events = [trace.events[row] for row in rows.tolist()]
     numbered = np.array([_number(event) >= 0 for event in events], dtype=np.bool_)
-    behind = np.array([_is_backward(event) for event in events], dtype=np.bool_)
+    threads = [event.args.forward_thread if event.args else None for event in events]
+    behind = numbered & np.array([one not in (None, 0) for one in threads], dtype=np.bool_)
+    behind |= np.array([event.name.startswith(_ENGINE) for event in events], dtype=np.bool_)
     if not behind.any():
         return None
     named = trace.rows_of("user_annotation")
@@ -796,9 +724,3 @@ def _forward(trace: KinetoTrace, forwards: Int64s, backward: Int64s) -> Int64s:
 def _number(event: Event) -> int:
     value = event.args.sequence if event.args else None
     return value if isinstance(value, int) else -1
-
-
-def _is_backward(event: Event) -> bool:
-    thread = event.args.forward_thread if event.args else None
-    numbered = thread not in (None, 0) and _number(event) >= 0
-    return numbered or event.name.startswith(_ENGINE)

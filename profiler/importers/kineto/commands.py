@@ -63,12 +63,6 @@ def device_kind(trace: KinetoTrace) -> str:
     return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"
 
 
-def device_name(kind: str, event: Event) -> str:
-    """`cuda:1`: the device that an event says it ran on."""
-    device = event.args.device if event.args else None
-    return f"{kind}:{whole(device if device is not None else event.pid, 0)}"
-
-
 def thread_name(trace: KinetoTrace, row: int) -> str:
     """The name of the thread of an event, `thread <tid>` where the trace gives none."""
     key = trace.threads[int(trace.thread[row])]
@@ -97,7 +91,8 @@ class CommandWriter:
     devices: tuple[str, ...] = field(init=False)  # of each launch
 
     def __post_init__(self) -> None:
-        self.devices = tuple(map(self._device_at, self.launches.row.tolist()))
+        names = (self._device(self.trace.events[row]) for row in self.launches.row.tolist())
+        self.devices = tuple(self._names.setdefault(name, name) for name in names)  # one text each
         counts = Counter(self.launches.launch.tolist())
         counts.pop(-1, None)
         self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
@@ -119,14 +114,13 @@ class CommandWriter:
         """The device of the host."""
         return f"{self.prefix}{ROOT_DEVICE}"
 
-    def _device_at(self, row: int) -> str:
-        """The device of the event in a row; those of one device share its name."""
-        event = self.trace.events[row]
-        name = self._device(event) if event.cat in DEVICE_WORK else self.root
-        return self._names.setdefault(name, name)
-
     def _device(self, event: Event) -> str:
-        return f"{self.prefix}{device_name(self.kind, event)}"
+        """`cuda:1`: the device that an event says it ran on, the root device of the host's."""
+        if event.cat not in DEVICE_WORK:
+            return self.root
+        device = event.args.device if event.args else None
+        number = whole(device if device is not None else event.pid, 0)
+        return f"{self.prefix}{self.kind}:{number}"
 
     def _parts_of_operators(self) -> dict[int, str]:
         """Which of its operator's kernels each kernel is, where there are several."""
@@ -153,7 +147,9 @@ class CommandWriter:
             if launch < 0:
                 continue
             if launch not in commands:
-                commands[launch] = self._launch(launch, builder, stage, step)
+                track = self._track(("host", self.trace.thread.item(launch)), launch)
+                name, times = self.trace.events.name_of(launch), self._times(launch)
+                commands[launch] = builder.add(track, name, "", *times, stage=stage, step=step)
             builder.link(commands[launch], target)
 
         for row in self._waits.get(call, ()):
@@ -169,19 +165,13 @@ class CommandWriter:
         return counts.most_common(1)[0][0] if counts else self.root
 
     def _members(self, call: int) -> list[int]:
-        first, last = np.searchsorted(
-            self.launches.call, (call, call + 1), sorter=self._by_call
-        ).tolist()
+        calls = self.launches.call
+        first, last = np.searchsorted(calls, (call, call + 1), sorter=self._by_call).tolist()
         members: list[int] = self._by_call[first:last].tolist()
         return members
 
     def _times(self, row: int) -> tuple[int, int]:
         return self.trace.start_ns.item(row), self.trace.duration_ns.item(row)
-
-    def _launch(self, row: int, builder: CommandBuilder, stage: str, step: int) -> int:
-        track = self._track(("host", self.trace.thread.item(row)), row)
-        name = self.trace.events.name_of(row)
-        return builder.add(track, name, "", *self._times(row), stage=stage, step=step)
 
     def _work(self, member: int, builder: CommandBuilder, stage: str, step: int) -> int:
         row = self.launches.row.item(member)
@@ -198,12 +188,15 @@ class CommandWriter:
             label = operator.name
         moved = event.args.bytes if event.args and event.cat.startswith("gpu_") else None
         size = whole(moved, UNKNOWN)
-        module = self.launches.module.item(member)
-        paths = self.paths
+        module, paths = self.launches.module.item(member), self.paths
+        part, shapes = self._parts.get(member, ""), ""
         if told is not None:
-            module, paths = told.module, told.paths
+            module, paths, part = told.module, told.paths, told.part
+        if operator is not None and operator.args is not None:
+            shapes = self._shapes.of(operator.name, operator.args, event.name)
         path, layer = paths.path(module), paths.layer(module, label)
-        phase = self._phase(member) if module < 0 else ""
+        training = self.launches.training if module < 0 and self.phases else None
+        phase = training.phases[member] if training is not None else ""
         if phase:
             path, layer = phase, f"{phase}/{layer}"
         return builder.add(
@@ -211,9 +204,7 @@ class CommandWriter:
             layer,
             op_type,
             *self._times(row),
-            shapes=self._shapes_of(
-                operator, event, told.part if told else self._parts.get(member, "")
-            ),
+            shapes=shapes + part if shapes else "",
             kernel=event.name if event.cat in DEVICE_WORK else "",
             module=path,
             stage=stage,
@@ -221,11 +212,6 @@ class CommandWriter:
             bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
             bytes_written=size,
         )
-
-    def _phase(self, member: int) -> str:
-        """The phase of training in which it was launched; "" where calls are phases themselves."""
-        training = self.launches.training
-        return training.phases[member] if training is not None and self.phases else ""
 
     def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
         if event.cat.startswith("gpu_"):
@@ -239,13 +225,6 @@ class CommandWriter:
         if operator is None or launch in self._shared:
             return kernel
         return kernel if kernel.startswith("triton_") else operator.name
-
-    def _shapes_of(self, operator: Event | None, event: Event, part: str) -> str:
-        args = operator.args if operator is not None else None
-        if operator is None or args is None:
-            return ""
-        text = self._shapes.of(operator.name, args, event.name)
-        return text + part if text else ""
 
     def _track(self, key: tuple[str, int], row: int) -> Track:
         track = self._tracks.get(key)
@@ -317,7 +296,8 @@ def host_activities(
         return ()
     every = [gap for here in by_device.values() for gap in _gaps(trace, launches, here, begin_ns)]
     gaps = nlargest(_GAPS_IN_ALL, every, key=lambda gap: gap.length_ns)
-    threads = {thread: _Thread.of(trace, rows, thread) for thread in _launching(trace, gaps)}
+    launching = {int(trace.thread[gap.launch]) for gap in gaps}
+    threads = {thread: _Thread.of(trace, rows, thread) for thread in launching}
     found = [threads[int(trace.thread[gap.launch])].activity(gap) for gap in gaps]
     told = [one for one in found if one is not None]
     return tuple(sorted(told, key=lambda one: (one.start_ns, one.duration_ns)))
@@ -336,11 +316,6 @@ def _gaps(trace: KinetoTrace, launches: Launches, here: Int64s, begin_ns: int) -
     longest = rows[np.argsort(dry[rows] - wet[rows], kind="stable")[:_GAPS]]
     columns = (dry[longest].tolist(), wet[longest].tolist(), launch[longest].tolist())
     return list(map(_Gap, *columns))
-
-
-def _launching(trace: KinetoTrace, gaps: list[_Gap]) -> set[int]:
-    """The threads that launched what ended gaps."""
-    return {int(trace.thread[gap.launch]) for gap in gaps}
 
 
 class _Thread(Struct, frozen=True, eq=False):

@@ -7,7 +7,6 @@ comparisons is limited, and replays that were not compared are recorded as such.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
@@ -111,15 +110,14 @@ class Alignments:
 
     def fit(self, replay: Sequences) -> Fit:
         """The captures that fit a replay, or how far the best one does."""
-        known = self._known.get(replay)
-        if known is None:
-            known = self._known[replay] = self._same(replay) or self._compared(replay)
-        return known
-
-    def _same(self, replay: Sequences) -> Fit | None:
-        """The captures of the replay's kernels and no others."""
-        same = self._alike.get((True, replay.names)) or self._alike.get((False, replay.kinds))
-        return Fit(1.0, same.captures, np.arange(len(replay.names))) if same else None
+        if replay not in self._known:
+            same = self._alike.get((True, replay.names)) or self._alike.get((False, replay.kinds))
+            self._known[replay] = (  # the captures of the replay's kernels and no others
+                Fit(1.0, same.captures, np.arange(len(replay.names)))
+                if same
+                else self._compared(replay)
+            )
+        return self._known[replay]
 
     def _compared(self, replay: Sequences) -> Fit:
         found = Fit(0.0)
@@ -219,7 +217,6 @@ def _matching(ours: Sequence[str], theirs: Sequence[str], steps: _Steps) -> Int6
 CAPTURES = "capture_traces"
 """The folder beside a trace in which engines leave the traces of their captures."""
 
-_GRAPH = re.compile(r"GraphLaunch")
 _KINDS = {"gpu_memcpy": "copy", "gpu_memset": "fill"}
 _FILES = 64  # of a folder
 
@@ -280,7 +277,7 @@ def captures_of(paths: Sequence[Path]) -> list[Capture]:
     """The captured graphs of some traces, or of folders of them. Raises InputError where one is no
     trace, or none holds a capture."""
     files = [file for path in paths for file in (_traces_in(path) if path.is_dir() else (path,))]
-    found = [capture for file in files for capture in _captures(read_kineto(file), file.name)]
+    found = [capture for file in files for capture in captures_in(read_kineto(file), file)]
     if paths and not found:
         named = ", ".join(map(str, paths[:3]))
         raise InputError(
@@ -288,11 +285,6 @@ def captures_of(paths: Sequence[Path]) -> list[Capture]:
             "while the engine captures its graphs"
         )
     return found
-
-
-def captures_in(trace: KinetoTrace, path: Path) -> list[Capture]:
-    """The graphs that a trace itself captured."""
-    return _captures(trace, path.name)
 
 
 def _traces_in(folder: Path) -> tuple[Path, ...]:
@@ -304,19 +296,14 @@ def _traces_in(folder: Path) -> tuple[Path, ...]:
 
 def graph_launches(trace: KinetoTrace) -> Int64s:
     """The rows of the runtime calls that launched a graph."""
-    return _named(trace, _GRAPH)
-
-
-def _named(trace: KinetoTrace, pattern: re.Pattern[str]) -> Int64s:
-    """The rows of the runtime calls whose name has a pattern, asked once for each name."""
     rows = trace.rows_of(*RUNTIME)
-    has = trace.events.named(rows, lambda name: pattern.search(name) is not None)
-    found: Int64s = rows[has]
+    found: Int64s = rows[trace.events.named(rows, lambda name: "GraphLaunch" in name)]
     return found
 
 
-def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
-    launches = [window.launches for window in capture_windows(trace)]
+def captures_in(trace: KinetoTrace, path: Path) -> list[Capture]:
+    """The graphs that a trace itself captured."""
+    launches, name = [window.launches for window in capture_windows(trace)], path.name
     if not launches:
         return []
     frames = Frames.of(trace)
@@ -333,36 +320,27 @@ def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
     last = 0
     for number, rows in enumerate(launches):
         own = slice(last, last := last + len(rows))
-        part = _part(calls, around.row[call[own][call[own] >= 0]])
-        kinds = tuple(_kind(trace.events.name_of(row)) for row in rows.tolist())
+        # the first call of the part in which most was launched
+        inside = [calls[index] for index in around.row[call[own][call[own] >= 0]].tolist()]
+        most = Counter(one.class_name for one in inside).most_common(1)
+        part = next((one for one in inside if one.class_name == most[0][0]), None)
+        events = [trace.events[row] for row in rows.tolist()]
+        kinds = tuple(
+            "copy" if "Memcpy" in one.name else "fill" if "Memset" in one.name else "kernel"
+            for one in events
+        )
+        kernels = (one.args.kernel if one.args else None for one in events)
         found.append(
             Capture(
                 name=f"{name} {number + 1}" if len(launches) > 1 else name,
                 root=part.class_name if part and modules else "",
                 part=None if modules else part,
-                kernels=tuple(_kernel(trace.events[row]) for row in rows.tolist()),
+                kernels=tuple(str(kernel or "") for kernel in kernels),
                 kinds=kinds,
                 entries=tuple(_entries(trace, operator[own], place[own], paths, kinds)),
             )
         )
     return found
-
-
-def _part(calls: list[CallRange], around: Int64s) -> CallRange | None:
-    """The first call of the part in which most was launched; None where nothing was."""
-    counts = Counter(calls[index].class_name for index in around.tolist())
-    most = counts.most_common(1)[0][0] if counts else None
-    return next((calls[i] for i in around.tolist() if calls[i].class_name == most), None)
-
-
-def _kernel(event: Event) -> str:
-    return str(event.args.kernel) if event.args and event.args.kernel else ""
-
-
-def _kind(runtime: str) -> str:
-    if "Memcpy" in runtime:
-        return "copy"
-    return "fill" if "Memset" in runtime else "kernel"
 
 
 def _entries(
@@ -404,7 +382,10 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
             continue
         members = order[first:last]
         events = [trace.events[one] for one in work[members].tolist()]
-        fit = alignments.fit(_sequences(events))
+        kinds = tuple(_KINDS.get(event.cat, "kernel") for event in events)
+        named = zip(events, kinds, strict=True)
+        names = (event.name if event.cat == "kernel" else kind for event, kind in named)
+        fit = alignments.fit(Sequences(kinds, tuple(names)))
         if not fit.fits:
             sequence = tuple(sorted(event.name for event in events))
             alike[row] = sequences.setdefault(sequence, len(sequences) + 1)
@@ -429,13 +410,6 @@ def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) ->
     )
 
 
-def _sequences(events: Sequence[Event]) -> Sequences:
-    kinds = tuple(_KINDS.get(event.cat, "kernel") for event in events)
-    named = zip(events, kinds, strict=True)
-    names = (event.name if event.cat == "kernel" else kind for event, kind in named)
-    return Sequences(kinds, tuple(names))
-
-
 # --- The calls of a trace, by the best that it tells: modules, else ranges that its script named,
 # else
 # what its operators show, else that its kernels repeat themselves; else all of it is one.
@@ -451,8 +425,6 @@ several graphs."""
 
 WHOLE = "trace"
 """What the one call is called where nothing tells calls apart."""
-
-_HOST = (OPERATORS, PYTHON)
 
 
 def calls_of(
@@ -496,7 +468,7 @@ def _replay(trace: KinetoTrace, row: int, replays: Replays, several: bool) -> Ca
         name = f"{GRAPH} {capture.root}"
     elif several:
         name = f"{GRAPH} {replays.alike.get(row, 0)}"
-    return CallRange(*place, name, name, False, (), told=False)
+    return CallRange(*place, name, name, told=False)
 
 
 def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
@@ -515,13 +487,9 @@ def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFro
     calls = periodic_calls(trace, work, launch)
     if calls:
         return calls, CallsFrom.KERNEL_PERIOD
-    return [_whole(trace, work, launch)], CallsFrom.NOTHING
-
-
-def _whole(trace: KinetoTrace, work: Int64s, launch: Int64s) -> CallRange:
-    """All that devices did, or, where none did anything, all that the host did, as one call."""
+    # all that devices did, or, if none did anything, all that the host did, as one call
     launched = launch[launch >= 0]
-    rows = np.concatenate((work, launched)) if len(work) else trace.rows_of(*_HOST)
-    threads = np.bincount(trace.thread[launched if len(launched) else rows])
+    rows = np.concatenate((work, launched)) if len(work) else trace.rows_of(OPERATORS, PYTHON)
+    thread = int(np.bincount(trace.thread[launched if len(launched) else rows]).argmax())
     start, end = int(trace.start_ns[rows].min()), int(trace.end_ns[rows].max())
-    return CallRange(int(threads.argmax()), start, end, WHOLE, WHOLE, False, (), told=False)
+    return [CallRange(thread, start, end, WHOLE, WHOLE, told=False)], CallsFrom.NOTHING

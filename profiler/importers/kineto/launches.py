@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from profiler.importers.kineto.calls import CallRange, Training, call_ranges, training_of
 from profiler.importers.kineto.modules import RUNTIME, Frames, input_dims
-from profiler.kineto.events import Bools, Event, Ranges
+from profiler.kineto.events import Event, Ranges
 from profiler.kineto.operators import Scalar, is_operator
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
@@ -97,6 +97,10 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     ahead = (call < 0) & (forward >= 0)
     call[ahead] = _around(trace, around, forward[ahead])
     _between(trace, work, launch, call)
+    # runtime calls that launched nothing and wait, and the call in which each was made
+    runtime = trace.rows_of(*RUNTIME)
+    waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]
+    waits = np.setdiff1d(waits, launch)
     return Launches(
         row=work,
         launch=launch,
@@ -106,7 +110,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
         ),
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
-        waits=_waits(trace, around, launch),
+        waits=(waits, _at(around.row, _around(trace, around, waits))),
         training=training,
     )
 
@@ -126,29 +130,16 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
 def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
     """The row of the innermost operator with input dims around each launch, else of the innermost;
     -1 for none."""
-    shaped = _has_dims(trace, operators.row)
+    args = trace.events.args  # dims that are equal are one object
+    dims = [one.dims if (one := args[row]) else None for row in operators.row.tolist()]
+    without = {id(one) for one in dims if one is None or bytes(one).strip() in (b"", b"[]")}
+    shaped = np.array([id(one) not in without for one in dims], dtype=np.bool_)
     innermost = _at(operators.row, _around(trace, operators, launch))
     if shaped.all() or not shaped.any():
         return innermost
     ranges = operators.select(shaped)
     found = _at(ranges.row, _around(trace, ranges, launch))
     return np.where(found >= 0, found, innermost)
-
-
-def _has_dims(trace: KinetoTrace, rows: Int64s) -> Bools:
-    """Which operators tell the dims of their inputs; dims that are equal are one object."""
-    args = trace.events.args
-    dims = [one.dims if (one := args[row]) else None for row in rows.tolist()]
-    without = {id(one) for one in dims if one is None or bytes(one).strip() in (b"", b"[]")}
-    return np.array([id(one) not in without for one in dims], dtype=np.bool_)
-
-
-def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, Int64s]:
-    """Runtime calls that launched nothing and wait, and the call in which each was made."""
-    runtime = trace.rows_of(*RUNTIME)
-    waits = runtime[trace.events.named(runtime, lambda name: bool(_WAIT.search(name)))]
-    rows = np.setdiff1d(waits, launch)
-    return rows, _at(around.row, _around(trace, around, rows))
 
 
 def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
@@ -261,10 +252,8 @@ def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[Scalar]:
 
 
 def _id(value: Scalar) -> Scalar:
-    if value in _NO_ID:
-        return None
     plain = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _DIGITS
-    return int(value) if plain and value is not None else value
+    return None if value in _NO_ID else int(value) if plain and value is not None else value
 
 
 # --- What the operators of one thread show of the parts of a diffusion pipeline: convolutions,
@@ -393,7 +382,9 @@ def host_marks(trace: KinetoTrace, threads: Collection[int]) -> Iterator[HostMar
     """The marks of each of these threads, ascending."""
     nested = trace.ranges(trace.rows_of(OPERATORS))
     outer = _launching(trace, nested.outermost())
-    telling = nested.select(trace.events.named(nested.row, _tells))
+    words = (_CONVOLUTION, _EMBEDDING, *_PRODUCTS)
+    tells = trace.events.named(nested.row, lambda one: one in words or one.startswith(_REGION))
+    telling = nested.select(tells)
     runtime = trace.rows_of(*RUNTIME)
     blocking = runtime[trace.events.named(runtime, _BLOCKING.__contains__)]
     blocking = blocking[np.lexsort((trace.start_ns[blocking], trace.thread[blocking]))]
@@ -423,23 +414,15 @@ def launching_operators(trace: KinetoTrace) -> Ranges:
     return _launching(trace, Ranges.outermost_of(*ranges))
 
 
-def _tells(name: str) -> bool:
-    return name in (_CONVOLUTION, _EMBEDDING, *_PRODUCTS) or name.startswith(_REGION)
-
-
 def _launching(trace: KinetoTrace, outer: Ranges) -> Ranges:
-    launches = _kernel_launches(trace)
-    busy = np.searchsorted(launches, outer.start_ns) < np.searchsorted(launches, outer.end_ns)
-    return outer.select(busy & trace.events.named(outer.row, is_operator))
-
-
-def _kernel_launches(trace: KinetoTrace) -> Int64s:
-    """When each kernel was launched, ascending; those that a capture kept from running as well."""
     work, launch = launched_work(trace)
     kernels = trace.events.of_category(work, "kernel")
     runtime = trace.rows_of(*RUNTIME)
     asked = runtime[trace.events.named(runtime, lambda name: "LaunchKernel" in name)]
-    return np.sort(trace.start_ns[np.union1d(launch[kernels & (launch >= 0)], asked)])
+    # when each kernel was launched, those that a capture kept from running as well
+    launches = np.sort(trace.start_ns[np.union1d(launch[kernels & (launch >= 0)], asked)])
+    busy = np.searchsorted(launches, outer.start_ns) < np.searchsorted(launches, outer.end_ns)
+    return outer.select(busy & trace.events.named(outer.row, is_operator))
 
 
 def _note(marks: HostMarks, event: Event, start: int, end: int) -> None:
@@ -451,31 +434,21 @@ def _note(marks: HostMarks, event: Event, start: int, end: int) -> None:
     dims = input_dims(event.args)
     if event.name == _CONVOLUTION:
         if len(dims) >= 2 and len(dims[0]) in (4, 5) and len(dims[1]) in (4, 5):
-            patch = prod(dims[1][1:])
-            batch, channels = dims[0][:2]
-            found = Convolution(
-                start, end, batch, channels, dims[1][0], patch, video=len(dims[0]) == 5
-            )
-            marks.convolutions.append(found)
+            batch, channels, results = *dims[0][:2], dims[1][0]
+            patch, video = prod(dims[1][1:]), len(dims[0]) == 5
+            one = Convolution(start, end, batch, channels, results, patch, video)
+            marks.convolutions.append(one)
     elif event.name == _EMBEDDING:
         if dims and len(dims[0]) == 2 and dims[0][0] >= _VOCABULARY:
             marks.embeddings.append((start, "x".join(map(str, dims[0]))))
     elif not marks.products or start >= marks.products[-1].end_ns:
-        product = _product(event.name, dims, start, end)
-        if product is not None:
+        factors = dims[1:3] if event.name == "aten::addmm" else dims[:2]
+        if len(factors) == 2 and len(factors[0]) <= _DIMS and len(factors[1]) == 2:
+            own, other = factors  # `linear` has its matrix as [results, features]
+            results = other[0] if event.name == "aten::linear" else other[1]
+            batch = own[0] if len(own) > 2 else 0
+            product = Product(start, end, batch, prod(own[:-1]), own[-1], results)
             marks.products.append(product)
-
-
-def _product(name: str, dims: list[list[int]], start: int, end: int) -> Product | None:
-    """`linear` has its matrix as [results, features], the others as [features, results]."""
-    transposed = name == "aten::linear"
-    factors = dims[1:3] if name == "aten::addmm" else dims[:2]
-    if len(factors) != 2 or len(factors[0]) > _DIMS or len(factors[1]) != 2:
-        return None
-    one, other = factors
-    results = other[0] if transposed else other[1]
-    batch = one[0] if len(one) > 2 else 0
-    return Product(start, end, batch, prod(one[:-1]), one[-1], results)
 
 
 _Mark = TypeVar("_Mark", Convolution, Product)
@@ -483,12 +456,9 @@ _Mark = TypeVar("_Mark", Convolution, Product)
 
 def begun(marks: Sequence[_Mark], after_ns: int, before_ns: int) -> Sequence[_Mark]:
     """Those of marks in order of time that began after one time and before another."""
-    first = bisect_right(marks, after_ns, key=_start)
-    return marks[first : bisect_left(marks, before_ns, first, key=_start)]
-
-
-def _start(mark: Convolution | Product) -> int:
-    return mark.start_ns
+    start = attrgetter("start_ns")
+    first = bisect_right(marks, after_ns, key=start)
+    return marks[first : bisect_left(marks, before_ns, first, key=start)]
 
 
 def within(time_ns: int, ranges: Sequence[tuple[int, int]]) -> bool:

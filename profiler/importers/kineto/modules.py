@@ -27,6 +27,7 @@ from profiler.kineto.operators import (
     has_result,
     is_attention,
     is_list_copy,
+    is_shape,
     listed_type,
     result_of,
 )
@@ -123,29 +124,22 @@ def _kind(name: str) -> Kind:
     frame = parse_frame(name)
     if frame is None:
         return Kind.OTHER
-    place = f"{frame.folder.rpartition('/')[2]}/{frame.stem}"
-    kind = Kind.OTHER
-    match frame.function:
-        case "__call__" if "pipeline" in place:
-            kind = Kind.PIPELINE
-        case "step" if _is_noise_scheduler(frame):
-            kind = Kind.STEP
-        case "encode_prompt":
-            kind = Kind.ENCODE_PROMPT
-        case "encode" | "decode" if "autoencoder" in place or "vae" in place:
-            kind = Kind.AUTOENCODER
-        case "compile_wrapper":
-            kind = Kind.COMPILED
-        case _ if "torch/_inductor" in frame.folder:
-            kind = Kind.COMPILED
-    return kind
-
-
-def _is_noise_scheduler(frame: Frame) -> bool:
-    """Not a learning-rate scheduler, not the profiler's own `step`."""
-    return (
-        "schedul" in frame.stem and "lr_schedul" not in frame.stem and "optim" not in frame.folder
-    )
+    folder, stem = frame.folder, frame.stem
+    place = f"{folder.rpartition('/')[2]}/{stem}"
+    # not a learning-rate scheduler, not the profiler's own `step`
+    scheduler = "schedul" in stem and "lr_schedul" not in stem and "optim" not in folder
+    known = {
+        "__call__": Kind.PIPELINE if "pipeline" in place else None,
+        "step": Kind.STEP if scheduler else None,
+        "encode_prompt": Kind.ENCODE_PROMPT,
+        **dict.fromkeys(
+            ("encode", "decode"),
+            Kind.AUTOENCODER if "autoencoder" in place or "vae" in place else None,
+        ),
+        "compile_wrapper": Kind.COMPILED,
+    }
+    compiled = Kind.COMPILED if "torch/_inductor" in folder else Kind.OTHER
+    return known.get(frame.function) or compiled
 
 
 # --- Who launched what: from device work to the host call, operator, module and submodule call.
@@ -357,13 +351,8 @@ def _inputs(dims: Sequence[Any], types: Sequence[Any], listed: str) -> str:
             many = str(kind) == _LIST
             tensors = shape if many else [shape]
             name = listed if many else _dtype(str(kind))
-            inputs += (f"{name}[{','.join(map(str, one))}]" for one in tensors if _is_shape(one))
+            inputs += (f"{name}[{','.join(map(str, one))}]" for one in tensors if is_shape(one))
     return " ".join(inputs)
-
-
-def _is_shape(dims: object) -> bool:
-    """Whether these are the dims of a tensor that has any."""
-    return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)
 
 
 def _dtype(name: str) -> str:

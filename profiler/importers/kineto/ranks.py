@@ -33,17 +33,10 @@ from profiler.trace.manifest_fields import Collective, Job, MatchedBy, Rank
 
 
 _BYTES = {  # of an element, by c10's names of types
-    "double": 8,
-    "long": 8,
-    "complexfloat": 8,
-    "float": 4,
-    "int": 4,
-    "half": 2,
-    "bfloat16": 2,
-    "short": 2,
-    "char": 1,
-    "byte": 1,
-    "bool": 1,
+    **dict.fromkeys(("double", "long", "complexfloat"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("half", "bfloat16", "short"), 2),
+    **dict.fromkeys(("char", "byte", "bool"), 1),
 }
 _NO_ARGS = CollectiveArgs()
 _LARGEST = 1 << 50  # bytes of a message
@@ -93,8 +86,8 @@ def _rank_collective(trace: KinetoTrace, row: int, counted: Counter[Among]) -> R
     number = counted[among]
     counted[among] += 1
     start = int(trace.start_ns[row])
-    size = whole(args.size, 0)
-    element = _element(args.dtype)
+    size, dtype = whole(args.size, 0), _text(args.dtype).lower()
+    element = 1 if dtype.startswith("float8") else _BYTES.get(dtype, 0)
     return RankCollective(
         start_ns=start,
         end_ns=start + int(trace.duration_ns[row]),
@@ -122,12 +115,6 @@ def _among(args: CollectiveArgs, kind: CollectiveKind) -> tuple[Among, MatchedBy
 
 def _text(value: Scalar) -> str:
     return "" if value is None else str(value).strip('"')
-
-
-def _element(dtype: Scalar) -> int:
-    """The bytes of an element, 0 where its type is not known."""
-    name = _text(dtype).lower()
-    return 1 if name.startswith("float8") else _BYTES.get(name, 0)
 
 
 def _bytes(elements: Scalar, element: int) -> int | None:
@@ -178,6 +165,11 @@ class AlignedRank:
     aligned: bool | None = None
     matched: Mapping[Key, RankCollective] = field(default_factory=dict)
 
+    @property
+    def quality(self) -> tuple[int, int]:
+        """How good a way of matching it is: the more pairs, then the nearer the clocks."""
+        return self.pairs, -abs(self.offset_ns)
+
     def moved(self, times_ns: Int64s) -> Int64s:
         """Times of the rank as times of the job, int64."""
         drifted = np.rint((times_ns - self.origin_ns) * self.drift).astype(np.int64)
@@ -189,18 +181,18 @@ def aligned_ranks(ranks: Sequence[Sequence[RankCollective]]) -> list[AlignedRank
     """The ranks of a job, by their collectives, on the clock of the first one. Each is aligned with
     the first of those that already are with which it has enough in common."""
     found: dict[int, AlignedRank] = {0: AlignedRank(matched=_named(ranks[0]))}
-    waiting = list(range(1, len(ranks)))
     tried: set[tuple[int, int]] = set()
-    while True:
-        pairs = [(own, other) for own in waiting for other in found if (own, other) not in tried]
-        if not pairs:
-            break
+    while pairs := [
+        (own, other)
+        for own in range(len(ranks))
+        for other in found
+        if own not in found and (own, other) not in tried
+    ]:
         own, other = pairs[0]
         tried.add((own, other))
         aligned = _aligned(ranks[own], found[other])
         if aligned is not None:
             found[own] = aligned
-            waiting.remove(own)
     return [found.get(number, AlignedRank(aligned=False)) for number in range(len(ranks))]
 
 
@@ -226,16 +218,11 @@ def _aligned(own: Sequence[RankCollective], other: AlignedRank) -> AlignedRank |
         common = [key for key in named if key in other.matched]
         together = [key for key in common if named[key].kind not in _APART]
         found = _fitted(named, other, together if len(together) >= FEWEST else common)
-        if found is not None and (best is None or _quality(found) > _quality(best)):
+        if found is not None and (best is None or found.quality > best.quality):
             best = found
         if best is not None and shift == 0 and 10 * best.pairs >= 9 * most:
             break
     return best
-
-
-def _quality(found: AlignedRank) -> tuple[int, int]:
-    """How good a way of matching is: the more pairs, then the nearer the clocks."""
-    return found.pairs, -abs(found.offset_ns)
 
 
 def _fitted(
@@ -263,14 +250,12 @@ def _fitted(
         residual_ns=round(float(np.median(np.abs(left[fits])))),
         worst_ns=int(np.abs(left[fits]).max()),
         aligned=True,
-        matched={key: one for key, one in named.items() if _is_same(key, one, kept, other)},
+        matched={  # by number; by order only if the ends agree, or if nobody else has it
+            key: one
+            for key, one in named.items()
+            if one.matched_by is MatchedBy.SEQUENCE or key in kept or key not in other.matched
+        },
     )
-
-
-def _is_same(key: Key, one: RankCollective, kept: set[Key], other: AlignedRank) -> bool:
-    """Whether a collective is the one of that name on other ranks: by its number; by order only
-    where the ends agree, and where nobody else has it."""
-    return one.matched_by is MatchedBy.SEQUENCE or key in kept or key not in other.matched
 
 
 def _line(at: Int64s, apart: Int64s) -> tuple[int, float]:
@@ -363,20 +348,15 @@ def job_of_ranks(
         )
         for one, source, clock in zip(told, sources, aligned, strict=True)
     )
+    ways = {one.matched_by for clock in aligned[1:] for one in clock.matched.values()}
     return Job(
         world_size=told[0].world_size,
         backend=told[0].backend,
         reference=told[0].rank,
-        matched_by=_matched_by(aligned),
+        matched_by=max(ways, key=list(MatchedBy).index, default=None),  # the weakest
         ranks=ranks,
         collectives=tuple(_of_job(told, aligned)),
     )
-
-
-def _matched_by(aligned: Sequence[AlignedRank]) -> MatchedBy | None:
-    """The weakest way by which collectives of these ranks were found to be the same."""
-    ways = {one.matched_by for clock in aligned[1:] for one in clock.matched.values()}
-    return max(ways, key=list(MatchedBy).index, default=None)
 
 
 def _of_job(told: Sequence[InJob], aligned: Sequence[AlignedRank]) -> Iterable[Collective]:

@@ -70,7 +70,7 @@ from profiler.kineto.events import Args, whole
 from profiler.kineto.operators import Scalar
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, Int64s
+from profiler.trace.columns import CommandBuilder, Counter, Int64s
 from profiler.trace.events import (
     GRAPH_CAPTURE,
     NO_CALL,
@@ -333,17 +333,9 @@ class KinetoRun(Struct, frozen=True):
         run.drop(DropKind.DROPPED_EVENTS, trace.dropped, "events", DropReason.NEVER_RAN)
         run.spans += (span for staging in stagings for span in staging.spans())
         run.counters += self.free_counters()
-        run.make_calls = self._calls
-        run.make_host = self._host
+        run.make_calls = lambda: (self.call(at, at) for at in range(len(self.calls)))
+        run.make_host = lambda: self.add_host(CommandBuilder()).build()
         return run
-
-    def _calls(self) -> Iterator[PlacedCall]:
-        return (self.call(number, number) for number in range(len(self.calls)))
-
-    def _host(self) -> CommandColumns:
-        builder = CommandBuilder()
-        self.add_host(builder)
-        return builder.build()
 
     def call(self, number: int, index: int) -> PlacedCall:
         """Return a call by its position in `calls`, as that `index` of the bundle."""
@@ -361,8 +353,8 @@ class KinetoRun(Struct, frozen=True):
         levels = [one.between(start, made.end_ns) for one in self.memory]
         return PlacedCall(made, builder.build(), [one for one in levels if one is not None])
 
-    def add_host(self, builder: CommandBuilder) -> None:
-        """Add what ran in no call as host work."""
+    def add_host(self, builder: CommandBuilder) -> CommandBuilder:
+        """Add what ran in no call as host work, and return the builder."""
 
         def place_at(time_ns: int) -> tuple[str, int]:
             for staging in self.stagings:
@@ -374,6 +366,7 @@ class KinetoRun(Struct, frozen=True):
         for staging in self.stagings:
             add_host_work(self.frames, staging, builder, self.writer.root)
         self.writer.write(NO_CALL, builder, place_at)
+        return builder
 
     def free_counters(self) -> list[Counter]:
         """The samples of memory in no call."""
@@ -436,7 +429,11 @@ def run_of(
     )
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
-    placed = _numbered(trace, placed)
+    # the profiler's own numbers of its steps, if it made several
+    numbers = iterations_by_step(trace, [call.range for call in placed])
+    if numbers is not None:
+        both = zip(placed, numbers, strict=True)
+        placed = [replace(call, iteration=number) for call, number in both]
     memory = memory_levels(trace, writer.kind, set(writer.devices), prefix)
     calls, graphs = tuple(placed), _graphs(trace, replays)
     return KinetoRun(path, trace, frames, stagings, calls, writer, memory, calls_from, graphs, job)
@@ -472,14 +469,6 @@ def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
         uncompared=replays.uncompared,
         captured=captured,
     )
-
-
-def _numbered(trace: KinetoTrace, placed: list[StagedCall]) -> list[StagedCall]:
-    """The calls with the profiler's own numbers of its steps, where it made several."""
-    numbers = iterations_by_step(trace, [call.range for call in placed])
-    if numbers is None:
-        return placed
-    return [replace(call, iteration=number) for call, number in zip(placed, numbers, strict=True)]
 
 
 # --- The traces of several processes of one job → one run.
@@ -559,12 +548,15 @@ def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]
     told = [told[i] for i in order]
     aligned = _placed(traces, aligned_ranks([collectives_of(trace) for trace in traces]))
-    runs = tuple(
-        run_of(_moved(trace, clock), path, prefix=device_of_rank(one.rank, ""))
-        for trace, path, clock, one in zip(traces, paths, aligned, told, strict=True)
-    )
+    runs = []
+    for trace, path, clock, one in zip(traces, paths, aligned, told, strict=True):
+        moved = trace
+        if clock.offset_ns or clock.drift:  # onto the job's clock
+            start, memory = clock.moved(trace.start_ns), clock.moved(trace.memory_ns)
+            moved = replace(trace, start_ns=start, memory_ns=memory)
+        runs.append(run_of(moved, path, prefix=device_of_rank(one.rank, "")))
     job = job_of_ranks(told, [path.name for path in paths], aligned)
-    return JobRun(_name_of(paths, runs), runs, job)
+    return JobRun(_name_of(paths, runs), tuple(runs), job)
 
 
 def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
@@ -605,14 +597,6 @@ def _placed(traces: Sequence[KinetoTrace], aligned: Sequence[AlignedRank]) -> li
     return found
 
 
-def _moved(trace: KinetoTrace, clock: AlignedRank) -> KinetoTrace:
-    """A trace on the job's clock."""
-    if not clock.offset_ns and not clock.drift:
-        return trace
-    start, memory = clock.moved(trace.start_ns), clock.moved(trace.memory_ns)
-    return replace(trace, start_ns=start, memory_ns=memory)
-
-
 def _name_of(paths: Sequence[Path], runs: Sequence[KinetoRun]) -> str:
     """What the files are called alike; their folder where that is nothing."""
     folders = {path.resolve().parent for path in paths}
@@ -630,14 +614,11 @@ def _spans(runs: Sequence[KinetoRun]) -> list[Span]:
             for span in staging.spans():
                 name = "" if span.kind == "pipeline" else span.name
                 key = (span.kind, name, span.stage, span.step, number)
-                found[key] = _around(found[key], span) if key in found else span
+                one = found.get(key, span)
+                start = min(one.start_ns, span.start_ns)
+                end = max(one.start_ns + one.duration_ns, span.start_ns + span.duration_ns)
+                found[key] = replace(one, start_ns=start, duration_ns=end - start)
     return list(found.values())
-
-
-def _around(one: Span, other: Span) -> Span:
-    start = min(one.start_ns, other.start_ns)
-    end = max(one.start_ns + one.duration_ns, other.start_ns + other.duration_ns)
-    return replace(one, start_ns=start, duration_ns=end - start)
 
 
 def _merged(told: Sequence[RunInfo], run: JobRun) -> RunInfo:

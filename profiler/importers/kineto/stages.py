@@ -87,14 +87,10 @@ class BatchSizes:
         begin, end = first + np.searchsorted(self._start_ns[first:last], times)
         events = [self._trace.events[row] for row in np.sort(self._rows[begin:end]).tolist()]
         for word, ranks in (("attention", (4,)), ("conv", (4, 5)), ("", (3, 4, 5))):
-            counts: dict[int, int] = {}
-            for event in events:
-                if word in event.name:
-                    for dims in input_dims(event.args)[:1]:
-                        if len(dims) in ranks:
-                            counts[dims[0]] = counts.get(dims[0], 0) + 1
+            several = (input_dims(event.args)[:1] for event in events if word in event.name)
+            counts = Counter(dims[0][0] for dims in several if dims and len(dims[0]) in ranks)
             if counts:
-                return max(counts, key=lambda size: counts[size])
+                return counts.most_common(1)[0][0]
         return 0
 
 
@@ -137,23 +133,16 @@ def branches_of(
         elif stage == "denoise" and not is_decoder(call) and call.ran is Ran.EXECUTED:
             key = (step, call.instance)
             branch = "cond" if seen[key] == 0 else "uncond"
+            # one call holds both branches if it has twice as many inputs as images decoded, or more
+            # of them where the VAE takes its images one by one and the encoders saw two prompts; if
+            # shapes were not recorded, if they saw two prompts
             batch = batch_of(call) if per_step[key] == 1 and images else 0
-            if per_step[key] == 1 and _is_doubled(batch, images, guided=guided):
+            more = guided and batch > images and batch % 2 == 0
+            if per_step[key] == 1 and (batch == 2 * images or more if batch else guided):
                 branch = "batched"
             seen[key] += 1
         branches.append(branch)
     return branches
-
-
-def _is_doubled(batch: int, images: int, *, guided: bool) -> bool:
-    """Whether one denoiser call holds both branches: twice as many inputs as images decoded, or
-    more of them where the VAE takes its images one by one and the encoders saw two prompts.
-
-    Where shapes were not recorded: whether the encoders saw two prompts.
-    """
-    if not batch or not images:
-        return guided
-    return batch == 2 * images or (guided and batch > images and batch % 2 == 0)
 
 
 def _encoder_passes(section: Section, stages: list[str], submodules: list[str]) -> dict[int, int]:
@@ -215,13 +204,6 @@ def decoders_of(marks: HostMarks) -> list[tuple[int, int]]:
                 found.append((begin[0], end))
             chunk_before, begin = one.video, None
     return found
-
-
-def with_images(marks: HostMarks, decoders: Sequence[tuple[int, int]]) -> list[Part]:
-    """Decoders with the images that each decoded at once."""
-    images = {one.end_ns: one.batch for one in marks.convolutions if one.results == _IMAGE}
-    ends = sorted(images)
-    return [Part(begin, end, images[ends[bisect_right(ends, end) - 1]]) for begin, end in decoders]
 
 
 def _first(marks: HostMarks, convolutions: Sequence[Convolution], place: int) -> int:
@@ -340,15 +322,6 @@ def _come_out(marks: HostMarks, first: Convolution | Product, limit_ns: int) -> 
     return min(marks.laid_out(max(ends)), limit_ns) if ends else 0
 
 
-def denoiser_class(marks: HostMarks, denoisers: Sequence[Part]) -> str:
-    """What kind of model denoises, "" where none does."""
-    if not denoisers:
-        return ""
-    first = denoisers[0]
-    inside = len(begun(marks.convolutions, first.start_ns - 1, first.end_ns))
-    return "UNet" if inside >= _MANY_CONVOLUTIONS else "Transformer"
-
-
 # --- Calls of a diffusion pipeline whose trace has no modules, guessed from its operators.
 #
 # - A text encoder begins with an embedding of 20,000 rows or more, with the blocking copy of its
@@ -390,15 +363,19 @@ def anchored_calls(trace: KinetoTrace) -> list[CallRange]:
             denoisers = denoisers_of(marks, decoders, edges)
             stops = [one.start_ns for one in denoisers] + [begin for begin, _ in decoders]
             calls = _encoders(marks, sorted(stops + edges))
-            kind = denoiser_class(marks, denoisers)
-            calls += [
-                guessed_call(marks.thread, *one[:2], "denoiser", kind, one.inputs)
-                for one in denoisers
-            ]
-            images = with_images(marks, decoders)
-            calls += [
-                guessed_call(marks.thread, *one[:2], "vae", "Decoder", one.inputs) for one in images
-            ]
+            if denoisers:  # what kind of model denoises
+                first = denoisers[0]
+                inside = len(begun(marks.convolutions, first.start_ns - 1, first.end_ns))
+                kind = "UNet" if inside >= _MANY_CONVOLUTIONS else "Transformer"
+                calls += [
+                    guessed_call(marks.thread, *one[:2], "denoiser", kind, one.inputs)
+                    for one in denoisers
+                ]
+            images = {one.end_ns: one.batch for one in marks.convolutions if one.results == _IMAGE}
+            ends = sorted(images)
+            for begin, end in decoders:
+                count = images[ends[bisect_right(ends, end) - 1]]
+                calls.append(guessed_call(marks.thread, begin, end, "vae", "Decoder", count))
             calls.sort(key=lambda call: call.start_ns)
             return list(_captured(calls, here))
     return []
@@ -421,18 +398,14 @@ def _captured(calls: Sequence[CallRange], windows: Sequence[Window]) -> Iterator
     """The calls, with what was captured, and what warmed up for it: the calls of the same part
     since the capture before, or since one of another part."""
     ranges = [(window.start_ns, window.end_ns) for window in windows]
-    holds = [within(call.start_ns, ranges) for call in calls]
     upcoming = ""
     found: list[CallRange] = []
-    for call, inside in zip(reversed(calls), reversed(holds), strict=True):
-        if inside:
-            upcoming = call.instance
-            ran = Ran.CAPTURED
-        elif call.instance == upcoming:
-            ran = Ran.WARM_UP
-        else:
-            upcoming = ""
-            ran = Ran.EXECUTED
+    for call in reversed(calls):
+        ran = Ran.WARM_UP
+        if within(call.start_ns, ranges):
+            upcoming, ran = call.instance, Ran.CAPTURED
+        elif call.instance != upcoming:
+            upcoming, ran = "", Ran.EXECUTED
         found.append(structs.replace(call, ran=ran))
     yield from reversed(found)
 
@@ -449,19 +422,14 @@ def _encoders(marks: HostMarks, stops: Sequence[int]) -> list[CallRange]:
         reached = begins[place - 2] if place > 1 else 0  # nothing is of two parts
         first = before if begin - before <= _AHEAD_NS and before >= reached else begin
         limit = begins[place] if place < len(begins) else marks.end_ns
-        end = marks.last_end(begin, _blocked(marks, begin, limit), _PUT_TOGETHER)
-        name = f"embedding {size}"
+        # the first blocking call behind two layers, if none are seen the first one of all
+        products = begun(marks.products, begin - 1, limit)
+        layers = products[_PRODUCTS_OF_TWO_LAYERS - 1 : _PRODUCTS_OF_TWO_LAYERS]
+        place = bisect_right(marks.blocking, layers[0].end_ns if layers else begin)
+        limit = min((*marks.blocking[place : place + 1], limit))
+        end, name = marks.last_end(begin, limit, _PUT_TOGETHER), f"embedding {size}"
         calls.append(guessed_call(marks.thread, first, end, name, "TextEncoder"))
     return calls
-
-
-def _blocked(marks: HostMarks, begin_ns: int, limit_ns: int) -> int:
-    """The first blocking call behind two layers of an encoder, or `limit_ns`. Where no layers are
-    seen the first one of all."""
-    products = begun(marks.products, begin_ns - 1, limit_ns)
-    layers = products[_PRODUCTS_OF_TWO_LAYERS - 1 : _PRODUCTS_OF_TWO_LAYERS]
-    place = bisect_right(marks.blocking, layers[0].end_ns if layers else begin_ns)
-    return min(marks.blocking[place], limit_ns) if place < len(marks.blocking) else limit_ns
 
 
 # --- Which guessed calls of a denoiser share a step: that with the condition, then that without it.
@@ -559,10 +527,8 @@ class Staging(Struct, frozen=True):
         spans = [Span("pipeline", section.name, "", NO_STEP, section.start_ns, length)]
         for stage, begin, end in self.stages:
             spans.append(Span("stage", stage, stage, NO_STEP, begin, end - begin))
-        begin = self.loop_start_ns
-        for step, end in enumerate(self.step_ends_ns):
+        for step, (begin, end) in enumerate(pairwise((self.loop_start_ns, *self.step_ends_ns))):
             spans.append(Span("step", f"step {step}", "denoise", step, begin, end - begin))
-            begin = end
         return spans
 
     def stage_at(self, time_ns: int) -> str:
@@ -578,52 +544,44 @@ class Staging(Struct, frozen=True):
 
 def stage_section(section: Section, names: SubmoduleNames, batch_of: BatchOf) -> Staging:
     """Part a section into stages and steps and place its calls in them."""
-    if not _is_diffusion(section):
-        return _one_stage(section, names)
     calls = section.calls
+    told = section.steps or section.prompts  # a noise scheduler, prompts, or a class
+    if not told and not any(call.guessed or tells_of_diffusion(call) for call in calls):
+        plain = [
+            StagedCall(call, names.name(call, "class"), RUN_STAGE, NO_STEP, "", iteration)
+            for call, iteration in zip(calls, iterations_by_module(calls), strict=True)
+        ]
+        whole = ((RUN_STAGE, section.start_ns, section.end_ns),)
+        return Staging(section, tuple(plain), None, whole, loop_start_ns=-1, step_ends_ns=())
     loop = _loop_instances(section)
     first = next((i for i, call in enumerate(calls) if call.instance in loop), len(calls))
     step_ends = _step_ends(section, loop, first)
     last = _last_of_loop(calls, loop, step_ends)
-    stages = [
-        _stage(index, first, last) if loop else _stage_by_class(call)
-        for index, call in enumerate(calls)
-    ]
+    stages = []
+    for index, call in enumerate(calls):
+        before = index < first if loop else is_encoder(call)
+        behind = index > last if loop else is_decoder(call)
+        stages.append("encode" if before else "decode" if behind else "denoise")
     placed = _place(section, stages, step_ends, names, batch_of)
     begins = _loop_begins(section, first, last, step_ends) if loop else _begins(section, stages)
+    ends = [*(begin for _, begin in begins[1:]), section.end_ns]
+    tiles = [(stage, begin, end) for (stage, begin), end in zip(begins, ends, strict=True)]
+    steps_from = StepsFrom.SCHEDULER if section.steps else StepsFrom.CALL_ORDER
     return Staging(
         section=section,
         calls=placed,
-        steps_from=_steps_from(section) if loop else None,
-        stages=_tiles(section, begins),
+        steps_from=steps_from if loop else None,
+        stages=tuple(tile for tile in tiles if tile[2] > tile[1]),
         loop_start_ns=calls[first].start_ns if loop else -1,
         step_ends_ns=tuple(step_ends),
     )
 
 
-def _steps_from(section: Section) -> StepsFrom:
-    return StepsFrom.SCHEDULER if section.steps else StepsFrom.CALL_ORDER
-
-
-def _is_diffusion(section: Section) -> bool:
-    """Whether anything in it tells of diffusion: a noise scheduler, prompts, a class."""
-    told = bool(section.steps or section.prompts)
-    return told or any(call.guessed or tells_of_diffusion(call) for call in section.calls)
-
-
-def _one_stage(section: Section, names: SubmoduleNames) -> Staging:
-    """A section that is no diffusion."""
-    placed = [
-        StagedCall(call, names.name(call, "class"), RUN_STAGE, NO_STEP, "", iteration)
-        for call, iteration in zip(section.calls, iterations_by_module(section.calls), strict=True)
-    ]
-    stages = ((RUN_STAGE, section.start_ns, section.end_ns),)
-    return Staging(section, tuple(placed), None, stages, loop_start_ns=-1, step_ends_ns=())
-
-
 def _loop_instances(section: Section) -> set[str]:
     """The modules that the denoising loop calls: denoiser, ControlNet; empty without a loop."""
-    calls = _candidates(section)
+    # neither encoders nor decoders, as far as classes tell
+    ran = [call for call in section.calls if call.ran is Ran.EXECUTED and not is_decoder(call)]
+    calls = [call for call in ran if not is_encoder(call)] or (ran if section.steps else [])
     if section.steps:
         first, last = section.steps[0], section.steps[-1]
         loop = {call.instance for call in calls if first[1] <= call.start_ns < last[0]}
@@ -638,13 +596,6 @@ def _loop_instances(section: Section) -> set[str]:
     if most > 1 or len(often) == 1:
         return often
     return {call.instance for call in calls if is_denoiser(call)}
-
-
-def _candidates(section: Section) -> list[CallRange]:
-    """Calls that may be of the loop: neither encoders nor decoders, as far as classes tell."""
-    ran = [call for call in section.calls if call.ran is Ran.EXECUTED]
-    rest = [call for call in ran if not is_decoder(call)]
-    return [call for call in rest if not is_encoder(call)] or (rest if section.steps else [])
 
 
 def _step_ends(section: Section, loop: set[str], first: int) -> list[int]:
@@ -682,18 +633,6 @@ def _last_of_loop(calls: list[CallRange], loop: set[str], step_ends: list[int]) 
     return inside[-1] if inside else -1
 
 
-def _stage(index: int, first: int, last: int) -> str:
-    if index < first:
-        return "encode"
-    return "denoise" if index <= last else "decode"
-
-
-def _stage_by_class(call: CallRange) -> str:
-    if is_encoder(call):
-        return "encode"
-    return "decode" if is_decoder(call) else "denoise"
-
-
 def _loop_begins(
     section: Section, first: int, last: int, step_ends: list[int]
 ) -> list[tuple[str, int]]:
@@ -716,13 +655,6 @@ def _begins(section: Section, stages: list[str]) -> list[tuple[str, int]]:
         if not found or found[-1][0] != stage:
             found.append((stage, call.start_ns if found else section.start_ns))
     return found
-
-
-def _tiles(section: Section, begins: list[tuple[str, int]]) -> tuple[tuple[str, int, int], ...]:
-    """Stages with begin and end, without those of no length."""
-    ends = [begin for _, begin in begins[1:]] + [section.end_ns]
-    tiles = [(stage, begin, end) for (stage, begin), end in zip(begins, ends, strict=True)]
-    return tuple(tile for tile in tiles if tile[2] > tile[1])
 
 
 def _place(
@@ -809,20 +741,14 @@ def _layer(name: str, staging: Staging, start_ns: int) -> str:
     frame = parse_frame(name)
     if frame is None:
         return plain_name(name)
-    if "tokenization" in frame.stem:
-        return _tokenizer(staging, start_ns)
+    if "tokenization" in frame.stem:  # of the text encoder that is called next: `tokenizer_2`
+        later = (call.submodule for call in staging.calls if call.range.start_ns >= start_ns)
+        encoder = next((name for name in later if name.startswith("text_encoder")), "")
+        return encoder.replace("text_encoder", "tokenizer") or "tokenizer"
     if frame.function in _SET_TIMESTEPS:
         return "scheduler.set_timesteps"
     own = frame.stem.startswith(("pipeline_", "__init__")) or frame.function.startswith("<")
     return frame.function if own else f"{frame.stem}.{frame.function}"
-
-
-def _tokenizer(staging: Staging, start_ns: int) -> str:
-    """The tokenizer of the text encoder that is called next: `tokenizer_2`."""
-    for call in staging.calls:
-        if call.range.start_ns >= start_ns and call.submodule.startswith("text_encoder"):
-            return call.submodule.replace("text_encoder", "tokenizer")
-    return "tokenizer"
 
 
 def plain_name(name: str) -> str:

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections import Counter as Counted
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -77,15 +78,9 @@ def device_of(provider: str) -> str:
     return device if device == ROOT_DEVICE or provider in KNOWN else _UNKNOWN_DEVICE
 
 
-@lru_cache(maxsize=256)
 def launches(provider: str) -> bool:
     """Whether its nodes only launch what its device runs."""
     return device_of(provider).partition(":")[0] in _LAUNCHING
-
-
-def launching_device(provider: str) -> str:
-    """The device that its nodes launch on, "" where they launch nothing."""
-    return device_of(provider) if launches(provider) else ""
 
 
 # --- What GPUs executed, in the runs of a session: commands of the device beside the nodes that
@@ -257,24 +252,21 @@ class _Placing:
 
     def _code(self, kernel: KernelEvent, node: NodeKind | None, device: str, shapes: str) -> int:
         lane, category = _lane(kernel)
+        stream = kernel.stream  # CUDA's own number; addresses, as ROCm has them, are numbered
+        if not (stream.isascii() and stream.isdigit() and len(stream) < 6):
+            stream = self._streams.setdefault(stream, str(len(self._streams)))
         kind = KernelKind(
             name=node.name if node else kernel.op_type or kernel_name(kernel.name),
             op_type=kernel.op_type or (node.op_type if node else kernel_name(kernel.name)),
             provider=node.provider if node else "",
             shapes=shapes,
-            track=Track(device, f"stream {self._stream(kernel.stream)}{lane}", category),
+            track=Track(device, f"stream {stream}{lane}", category),
             kernel=kernel.name,
         )
         if kind not in self._codes:
             self._codes[kind] = len(self._kinds)
             self._kinds.append(kind)
         return self._codes[kind]
-
-    def _stream(self, stream: str) -> str:
-        """A stream's number: CUDA's own; addresses, as ROCm has them, are numbered."""
-        if stream.isascii() and stream.isdigit() and len(stream) < 6:
-            return stream
-        return self._streams.setdefault(stream, str(len(self._streams)))
 
 
 def _end(run: ProfiledRun) -> int:
@@ -352,7 +344,13 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
                     "the others: keep the names that ONNX Runtime gave, or import each alone"
                 )
     with_runs.sort(key=lambda session: (session.begin_ns or 0, session.path.name))
-    return _numbered(with_runs)
+    seen: Counter[str] = Counter()
+    found = []
+    for session in with_runs:  # `session`, `session_2`, …
+        seen[session.name] += 1
+        count = seen[session.name]
+        found.append(replace(session, name=f"{session.name}_{count}") if count > 1 else session)
+    return found
 
 
 def _read(path: Path) -> Session:
@@ -363,12 +361,18 @@ def _read(path: Path) -> Session:
         raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
     stem = path.name.removesuffix(".gz").removesuffix(".json")
     found = _NAMED.fullmatch(stem)
-    name = _plain(found["name"] if found else stem)
-    begin = _time_of(found["time"]) if found else None
-    within = _SECOND
+    name = found["name"] if found else stem
+    name = "session" if name in ("", _DEFAULT) else component(name) or name
+    begin, within = None, _SECOND
+    if found:
+        with suppress(ValueError):  # UTC is assumed: no name says of which zone its time is
+            begun = datetime.strptime(found["time"], "%Y-%m-%d_%H-%M-%S").replace(tzinfo=UTC)
+            begin = int(begun.timestamp()) * _SECOND
     if begin is not None and found and found["ms"]:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
-    launched = add_kernels(runs, unread.kernels, launching_device)
+    launched = add_kernels(
+        runs, unread.kernels, lambda one: device_of(one) if launches(one) else ""
+    )
     full = unread.events >= EVENT_CAP
     return Session(path, name, begin, within, launched, unread.lines, full)
 
@@ -393,32 +397,6 @@ def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
             of_kind[place] = codes[which]
         found.append(replace(run, nodes=replace(run.nodes, kinds=kinds, kind=of_kind)))
     return tuple(found)
-
-
-def _plain(name: str) -> str:
-    if name in ("", _DEFAULT):
-        return "session"
-    return component(name) or name
-
-
-def _time_of(text: str) -> int | None:
-    """UTC is assumed: names have the time of a zone that they do not tell."""
-    try:
-        begun = datetime.strptime(text, "%Y-%m-%d_%H-%M-%S").replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return int(begun.timestamp()) * _SECOND
-
-
-def _numbered(sessions: list[Session]) -> list[Session]:
-    """The sessions with names that differ: `session`, `session_2`, …"""
-    seen: Counter[str] = Counter()
-    found = []
-    for session in sessions:
-        seen[session.name] += 1
-        count = seen[session.name]
-        found.append(replace(session, name=f"{session.name}_{count}") if count > 1 else session)
-    return found
 
 
 # --- Profiles of ONNX Runtime → a bundle: each `session.run` is a call, each node a command.

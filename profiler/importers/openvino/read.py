@@ -46,11 +46,6 @@ _FIGURES = {
 }
 
 
-def is_report(head: bytes) -> bool:
-    """Whether a file that begins so is a report."""
-    return head.startswith(_REPORT)
-
-
 def report_beside(path: Path) -> Path | None:
     """`benchmark_report.csv` of the inferences whose counters `path` has; None where it is not
     there."""
@@ -59,9 +54,8 @@ def report_beside(path: Path) -> Path | None:
         if ending in path.name:
             beside = path.with_name(path.name.replace(ending, "report").removesuffix(".gz"))
             break
-    if beside == path or not beside.is_file() or not is_report(head_of(beside)):
-        return None
-    return beside
+    there = beside != path and beside.is_file() and head_of(beside).startswith(_REPORT)
+    return beside if there else None
 
 
 def milliseconds(text: str) -> float | None:
@@ -70,53 +64,23 @@ def milliseconds(text: str) -> float | None:
     return value if 0 <= value < _LARGEST_MS else None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Its values by their keys, with `_` for spaces; none where there is no report."""
+def _report(path: Path) -> dict[str, str]:
+    """What the report beside counters says by its keys, with `_` for spaces."""
+    found = report_beside(path)
+    text = content_of(found, _LARGEST).decode("utf-8", "replace") if found else ""
+    pairs = (row for line in text.splitlines() if len(row := line.split(";")) == 2)
+    return {key.strip().replace(" ", "_"): value.strip() for key, value in pairs}
 
-    values: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def beside(cls, path: Path) -> Report:
-        """The report of the inferences whose counters `path` has."""
-        found = report_beside(path)
-        if found is None:
-            return cls()
-        text = content_of(found, _LARGEST).decode("utf-8", "replace")
-        pairs = (row for line in text.splitlines() if len(row := line.split(";")) == 2)
-        return cls({key.strip().replace(" ", "_"): value.strip() for key, value in pairs})
-
-    def __bool__(self) -> bool:
-        return bool(self.values)
-
-    @property
-    def device(self) -> str:
-        """The target device, "" where not told."""
-        return self.values.get("target_device", "")[:200]
-
-    @property
-    def model(self) -> str:
-        """The file of the model, "" where not told."""
-        return Path(self.values.get("-m", "")).name[:200]
-
-    @property
-    def latency_ns(self) -> int:
-        """The median latency of an inference, 0 where not told, or where several ran at once: each
-        of these waits for others."""
-        if self.values.get(_REQUESTS, "1") != "1":
-            return 0
-        return round((milliseconds(self.values.get(_LATENCY, "")) or 0) * 1e6)
-
-    def settings(self) -> dict[str, Setting]:
-        """Its figures, under the names that settings have."""
-        found: dict[str, Setting] = {}
-        for key, name in _FIGURES.items():
-            if key in self.values:
-                number = milliseconds(self.values[key])
-                whole = number is not None and number == int(number)
-                text = self.values[key][:200]
-                found[name] = text if number is None else int(number) if whole else number
-        return found
+def _settings(report: dict[str, str]) -> dict[str, Setting]:
+    """The figures of a report, under the names that settings have."""
+    found: dict[str, Setting] = {}
+    for key, name in _FIGURES.items():
+        if key in report:
+            number, text = milliseconds(report[key]), report[key][:200]
+            whole = number is not None and number == int(number)
+            found[name] = text if number is None else int(number) if whole else number
+    return found
 
 
 # --- Counters of OpenVINO's benchmark_app → a bundle.
@@ -141,11 +105,9 @@ _DEVICE = "openvino:0"
 
 @dataclass(slots=True)
 class _Section:
-    """A table of layers up to its row `Total`; `idle` counts layers that executed nothing."""
+    """A table of layers up to its row `Total`."""
 
     layers: list[TimedLayer] = field(default_factory=list)
-    kinds: set[str] = field(default_factory=set)
-    idle: int = 0
     unread: int = 0
     total_ms: float | None = None
 
@@ -156,7 +118,7 @@ class _Section:
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
     """Read one file. Raises InputError where it holds no time of a layer."""
-    counters = [one for one in paths if not is_report(head_of(one))]
+    counters = [one for one in paths if not head_of(one).startswith(_REPORT)]
     path = only_path(counters, IMPORTER.accepts)
     text = content_of(path, _LARGEST).decode("utf-8", "replace").lstrip("\ufeff")
     sections = [one for one in _sections(text) if one.layers]
@@ -165,13 +127,16 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
             f"{path} holds no time of a layer: give what `benchmark_app -report_type "
             "average_counters -pc` writes"
         )
-    report = Report.beside(path)
-    name = _name(path)
-    run = ForeignRunBuilder("openvino", name, path, 1 + bool(report), report.model)
+    report, name = _report(path), _name(path)
+    model = Path(report.get("-m", "")).name[:200]
+    run = ForeignRunBuilder("openvino", name, path, 1 + bool(report), model)
     run.capability(averages=True)
-    run.devices[_DEVICE] = Device(hardware=report.device, provider="OpenVINO")
-    run.settings = report.settings()
-    lasts = report.latency_ns if len(sections) == 1 else 0
+    hardware = report.get("target_device", "")[:200]
+    run.devices[_DEVICE] = Device(hardware=hardware, provider="OpenVINO")
+    run.settings = _settings(report)
+    # the median latency of an inference; of several at once, each waits for others
+    alone = len(sections) == 1 and report.get(_REQUESTS, "1") == "1"
+    lasts = round((milliseconds(report.get(_LATENCY, "")) or 0) * 1e6) if alone else 0
     track, submodule = Track(_DEVICE, "layers", "compute"), component(name) or name
     for one in sections:
         run.timeline([end_to_end(submodule, track, one.layers, lasts_ns=lasts)])
@@ -192,22 +157,16 @@ def _sections(text: str) -> Iterator[_Section]:
             section.total_ms = milliseconds(cells[4]) if len(cells) > 4 else None
             yield section
             section = _Section()
+            continue
+        time = milliseconds(cells[4]) if len(cells) == 6 else None
+        status = cells[1].removeprefix("Status.") if len(cells) == 6 else ""
+        if status == _EXECUTED and time is not None and cells[0]:
+            name, _, kind, kernel = cells[:4]
+            section.layers.append(TimedLayer(name, round(time * 1e6), kind, kernel))
         else:
-            _add(section, cells)
+            section.unread += status not in _NO_COMMAND
     if section.layers or section.unread:
         yield section
-
-
-def _add(section: _Section, cells: Sequence[str]) -> None:
-    time = milliseconds(cells[4]) if len(cells) == 6 else None
-    status = cells[1].removeprefix("Status.") if len(cells) == 6 else ""
-    if status in _NO_COMMAND:
-        section.idle += 1
-    elif status != _EXECUTED or time is None or not cells[0]:
-        section.unread += 1
-    else:
-        name, _, kind, kernel = cells[:4]
-        section.layers.append(TimedLayer(name, round(time * 1e6), kind, kernel))
 
 
 def _add_drops(run: ForeignRunBuilder, sections: Sequence[_Section]) -> None:

@@ -111,10 +111,15 @@ def read_export(path: Path) -> Export:
         raise InputError(
             f"{path} is no export of trtexec: give --exportProfile's or --exportTimes'"
         )
-    if kind is Kind.LAYERS:
-        return _layers(path, data)
+    if kind is Kind.LAYERS:  # one after the other, so that of a cut file the whole ones are read
+        text = data.decode("utf-8", "replace")
+        found = [layer for layer in _whole_objects(text) if isinstance(layer.get("Name"), str)]
+        return Export(path, kind, layers=tuple(found), cut=not text.rstrip().endswith("}"))
     if kind is Kind.SUMMARY:
-        return _summary(path, data)
+        try:
+            return Export(path, kind, summary=decoded(data, dict[str, Any]))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return Export(path, kind, unread=1, cut=True)
     objects = _FLAT.findall(data)
     cut = not data.rstrip().endswith(b"]")
     rows, times, count, unread = [], [], 1, 0
@@ -131,19 +136,9 @@ def read_export(path: Path) -> Export:
     return Export(path, kind, tuple(times), count, tuple(rows), unread=unread, cut=cut)
 
 
-def _layers(path: Path, data: bytes) -> Export:
-    """One layer after the other, so that of a cut file the whole ones are read."""
-    text = data.decode("utf-8", "replace")
-    found = [layer for layer in _whole_objects(text) if isinstance(layer.get("Name"), str)]
-    return Export(path, Kind.LAYERS, layers=tuple(found), cut=not text.rstrip().endswith("}"))
-
-
 def _whole_objects(text: str) -> Iterator[dict[str, Any]]:
     decoder, at = json.JSONDecoder(), text.index("[") + 1
-    while True:
-        at = text.find("{", at)
-        if at < 0:
-            return
+    while (at := text.find("{", at)) >= 0:
         try:
             found, at = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError):
@@ -151,13 +146,6 @@ def _whole_objects(text: str) -> Iterator[dict[str, Any]]:
         yield found
         if text[at : at + 40].lstrip()[:1] != ",":
             return
-
-
-def _summary(path: Path, data: bytes) -> Export:
-    try:
-        return Export(path, Kind.SUMMARY, summary=decoded(data, dict[str, Any]))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return Export(path, Kind.SUMMARY, unread=1, cut=True)
 
 
 # --- What trtexec exports of a TensorRT engine: profile, times, layers, summary; or folders of it.

@@ -38,17 +38,12 @@ from profiler.trace.manifest_fields import Clocks, Device, Warmup
 
 
 _TYPES = {  # words of "Format/Datatype" and of weights → type, bits
-    "FP32": ("float", 32),
-    "FLOAT": ("float", 32),
-    "FP16": ("half", 16),
-    "HALF": ("half", 16),
+    **dict.fromkeys(("FP32", "FLOAT"), ("float", 32)),
+    **dict.fromkeys(("FP16", "HALF"), ("half", 16)),
+    **{f"INT{bits}": (f"int{bits}", bits) for bits in (4, 8, 32, 64)},
     "BF16": ("bfloat16", 16),
     "FP8": ("float8e4m3fn", 8),
-    "INT8": ("int8", 8),
     "UINT8": ("uint8", 8),
-    "INT4": ("int4", 4),
-    "INT32": ("int32", 32),
-    "INT64": ("int64", 64),
     "BOOL": ("bool", 8),
 }
 _GRAMMAR = TensorRtLayer()
@@ -208,30 +203,50 @@ def read_run(paths: Sequence[Path], warmup: int | None = None) -> ForeignRunBuil
     files = [file for path in paths for file in (exports_in(path) if path.is_dir() else [path])]
     exports = sorted(map(read_export, files), key=lambda export: export.engine)
     if len({export.kind for export in exports}) == len(exports):  # one of each: of one engine
-        together = [(_named(exports), exports)]
+        timed = [one.engine for one in exports if one.kind in (Kind.PROFILE, Kind.TIMES)]
+        together = [((*timed, exports[0].engine)[0], exports)]
     else:
         by_name = groupby(exports, key=lambda export: export.engine)
         together = [(name, list(found)) for name, found in by_name]
     engines = [_engine(name, found, warmup) for name, found in together]
-    timed = tuple(engine for engine in engines if engine.rows or engine.layers)
-    if not timed:
+    measured = tuple(engine for engine in engines if engine.rows or engine.layers)
+    if not measured:
         named = ", ".join(map(str, paths[:3]))
         raise InputError(
             f"{named} holds no time of a layer or inference: give what `trtexec --exportProfile` "
             "or `--exportTimes` writes"
         )
-    return _run(timed, exports)
+    return _run(measured, exports)
 
 
 def _run(engines: Sequence[_Engine], exports: Sequence[Export]) -> ForeignRunBuilder:
     """The timelines of all engines one behind the other: each has a clock of its own."""
     first = exports[0].path
     name = engines[0].name if len(engines) == 1 else first.absolute().parent.name
-    run = ForeignRunBuilder("tensorrt", name, first, len(exports), warmup=_warmup(engines))
-    run.capability(**_capabilities(engines))
+    run = ForeignRunBuilder("tensorrt", name, first, len(exports))
+    if left_out := [row for engine in engines for row in engine.warm_up]:
+        lasted = sum(_ns(row.endComputeMs) - _ns(row.startComputeMs) for row in left_out)
+        run.warmup = Warmup(calls=len(left_out), duration_ns=max(lasted, 0))
+    layers = [layer for engine in engines for layer in engine.layers]
+    run.capability(  # averages of layers have no timeline, and the layer file has the tensors
+        timeline=any(engine.rows for engine in engines),
+        averages=bool(layers),
+        shapes=any(layer.shapes for layer in layers),
+        bytes=any(layer.bytes_read >= 0 for layer in layers),
+    )
     run.devices[_DEVICE] = engines[0].device
-    _add_drops(run, engines, exports)
-    timelines = [made for one in engines for made in (_inferences(one), _layered(one)) if made]
+    for export in exports:
+        where, cut = export.path.name, UNKNOWN if export.cut else 0
+        run.drop(DropKind.TRUNCATED_FILE, cut, "events", DropReason.ENTRIES_CUT, where)
+        run.drop(DropKind.DROPPED_EVENTS, export.unread, "events", DropReason.DAMAGED, where)
+    timelines = []
+    for one in engines:
+        count, reason = len(one.layers), DropReason.LAID_END_TO_END
+        run.drop(DropKind.ESTIMATED_TIMES, count, "commands", reason, one.layered)
+        timelines += [_inferences(one)] if one.rows else []
+        if one.layers:
+            track = Track(_DEVICE, "layers", "compute")
+            timelines.append([end_to_end(one.layered, track, one.layers)])
     for calls in timelines:
         run.timeline(calls)
     if len(timelines) > 1:
@@ -239,43 +254,6 @@ def _run(engines: Sequence[_Engine], exports: Sequence[Export]) -> ForeignRunBui
         count, reason = len(timelines), DropReason.TIMELINES_APART
         run.drop(DropKind.ESTIMATED_TIMES, count, "timelines", reason, name)
     return run
-
-
-def _capabilities(engines: Sequence[_Engine]) -> dict[str, bool]:
-    """Return whether inferences were timed, which averages of layers have no timeline of, and
-    whether the layer file was there, which has the tensors."""
-    layers = [layer for engine in engines for layer in engine.layers]
-    return {
-        "timeline": any(engine.rows for engine in engines),
-        "averages": bool(layers),
-        "shapes": any(layer.shapes for layer in layers),
-        "bytes": any(layer.bytes_read >= 0 for layer in layers),
-    }
-
-
-def _warmup(engines: Sequence[_Engine]) -> Warmup | None:
-    """The inferences that are left out; None where none is."""
-    rows = [row for engine in engines for row in engine.warm_up]
-    lasted = sum(_ns(row.endComputeMs) - _ns(row.startComputeMs) for row in rows)
-    return Warmup(calls=len(rows), duration_ns=max(lasted, 0)) if rows else None
-
-
-def _add_drops(
-    run: ForeignRunBuilder, engines: Sequence[_Engine], exports: Sequence[Export]
-) -> None:
-    for export in exports:
-        where, cut = export.path.name, UNKNOWN if export.cut else 0
-        run.drop(DropKind.TRUNCATED_FILE, cut, "events", DropReason.ENTRIES_CUT, where)
-        run.drop(DropKind.DROPPED_EVENTS, export.unread, "events", DropReason.DAMAGED, where)
-    for engine in engines:
-        count, reason = len(engine.layers), DropReason.LAID_END_TO_END
-        run.drop(DropKind.ESTIMATED_TIMES, count, "commands", reason, engine.layered)
-
-
-def _named(exports: Sequence[Export]) -> str:
-    """The engine's name, by the file that has times."""
-    timed = [export for export in exports if export.kind in (Kind.PROFILE, Kind.TIMES)]
-    return (timed or exports)[0].engine
 
 
 def _engine(name: str, exports: Sequence[Export], warmup: int | None) -> _Engine:
@@ -349,13 +327,6 @@ def _inferences(engine: _Engine) -> list[PlacedCall]:
         call = call_at(0, engine.name, start, duration, _DEVICE, True, iteration=iteration)
         found.append(PlacedCall(call, builder.build()))
     return found
-
-
-def _layered(engine: _Engine) -> list[PlacedCall]:
-    """A call of all layers, end to end; none where no layer was timed."""
-    if not engine.layers:
-        return []
-    return [end_to_end(engine.layered, Track(_DEVICE, "layers", "compute"), engine.layers)]
 
 
 def _ns(milliseconds: float) -> int:

@@ -10,6 +10,7 @@ have the full compute time. Source: triton-inference-server/server, docs/user_gu
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,7 @@ from profiler.trace.manifest_fields import Device
 _Ns = Annotated[int, msgspec.Meta(ge=0, lt=1 << 61)]
 _Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _LONGEST = 200  # characters of a name
+_FRAGMENT = re.compile(r'\{ ?"id"|\{"model_name"')
 
 
 class _Stamp(msgspec.Struct, frozen=True):
@@ -113,26 +115,16 @@ def read_requests(paths: Iterable[Path]) -> Requests:
             cut += [] if data.rstrip().endswith(b"]") else [path]
         unread += missed
         for one in fragments:
-            _join(found, one)
+            request = found.setdefault(one.id, Request(one.id))
+            request.model = one.model_name[:_LONGEST] or request.model
+            request.parent = one.parent_id or request.parent
+            for stamp in one.timestamps:
+                name = stamp.name[:_LONGEST]
+                if not stamp.name.isupper() or " " in stamp.name:  # of the Triton 1 series
+                    name = name.upper().replace("/", "").replace(" ", "_")
+                    name = name.replace("REQUEST_HANDLER_", "REQUEST_")
+                request.at.setdefault(name, stamp.ns)
     return Requests(tuple(found[number] for number in sorted(found)), unread, tuple(cut))
-
-
-def _join(found: dict[int, Request], one: _Fragment) -> None:
-    request = found.setdefault(one.id, Request(one.id))
-    if one.model_name:
-        request.model = one.model_name[:_LONGEST]
-    if one.parent_id:
-        request.parent = one.parent_id
-    for stamp in one.timestamps:
-        request.at.setdefault(_activity_name(stamp.name), stamp.ns)
-
-
-def _activity_name(name: str) -> str:
-    """`request handler start` of the Triton 1 series → `REQUEST_START`."""
-    if name.isupper() and " " not in name:
-        return name[:_LONGEST]
-    upper = name[:_LONGEST].upper().replace("/", "").replace(" ", "_")
-    return upper.replace("REQUEST_HANDLER_", "REQUEST_")
 
 
 def _one_by_one(data: bytes) -> tuple[list[_Fragment], int]:
@@ -154,18 +146,11 @@ def _objects(text: str) -> Iterator[Any]:
         try:
             one, at = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError):
-            at = _next(text, at + 1)
-            if at < 0:
+            following = _FRAGMENT.search(text, at + 1)
+            if following is None:
                 return
-            yield None
-            continue
+            at, one = following.start(), None
         yield one
-
-
-def _next(text: str, at: int) -> int:
-    """Where the next fragment begins, -1 where none does."""
-    starts = [text.find(mark, at) for mark in ('{"id"', '{"model_name"', '{ "id"')]
-    return min((start for start in starts if start >= 0), default=-1)
 
 
 # --- A trace of the Triton Inference Server → a bundle.
@@ -226,9 +211,12 @@ def read_run(paths: Sequence[Path], rate: int = 0) -> ForeignRunBuilder:
             f"{paths[0]} holds no complete request: record with --trace-config level=TIMESTAMPS, "
             "and give the file once the server has written it"
         )
-    devices = _devices(pipelines)
-    path = min(paths)
-    run = ForeignRunBuilder("triton", _run_name(path, pipelines), path, len(paths))
+    # a device for each model that computes, in order of their first requests
+    models = dict.fromkeys(one.model for pipeline in pipelines for one in pipeline.leaves)
+    devices = {model: f"triton:{number}" for number, model in enumerate(models)}
+    path, roots = min(paths), {one.root.model for one in pipelines}
+    name = roots.pop() if len(roots) == 1 else path.name.removesuffix(".gz").split(".json")[0]
+    run = ForeignRunBuilder("triton", name, path, len(paths))
     run.capability(timeline=True, requests=True)
     for model, device in devices.items():
         run.devices[device] = Device(hardware=model, compute_units=_instances(pipelines, model))
@@ -246,7 +234,6 @@ def _pipelines(
     """Requests from outside in order of their begins, and what is left out: requests without an
     end, with all that they called, and those whose caller is not in the files; and whole ones for
     which no model computed."""
-    by_id = {one.id: one for one in requests}
     children: dict[int, list[Request]] = {}
     for one in requests:
         if one.parent:
@@ -254,41 +241,29 @@ def _pipelines(
     roots: list[Request] = []
     left: list[Request] = []
     seen: set[int] = set()
+    families: dict[int, list[Request]] = {}
     for one in requests:
         if one.parent:
             continue
-        family = list(_family(one, children))
-        seen |= {each.id for each in family}
+        family, waiting = families.setdefault(one.id, []), [one]
+        while waiting:
+            member = waiting.pop()
+            if member.id not in seen:
+                seen.add(member.id)
+                family.append(member)
+                waiting += children.get(member.id, [])
         (roots if all(each.whole for each in family) else left).append(one)
-    left += [one for one in by_id.values() if one.id not in seen]
+    left += [one for one in requests if one.id not in seen]
     roots.sort(key=lambda one: (one.at["REQUEST_START"], one.id))
-    made = [_pipeline(number, root, children) for number, root in enumerate(roots)]
+    made = []
+    for number, root in enumerate(roots):
+        family = families[root.id]
+        inner = [one for one in family if one.id in children]
+        leaves = [one for one in family if one.id not in children and "COMPUTE_START" in one.at]
+        leaves.sort(key=lambda one: (one.at["REQUEST_START"], one.id))
+        made.append(_Pipeline(number, root, tuple(inner), tuple(leaves)))
     computed = [one for one in made if one.leaves]
     return computed, left, [one.root for one in made if not one.leaves]
-
-
-def _family(root: Request, children: dict[int, list[Request]]) -> Iterator[Request]:
-    waiting, seen = [root], set()
-    while waiting:
-        one = waiting.pop()
-        if one.id not in seen:
-            seen.add(one.id)
-            yield one
-            waiting += children.get(one.id, [])
-
-
-def _pipeline(number: int, root: Request, children: dict[int, list[Request]]) -> _Pipeline:
-    family = list(_family(root, children))
-    inner = [one for one in family if one.id in children]
-    leaves = [one for one in family if one.id not in children and "COMPUTE_START" in one.at]
-    leaves.sort(key=lambda one: (one.at["REQUEST_START"], one.id))
-    return _Pipeline(number, root, tuple(inner), tuple(leaves))
-
-
-def _devices(pipelines: Sequence[_Pipeline]) -> dict[str, str]:
-    """A device for each model that computes, in order of their first requests."""
-    models = dict.fromkeys(one.model for pipeline in pipelines for one in pipeline.leaves)
-    return {model: f"triton:{number}" for number, model in enumerate(models)}
 
 
 def _instances(pipelines: Sequence[_Pipeline], model: str) -> int:
@@ -409,11 +384,3 @@ def _add_drops(
     run.drop(DropKind.DROPPED_EVENTS, read.unread, "events", DropReason.DAMAGED)
     for cut in read.cut:
         run.drop(DropKind.TRUNCATED_FILE, UNKNOWN, "events", DropReason.ENTRIES_CUT, cut.name)
-
-
-def _run_name(path: Path, pipelines: Sequence[_Pipeline]) -> str:
-    """The model that all requests were of, else the file's name."""
-    models = {one.root.model for one in pipelines}
-    if len(models) == 1:
-        return models.pop()
-    return path.name.removesuffix(".gz").split(".json")[0]

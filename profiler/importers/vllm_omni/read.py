@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from profiler.errors import InputError
@@ -85,17 +86,17 @@ class SummaryBlock:
 def blocks_of(text: str) -> Iterator[SummaryBlock]:
     """The requests of all blocks of a log, in its order; those that tell no stage are left out."""
     begins = [match.start() for match in _BEGIN.finditer(text)]
-    for begin, end in zip(begins, [*begins[1:], len(text)][: len(begins)], strict=True):
-        requests = _requests(text, begin, end)
+    for begin, end in pairwise((*begins, len(text))):
+        requests, total = _requests(text, begin, end)
         told = [one for one in requests if one.sections]
         for one in told:
-            one.total = one.total if len(told) == 1 else ""
+            one.total = total if len(told) == 1 else ""
             yield one
 
 
-def _requests(text: str, begin: int, end: int) -> list[SummaryBlock]:
+def _requests(text: str, begin: int, end: int) -> tuple[list[SummaryBlock], str]:
     """The requests of one block: each begins where it is named, or where its first stage is told
-    anew."""
+    anew; and the time of all."""
     current = SummaryBlock(begin)
     found, into = [current], dict[str, str]()
     total = ""
@@ -122,9 +123,7 @@ def _requests(text: str, begin: int, end: int) -> list[SummaryBlock]:
             current.sections.append(Section(number, told=into))
         elif edge := _HANDOFF.fullmatch(head):
             current.sections.append(Section(int(edge[1]), int(edge[2]), into))
-    for one in found:
-        one.total = total
-    return found
+    return found, total
 
 
 # --- What a log or records of vLLM-Omni tell of each request, whatever form they have.
@@ -188,14 +187,14 @@ class Request:
     rounded: dict[int, int] = field(default_factory=dict)
     queued: dict[int, int] = field(default_factory=dict)
     processed: dict[int, int] = field(default_factory=dict)
-    edges: dict[tuple[int, int], Edge] = field(default_factory=dict)
+    edges: dict[tuple[int, ...], Edge] = field(default_factory=dict)
     total: int = 0
     total_rounded: int = 0
     preprocess: int = 0
 
-    def edge(self, first: int, second: int) -> Edge:
+    def edge(self, *ends: int) -> Edge:
         """That of two stages."""
-        return self.edges.setdefault((first, second), Edge())
+        return self.edges.setdefault(ends, Edge())
 
     def times(self) -> dict[int, int]:
         """Of each stage, in their order."""
@@ -262,22 +261,21 @@ class Requests:
 
     def _tables(self, text: str) -> None:
         heads = list(_TABLE.finditer(text))
-        ends = [*(head.start() for head in heads[1:]), len(text)][: len(heads)]
+        ends = (*(head.start() for head in heads), len(text))[1:]
         for head, end in zip(heads, ends, strict=True):
             rows = {
                 key: [cell.strip() for cell in cells.split("|")]
                 for key, cells in _ROW.findall(text[head.end() : end])
             }
-            read = {"Stage": self._stages, "Request": self._whole, "Transfer": self._edges}
-            read[head[1]](self._of(head[2]), rows)
-
-    def _whole(self, request: Request, rows: Mapping[str, Sequence[str]]) -> None:
-        for key in ("request_wall_time_ms", "e2e_total_ms"):
-            time = _time(rows.get(key, ("",))[0])
-            if time:
-                request.total = time
-                break
-        request.preprocess = _time(rows.get("input_preprocess_time_ms", ("",))[0]) or 0
+            request = self._of(head[2])
+            if head[1] == "Request":
+                wall, total, request.preprocess = (
+                    _time(rows.get(key, ("",))[0]) or 0
+                    for key in ("request_wall_time_ms", "e2e_total_ms", "input_preprocess_time_ms")
+                )
+                request.total = wall or total or request.total
+            else:
+                (self._stages if head[1] == "Stage" else self._edges)(request, rows)
 
     def _stages(self, request: Request, rows: Mapping[str, Sequence[str]]) -> None:
         columns = rows.get("Field", ())
@@ -315,9 +313,12 @@ class Requests:
                     self.unread += 1
                     continue
                 request.rounded[self._stage(short[1], place)] = time
-            for first, second, time_text in self._hops(lists):
-                edge = request.edge(first, second)
-                edge.parts_ns.setdefault("total", time_text)
+            # what lies between two stages: the hand-off, which has the transfer in it, else that
+            hops = _HOP.findall(lists.get("handoffs") or lists.get("transfers", ""))
+            for first, second, time_text in hops:
+                if (time := _time(time_text)) is not None:
+                    edge = request.edge(int(first), int(second))
+                    edge.parts_ns.setdefault("total", time)
 
     def _summaries(self, text: str) -> None:
         """Blocks of a summary, each of one or more requests."""
@@ -328,8 +329,10 @@ class Requests:
         for number, block in enumerate(blocks_of(text)):
             total, identity = _time(block.total), block.identity
             before = bisect_left(named, block.at, key=lambda one: one[0]) - 1
-            if not identity and before >= 0 and _agree(named[before][2], total):
-                identity = named[before][1]
+            if not identity and before >= 0 and total is not None:
+                rounded = named[before][2]
+                if rounded is not None and abs(rounded - total) <= _GRAIN_NS:
+                    identity = named[before][1]
             request = self._of(identity or f"summary {number}")
             request.total = total or request.total
             request.preprocess = _time(block.preprocess) or request.preprocess
@@ -355,16 +358,6 @@ class Requests:
         if told.get("Stage name"):
             self.names.setdefault(section.stage, told["Stage name"].strip())
 
-    @staticmethod
-    def _hops(lists: Mapping[str, str]) -> Iterator[tuple[int, int, int]]:
-        """What lies between two stages: the hand-off, which has the transfer in it, else that."""
-        for first, second, time_text in _HOP.findall(
-            lists.get("handoffs") or lists.get("transfers", "")
-        ):
-            time = _time(time_text)
-            if time is not None:
-                yield int(first), int(second), time
-
     def _stage(self, told: str, place: int) -> int:
         """The number of a stage by what it is called (`0`, `stage 0`, `0:ar`, `ar`), else its
         place; its name is kept."""
@@ -375,11 +368,6 @@ class Requests:
         if found[2].strip("_") and not found[2].strip("_").isdigit():
             self.names.setdefault(number, found[2].strip())
         return number
-
-
-def _agree(rounded: int | None, exact: int | None) -> bool:
-    """Whether a time that was rounded to 10 ms is the other."""
-    return rounded is not None and exact is not None and abs(rounded - exact) <= _GRAIN_NS
 
 
 def _entries(body: str) -> dict[str, str]:
@@ -403,7 +391,6 @@ def _time(text: str | None, scale: float = 1.0) -> int | None:
 
 _LARGEST_FILE = 512 << 20
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_PARTS = ("tx_time_ms", "in_flight_time_ms", "rx_decode_time_ms")
 
 
 def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
@@ -419,9 +406,11 @@ def read_run(paths: Sequence[Path]) -> ForeignRunBuilder:
             f"{path} holds no time of a stage: run vLLM-Omni with --log-stats, and give its log or "
             "its *.stats.jsonl"
         )
-    names = _names(found.names)
+    often = Counter(found.names.values())  # with its number if several are called so
+    told = {n: name if often[name] == 1 else f"{name} {n}" for n, name in found.names.items()}
     numbers = sorted({number for one in whole for number in one.times()})
-    devices = {_device(number): Device(hardware=_name(number, names)) for number in numbers}
+    names = {number: told.get(number, f"stage {number}") for number in numbers}
+    devices = {_device(number): Device(hardware=name) for number, name in names.items()}
     requests = [
         RequestTimes("request", tuple(_stages(one, names)), one.total or one.total_rounded)
         for one in whole
@@ -439,21 +428,11 @@ def _device(number: int) -> str:
     return f"vllm_omni:{number}"
 
 
-def _name(number: int, names: Mapping[int, str]) -> str:
-    return names.get(number, f"stage {number}")
-
-
-def _names(told: Mapping[int, str]) -> dict[int, str]:
-    """Of each stage that has one; with its number where several are called so."""
-    often = Counter(told.values())
-    return {n: name if often[name] == 1 else f"{name} {n}" for n, name in told.items()}
-
-
 def _stages(request: Request, names: Mapping[int, str]) -> Iterator[StageTime]:
     before: int | None = None
     for number, time in request.times().items():
         ahead = tuple(_between(request, before, number))
-        yield StageTime(_name(number, names), time, ahead=ahead, device=_device(number))
+        yield StageTime(names[number], time, ahead=ahead, device=_device(number))
         before = number
 
 
@@ -465,13 +444,10 @@ def _between(request: Request, before: int | None, number: int) -> Iterator[Host
     if before is not None and request.processed.get(before):
         yield HostTime(f"output {before}", request.processed[before])
     for (first, second), edge in sorted(request.edges.items()):
-        if second == number and (length := _length(edge)):
+        # the sum of its parts, else what is told of all of it
+        parts = [edge.parts_ns[key] for key in _MOVED if key in edge.parts_ns]
+        length = sum(parts) if parts else edge.parts_ns.get("total", 0)
+        if second == number and length:
             yield HostTime(f"transfer {first}->{second}", length, edge.size)
     if request.queued.get(number):
         yield HostTime(f"queue {number}", request.queued[number], waits=True)
-
-
-def _length(edge: Edge) -> int:
-    """The sum of its parts, else what is told of all of it."""
-    parts = [edge.parts_ns[key] for key in _PARTS if key in edge.parts_ns]
-    return sum(parts) if parts else edge.parts_ns.get("total", 0)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from profiler.errors import InputError
-from profiler.importers.importing import import_with
+from profiler.importers.importing import import_all_with
 from profiler.importers.kineto import IMPORTER
 from profiler.kineto.trace_file import read_kineto
 
@@ -104,7 +104,7 @@ def test_what_is_no_trace_gets_one_sentence(tmp_path, content, sentence):
     path = tmp_path / "trace.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=sentence) as caught:
-        import_with(IMPORTER, [path], {}, tmp_path / "traces")
+        import_all_with(IMPORTER, [path], {}, tmp_path / "traces")
     assert str(path) in str(caught.value)
     assert not (tmp_path / "traces").exists()
 

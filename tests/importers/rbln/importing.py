@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profiler.importers.importing import import_with
+from profiler.importers.importing import import_all_with
 from profiler.importers.rbln import IMPORTER
 
 
 def import_rbln(path: Path, out: Path, name: str | None = None, **options: object) -> Path:
     """The bundle that the importer makes of a folder or file with these options."""
-    return import_with(IMPORTER, [path], options, out, name)
+    (bundle,) = import_all_with(IMPORTER, [path], options, out, name)
+    return bundle

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path
-from typing import Protocol, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -82,14 +82,6 @@ def component(text: str) -> str:
     return plain.lower() if _COMPONENT.fullmatch(plain) else ""
 
 
-def device_by_submodule(calls: Iterable[Call]) -> dict[str, str]:
-    """The device that most calls of each submodule ran on, by submodule in order of first calls."""
-    found: dict[str, Counter[str]] = {}
-    for call in calls:
-        found.setdefault(call.submodule, Counter())[call.device] += 1
-    return {name: devices.most_common(1)[0][0] for name, devices in found.items()}
-
-
 def stages(submodules: Sequence[str], iterations: Sequence[int]) -> list[tuple[str, int, int]]:
     """Stage, step and iteration of calls in their order, by the names of their submodules.
 
@@ -100,17 +92,15 @@ def stages(submodules: Sequence[str], iterations: Sequence[int]) -> list[tuple[s
     denoising = [at for at, name in enumerate(submodules) if _DENOISERS.match(name)]
     if not denoising:
         return [(RUN_STAGE, NO_STEP, iteration) for iteration in iterations]
-    first, last = denoising[0], denoising[-1]
     made: Counter[str] = Counter()
     found = []
     for at, (name, iteration) in enumerate(zip(submodules, iterations, strict=True)):
-        if not _DENOISERS.match(name):
-            stage = "encode" if at < first else "decode" if at > last else "denoise"
-            found.append((stage, NO_STEP, NO_ITERATION))
-            continue
-        step = made[name] if iteration == NO_ITERATION else iteration
-        made[name] += 1
-        found.append(("denoise", step, NO_ITERATION))
+        stage = "encode" if at < denoising[0] else "decode" if at > denoising[-1] else "denoise"
+        step = NO_STEP
+        if _DENOISERS.match(name):
+            step = made[name] if iteration == NO_ITERATION else iteration
+            made[name] += 1
+        found.append((stage, step, NO_ITERATION))
     return found
 
 
@@ -135,11 +125,6 @@ def drops_of(
 ) -> tuple[Drop, ...]:
     """Return what is missing as a drop; none for a count of 0."""
     return (Drop(kind, where, count, unit, Note.of(reason, **values)),) if count else ()
-
-
-def no_commands() -> CommandColumns:
-    """Return columns without a row."""
-    return CommandBuilder().build()
 
 
 @dataclass(slots=True, eq=False)
@@ -213,7 +198,9 @@ class ForeignRunBuilder:
         """Add the next call and return it."""
         at = len(self.calls)
         made = call_at(at, submodule, start_ns, duration_ns, device, traced, **labels)
-        placed = PlacedCall(made, no_commands() if commands is None else commands, counters)
+        if commands is None:
+            commands = CommandBuilder().build()
+        placed = PlacedCall(made, commands, counters)
         self.calls.append(placed)
         return placed
 
@@ -233,19 +220,25 @@ class ForeignRunBuilder:
     def timeline(self, calls: Sequence[PlacedCall], name: str = "") -> None:
         """Add calls as the next pipeline call, called `name` or as the first of them. Each but the
         first begins when the one before it ends: they have no clock in common."""
-        number = self.spans[-1].pipeline + 1 if self.spans else 0
-        last = self.spans[-1] if self.spans else None
-        by = last.start_ns + last.duration_ns - min(map(_begin, calls)) if last else 0
-        moved = [_moved(one, len(self.calls) + k, number, by) for k, one in enumerate(calls)]
+        number, by = 0, 0
+        if self.spans:
+            last = self.spans[-1]
+            number = last.pipeline + 1
+            by = last.start_ns + last.duration_ns - _extent(calls)[0]
+        moved = []
+        for index, one in enumerate(calls, len(self.calls)):
+            start = one.call.start_ns + by
+            call = replace(one.call, index=index, pipeline=number, start_ns=start)
+            commands = replace(one.commands, start_ns=one.commands.start_ns + by)
+            moved.append(PlacedCall(call, commands))
         self.calls += moved
         self.run_span(moved, number, name)
 
     def run_span(self, calls: Sequence[PlacedCall], pipeline: int = 0, name: str = "") -> None:
         """Add the spans around calls: the pipeline, and the stage `run` that all of it is."""
-        begin = min(map(_begin, calls))
-        duration = max(map(_end, calls)) - begin
-        self.span("pipeline", name or calls[0].call.submodule, begin, duration, pipeline)
-        self.span("stage", RUN_STAGE, begin, duration, pipeline)
+        begin, end = _extent(calls)
+        self.span("pipeline", name or calls[0].call.submodule, begin, end - begin, pipeline)
+        self.span("stage", RUN_STAGE, begin, end - begin, pipeline)
 
     def landmarks(self) -> Iterable[tuple[str, int]]:
         """Return the ranges that the program named, with their starts."""
@@ -286,13 +279,16 @@ class ForeignRunBuilder:
 
     def _submodules(self, calls: Sequence[Call]) -> dict[str, Submodule]:
         traced = {call.submodule for call in calls if self.all_traced or call.ops_traced}
+        devices: dict[str, Counter[str]] = {}
+        for call in calls:
+            devices.setdefault(call.submodule, Counter())[call.device] += 1
         return {
             name: structs.replace(
                 self.submodules.get(name, Submodule()),
-                device=device,
+                device=counts.most_common(1)[0][0],
                 activate_profiler=name in traced,
             )
-            for name, device in device_by_submodule(calls).items()
+            for name, counts in devices.items()
         }
 
 
@@ -378,11 +374,7 @@ def end_to_end(
         builder.add(host, _AROUND, _AROUND, start_ns, lasts_ns)
     for one in layers:
         builder.add(
-            track,
-            one.name,
-            one.op_type,
-            at,
-            one.duration_ns,
+            *(track, one.name, one.op_type, at, one.duration_ns),
             kernel=one.kernel,
             shapes=one.shapes,
             bytes_read=one.bytes_read,
@@ -395,38 +387,20 @@ def end_to_end(
     return PlacedCall(call, builder.build())
 
 
-def _begin(placed: PlacedCall) -> int:
-    begins: list[int] = placed.commands.start_ns.tolist()
-    return min(placed.call.start_ns, *begins, placed.call.end_ns)
-
-
-def _end(placed: PlacedCall) -> int:
-    ends: list[int] = placed.commands.end_ns.tolist()
-    return max(placed.call.end_ns, *ends, 0)
-
-
-def _moved(placed: PlacedCall, index: int, pipeline: int, by: int) -> PlacedCall:
-    call = replace(placed.call, index=index, pipeline=pipeline, start_ns=placed.call.start_ns + by)
-    return PlacedCall(call, replace(placed.commands, start_ns=placed.commands.start_ns + by))
+def _extent(calls: Sequence[PlacedCall]) -> tuple[int, int]:
+    """When the first of some calls and their commands begins, and the last ends."""
+    begins = [time for one in calls for time in (one.call.start_ns, one.call.end_ns)]
+    ends = [0, *(one.call.end_ns for one in calls)]
+    for one in calls:
+        begins += one.commands.start_ns.tolist()
+        ends += one.commands.end_ns.tolist()
+    return min(begins), max(ends)
 
 
 # --- The spans of a run whose calls are known: pipeline, stages, steps.
 
 
-class Placed(Protocol):
-    """What is read of a call."""
-
-    @property
-    def stage(self) -> str: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def start_ns(self) -> int: ...
-    @property
-    def end_ns(self) -> int: ...
-
-
-def spans(name: str, calls: Sequence[Placed], end_ns: int = 0) -> list[Span]:
+def spans(name: str, calls: Sequence[Call], end_ns: int = 0) -> list[Span]:
     """The pipeline from the first call's begin to the later of the last end of a call and `end_ns`;
     the stages, each from the first of successive calls of it; the steps, each to the next one.
 
@@ -446,7 +420,7 @@ def spans(name: str, calls: Sequence[Placed], end_ns: int = 0) -> list[Span]:
     return [*found, *_steps(calls)]
 
 
-def _steps(calls: Sequence[Placed]) -> list[Span]:
+def _steps(calls: Sequence[Call]) -> list[Span]:
     """A span a step, where the steps follow each other: ranks of a job run theirs side by side."""
     denoising = [call for call in calls if call.step != NO_STEP]
     numbers = [call.step for call in denoising]
@@ -587,12 +561,8 @@ def _add_request(
         if not turns or turns[-1][0] != stage.stage:
             turns.append((stage.stage, at if turns else begin))
         for work in stage.ahead:
-            waiting, working = (
-                Track(ROOT_DEVICE, "queue", "sync"),
-                Track(ROOT_DEVICE, _BETWEEN, "host"),
-            )
-            track = waiting if work.waits else working
-            op_type = "queue" if work.waits else work.name
+            lane = ("queue", "sync") if work.waits else (_BETWEEN, "host")
+            track, op_type = Track(ROOT_DEVICE, *lane), "queue" if work.waits else work.name
             run.host.add(
                 *(track, work.name, op_type, at, work.duration_ns),
                 stage=stage.stage,

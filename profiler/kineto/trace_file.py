@@ -56,11 +56,7 @@ def _plain(member: BinaryIO) -> BinaryIO:
     """A member, unpacked where it is gzip."""
     packed = packed_as(member.read(2)) == "gzip"
     member.seek(0)
-    return _gunzipped(member) if packed else member
-
-
-def _gunzipped(file: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", gzip.GzipFile(fileobj=file))
+    return cast("BinaryIO", gzip.GzipFile(fileobj=member)) if packed else member
 
 
 def _zip_member(file: BinaryIO) -> BinaryIO:
@@ -165,13 +161,9 @@ class _Reader:
         return self.part.decode(self.valid(text))
 
 
-def _repaired(text: Text) -> Text:
-    return _NOT_A_NUMBER.sub(b":null", text.translate(_CONTROL))
-
-
 _STRICT = _Reader(lambda text: text, decoder_of(Header), decoder_of(_Part))
 _LENIENT = _Reader(
-    _repaired,
+    lambda text: _NOT_A_NUMBER.sub(b":null", text.translate(_CONTROL)),
     decoder_of(Header, strict=False),
     decoder_of(_Part, strict=False),
 )
@@ -263,6 +255,9 @@ def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTr
     assert isinstance(header, Header)
     base_ns = _base_ns(path, header)
     events, start_ns, duration_ns = columns.complete(base_ns)
+    order = np.argsort(events.category, kind="stable")
+    counts = np.bincount(events.category, minlength=len(events.categories))
+    rows = np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
     return KinetoTrace(
         where=str(path),
         header=header,
@@ -272,7 +267,7 @@ def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTr
         thread=events.thread,
         threads=events.threads,
         thread_names=columns.thread_names,
-        rows=_rows(events),
+        rows=dict(zip(events.categories, rows, strict=True)),
         memory=columns.memory,
         memory_ns=columns.memory_ns(base_ns),
         dropped=columns.dropped,
@@ -319,10 +314,3 @@ def _base_ns(path: Path, header: Header) -> int:
             f"{path}: baseTimeNanoseconds is no time since the epoch: {_RECOMMENDATION}"
         )
     return base_ns
-
-
-def _rows(events: Events) -> dict[str, Int64s]:
-    order = np.argsort(events.category, kind="stable")
-    counts = np.bincount(events.category, minlength=len(events.categories))
-    rows = np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
-    return dict(zip(events.categories, rows, strict=True))

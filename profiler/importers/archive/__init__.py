@@ -59,8 +59,10 @@ def heads_in(path: Path) -> Iterator[tuple[str, bytes]]:
     with _opened(path) as members:
         for name, content in members:
             head = content.read(_HEAD)
-            if packed_as(head) == "gzip":
-                head = _unpacked(head)
+            if packed_as(head) == "gzip":  # as much of the begin as it holds
+                packed, head = head, b""
+                with suppress(zlib.error):
+                    head = zlib.decompressobj(wbits=31).decompress(packed, _HEAD)
             yield name, head
 
 
@@ -164,10 +166,3 @@ def _parts(path: Path, name: str) -> tuple[str, ...]:
             f"{path} holds folders more than {_DEPTH} deep: pack the run's files alone"
         )
     return parts
-
-
-def _unpacked(head: bytes) -> bytes:
-    """As much of the begin of a gzip as it holds, at most a MiB."""
-    with suppress(zlib.error):
-        return zlib.decompressobj(wbits=31).decompress(head, _HEAD)
-    return b""

@@ -61,18 +61,12 @@ class ArchiveRun:
         return self.run.landmarks() if isinstance(self.run, Landmarked) else ()
 
     def write(self, bundle: BundleWriter) -> RunInfo:
-        info = self.run.write(bundle)
-        command_line = tuple(self._named(word) for word in info.command_line)
-        info = structs.replace(info, command_line=command_line)
-        if info.recording is None:
-            return info
-        return structs.replace(
-            info, recording=structs.replace(info.recording, source=self.path.name)
-        )
-
-    def _named(self, word: str) -> str:
-        """A word of the command that made the run, of the archive where it was of what it held."""
-        return str(self.path) if word.startswith(str(self.scratch.path)) else word
+        info, held = self.run.write(bundle), str(self.scratch.path)
+        words = (str(self.path) if one.startswith(held) else one for one in info.command_line)
+        recording = info.recording
+        if recording is not None:
+            recording = structs.replace(recording, source=self.path.name)
+        return structs.replace(info, command_line=tuple(words), recording=recording)
 
 
 def read_archive(
@@ -86,7 +80,10 @@ def read_archive(
     """
     scratch = _Scratch()
     try:
-        held = scratch.path / _stem(path)
+        # the archive's name without what says how it is packed
+        ending = next((one for one in _ENDINGS if path.name.lower().endswith(one)), "")
+        stem = path.name[: len(path.name) - len(ending)].strip(". ") or "archive"
+        held = scratch.path / stem
         held.mkdir()
         unpack(path, held)
         run = _read(path, _inmost(held), recognised, given)
@@ -113,17 +110,6 @@ def _read(
 def _inmost(folder: Path) -> Path:
     """What a folder holds, where that is one folder or one file: archives have their name once
     more, and what is alone is read as itself."""
-    found = list(folder.iterdir())
-    while len(found) == 1:
+    while folder.is_dir() and len(found := list(folder.iterdir())) == 1:
         folder = found[0]
-        if not folder.is_dir():
-            return folder
-        found = list(folder.iterdir())
     return folder
-
-
-def _stem(path: Path) -> str:
-    """The archive's name without what says how it is packed."""
-    name = path.name
-    ending = next((one for one in _ENDINGS if name.lower().endswith(one)), "")
-    return name[: len(name) - len(ending)].strip(". ") or "archive"

@@ -348,17 +348,13 @@ def _staged(calls: Sequence[Call]) -> list[Call]:
 
 def _around_denoising(calls: Sequence[Call]) -> list[Call]:
     denoising = [call.start_ns for call in calls if call.stage == "denoise"]
-    first, last = min(denoising), max(denoising)
-    return [
-        replace(call, stage=_stage_by_time(call.start_ns, first, last))
-        if call.stage == RUN_STAGE and component(call.submodule) and call.step == NO_STEP
-        else call
-        for call in calls
-    ]
-
-
-def _stage_by_time(start_ns: int, first_ns: int, last_ns: int) -> str:
-    return "encode" if start_ns < first_ns else "decode" if start_ns > last_ns else "denoise"
+    found = []
+    for call in calls:
+        before, behind = call.start_ns < min(denoising), call.start_ns > max(denoising)
+        stage = "encode" if before else "decode" if behind else "denoise"
+        known = call.stage == RUN_STAGE and component(call.submodule) and call.step == NO_STEP
+        found.append(replace(call, stage=stage) if known else call)
+    return found
 
 
 # --- A folder with files of several recorders → a run, and those beside it.

@@ -221,7 +221,8 @@ def _title(found: Finding) -> Iterator[str]:
     yield filled(_TITLES[CompiledIn(str(found.evidence["compiled_in"]))], given)
     for name, noun in (("recompile", "recompile"), ("graph_break", "graph break")):
         if times := int(number(found, f"{name}s")):
-            reason = _short(given[f"{name}_reason"])
+            reason = given[f"{name}_reason"]
+            reason = reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 1]}…"
             yield said("{times}: {reason}", times=counted(times, noun), reason=reason)
 
 
@@ -240,10 +241,6 @@ def _advice(found: Finding) -> Iterator[str]:
             "To avoid graph breaks, change the line that the reason names, or compile the parts "
             "around it; fullgraph=True makes a break an error."
         )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 RULES = (

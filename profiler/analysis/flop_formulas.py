@@ -70,7 +70,8 @@ def _attention(op: Operation, sequence: int) -> Work:
     twice = _twice_the_scores(queries, keys, op.causal, aligned_last=sequence == -3)
     flops = q.size // (q.dims[-1] * queries) * twice * (q.dims[-1] + v.dims[-1])
     out = q.like(*q.dims[:-1], v.dims[-1])
-    return Work(Family.ATTENTION, q.dtype, flops, (q, k, v, *_mask(op, sequence)), (out,))
+    mask = op.inputs[3:4] if sequence == -2 else ()  # `_flash_attention_forward` has none
+    return Work(Family.ATTENTION, q.dtype, flops, (q, k, v, *mask), (out,))
 
 
 def _twice_the_scores(queries: int, keys: int, causal: bool, *, aligned_last: bool) -> int:
@@ -102,11 +103,6 @@ def over_pool(op: Operation) -> Work:
     used = [t.like(min(rows.size, t.dims[0]), *t.dims[1:]) for t in (k, v)]
     out = q.like(queries, heads, v.dims[-1])
     return Work(Family.ATTENTION, q.dtype, flops, (q, *used, ends, rows), (out,))
-
-
-def _mask(op: Operation, sequence: int) -> tuple[Tensor, ...]:
-    """The mask of torch's attention, which `_flash_attention_forward` has none of."""
-    return op.inputs[3:4] if sequence == -2 else ()
 
 
 @formula("MultiHeadAttention GroupQueryAttention PackedMultiHeadAttention")

@@ -18,7 +18,6 @@ import polars as pl
 from msgspec import Struct, field
 
 from profiler.analysis.commands import CommandArrays, Kinds
-from profiler.analysis.context import Inputs
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.finding_text import (
     MATERIAL,
@@ -246,14 +245,10 @@ def _own_norm(analysis: Analysis, found: Finding) -> dict[str, Value]:
 def _chains_of(analysis: Analysis, *, whole_norms: bool) -> pl.DataFrame:
     """The chains of which those called norms have, or have not, a norm that is one operator."""
     chains = analysis.fusions
-    whole = pl.Series([_has_whole_norm(names) for names in chains["op_types"]], dtype=pl.Boolean)
+    parts = [names.split(f" {_NEXT} ") for names in chains["op_types"]]
+    whole = pl.Series([any(map(_is_norm, names)) for names in parts], dtype=pl.Boolean)
     norms = pl.col("what") == FusionKind.NORM.value
     return chains.filter(~norms | (whole if whole_norms else ~whole))
-
-
-def _has_whole_norm(op_types: str) -> bool:
-    """Whether an operator of a chain is a norm by itself: `aten::cudnn_batch_norm`."""
-    return any(map(_is_norm, op_types.split(f" {_NEXT} ")))
 
 
 def _is_norm(op_type: str) -> bool:
@@ -819,18 +814,15 @@ def _saved_ns(
 # --- The table of chains that could be fused.
 
 
-def _fusions(of: Inputs) -> pl.DataFrame:
-    role = kind_roles(of)["role"]
-    return fusion_table(of.calls, of.kinds, works(of), of.commands, profiles(of), role)
-
-
 TABLES = (
     Table(
         name="fusions",
         row="one chain of operators that could be fused",
         section="roofline",
         columns=FUSIONS,
-        make=_fusions,
+        make=lambda of: fusion_table(
+            of.calls, of.kinds, works(of), of.commands, profiles(of), kind_roles(of)["role"]
+        ),
         title="What fusing would save at most",
         about="The commands of a chain pass tensors to each other through memory. Chains with "
         "equal op types are added up; rows are in order of `saved_bytes`, largest first. "

@@ -570,6 +570,8 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     if inner.is_empty():
         return
     held = longest(tree, _HELD)
+    large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
+    paper = large.with_columns(label=inwards(pl.col("depth") - 1) + pl.col("label"))
     yield Part(
         lead=_most(tree),
         table=table(
@@ -581,24 +583,21 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             shown=of.rows(_ROWS),
             search=True,
             nested=True,
-            paper=_indented(tree),
+            paper=paper,
         ),
-        notes=(*_held(held, tree), *_beside(of.analysis, tree)),
+        notes=tuple(_notes(of.analysis, held, tree)),
     )
 
 
-def _held(held: pl.DataFrame, tree: pl.DataFrame) -> Iterator[str]:
-    """How many nodes a page holds, where these are not all."""
+def _notes(analysis: Analysis, held: pl.DataFrame, tree: pl.DataFrame) -> Iterator[str]:
+    """How many nodes a page holds, where these are not all; that calls ran beside each other, where
+    the tree adds up to more than passed."""
     if len(held) < len(tree):
         yield said(
             "This page holds the longest {held} of {total} nodes.",
             held=count(len(held)),
             total=count(len(tree)),
         )
-
-
-def _beside(analysis: Analysis, tree: pl.DataFrame) -> Iterator[str]:
-    """That calls ran beside each other, where the tree adds up to more than passed."""
     account = analysis.accounting
     whole = int(tree["elapsed_ns"].max() or 0)  # type: ignore[arg-type]
     passed = account.end_to_end_ns
@@ -622,12 +621,6 @@ def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
     name = pl.when(pl.col("name") != pl.col("label")).then("name")
     shown = [column.name for column in columns_of(_COLUMNS, MODULE_TREE)]
     return tree.select(*shown, "depth", name=name)
-
-
-def _indented(tree: pl.DataFrame) -> pl.DataFrame:
-    """The nodes of at least one per cent, each further in than the one that it is in."""
-    large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
-    return large.with_columns(label=inwards(pl.col("depth") - 1) + pl.col("label"))
 
 
 def _most(tree: pl.DataFrame) -> str:

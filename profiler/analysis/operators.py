@@ -347,17 +347,13 @@ def command_positions(run: Run, submodule: str) -> pl.DataFrame:
             position=pl.int_range(pl.len(), dtype=pl.Int64).over(keys),
         )
     )
+    sizes = ("bytes_read", "bytes_written")
     return commands.group_by(POSITION_KEYS, maintain_order=True).agg(
         pl.col("call").n_unique().cast(pl.Int64).alias("calls"),
         pl.col("duration_ns").sum(),
-        *(_sum_if_known(name) for name in ("bytes_read", "bytes_written")),
+        *(pl.when(one.null_count() == 0).then(one.sum()) for one in map(pl.col, sizes)),
         pl.col("role").drop_nulls().first(),
     )
-
-
-def _sum_if_known(name: str) -> pl.Expr:
-    """The sum of a column, null where one of its values is."""
-    return pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name)
 
 
 # --- Operators: the commands of one call that share a layer, folded back into one.

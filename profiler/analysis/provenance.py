@@ -205,11 +205,6 @@ def _trace_file(path: Path) -> TraceFile | None:
 # --- What ran, on what, with which versions and settings, from which files, and what is missing.
 
 
-def _parts(of: ReportInput) -> tuple[Part, ...]:
-    groups = (group for group in _groups(of) if group.rows)
-    return (Part(groups=tuple(groups)),)
-
-
 def _groups(of: ReportInput) -> Iterator[Group]:
     run = of.analysis.run
     yield _run(run, noun_of(of.analysis))
@@ -262,6 +257,10 @@ def _file_row(file: TraceFile) -> tuple[str, str]:
     if not file.sha256:
         return name, said("{size}, not hashed", size=size(file.size))
     return name, said("{size}, SHA-256 {hash}", size=size(file.size), hash=file.sha256)
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    return (Part(groups=tuple(group for group in _groups(of) if group.rows)),)
 
 
 SECTION = SectionKind("provenance", 130, said("Provenance"), _parts, tables=("drops",))

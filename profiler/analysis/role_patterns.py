@@ -81,7 +81,10 @@ class Chained(Struct, frozen=True):
 def chained_kinds(order: Sequence[int], operations: Mapping[int, Operation]) -> dict[int, Chained]:
     """The kinds most of whose commands stand in a chain. `order` is the kind of each command of
     the call in order of start, `operations` the operation of each kind."""
-    letters = {kind: _letter(operation) for kind, operation in operations.items()}
+    letters = {
+        kind: _LETTERS.get(operation.word) or _BY_SORT.get(operation.sort, "o")
+        for kind, operation in operations.items()
+    }
     text = "".join(letters[kind] for kind in order)
     votes: dict[int, Counter[Chained]] = {}
     for role, norm_kind, pattern in _CHAINS:
@@ -107,6 +110,10 @@ def after_negation(order: Sequence[int], operations: Mapping[int, Operation]) ->
     return frozenset(kind for before, kind in pairwise(order) if before in negations)
 
 
+# What may be the product of an attention with its values: also a kernel that is not known.
+_MAY_WEIGHT = (Sort.MATMUL, Sort.ATTENTION, Sort.UNKNOWN)
+
+
 def concluding_softmaxes(
     order: Sequence[int], operations: Mapping[int, Operation]
 ) -> frozenset[int]:
@@ -115,22 +122,10 @@ def concluding_softmaxes(
     softmaxes = {n for n, one in operations.items() if _LETTERS.get(one.word) == "S"}
     if not softmaxes:
         return frozenset()
-    last = max(
-        (at for at, n in enumerate(order) if n not in softmaxes and _may_weight(operations[n])),
-        default=-1,
-    )
+    others = [at for at, n in enumerate(order) if n not in softmaxes]
+    last = max((at for at in others if operations[order[at]].sort in _MAY_WEIGHT), default=-1)
     before = set(order[: last + 1])
     return frozenset(n for n in order[last + 1 :] if n in softmaxes and n not in before)
-
-
-def _may_weight(operation: Operation) -> bool:
-    """Whether it may be the product of an attention with its values; a kernel that is not known
-    may."""
-    return operation.sort in (Sort.MATMUL, Sort.ATTENTION, Sort.UNKNOWN)
-
-
-def _letter(operation: Operation) -> str:
-    return _LETTERS.get(operation.word) or _BY_SORT.get(operation.sort, "o")
 
 
 # --- What is known of a kind of commands, and what is concluded from it.

@@ -359,7 +359,7 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
     known = roofline_sentence(operators, roles, analysis.device_profiles)
     yield Part(
         said("Roles against the roofline, by total time"),
-        lead=sentence(known.changed(_without_ticks)),
+        lead=sentence(known.changed(lambda text: text.replace("`", ""))),
         figure=roofline_figure(analysis),
         table=table(
             "roofline_roles",
@@ -394,10 +394,6 @@ def roofline_figure(analysis: Analysis) -> Figure:
     used = analysis.roofline["device"].unique().drop_nulls().sort().to_list()
     data = (analysis.roofline_roles, analysis.device_profiles, used)
     return Figure("roofline", "roofline", data)
-
-
-def _without_ticks(text: str) -> str:
-    return text.replace("`", "")
 
 
 SECTION = SectionKind(

@@ -308,7 +308,9 @@ def _find_rows(of: Inputs) -> Rows:
         pl.Series("shapes", texts, dtype=pl.String),
         moves=pl.col("category").cast(pl.String).is_in(_MOVES),
         collective=pl.col("category").cast(pl.String) == _COLLECTIVE,
-    ).join(_timelines(of), on="submodule", how="left", maintain_order="left")
+    ).join(
+        timelines_of(of.run.calls, of.run.drops), on="submodule", how="left", maintain_order="left"
+    )
     key_of_cell = ("kind", "device", "kernel")
     cells = (
         of_kinds.filter(pl.Series(worked[of_kinds["kind"].to_numpy()]))
@@ -496,10 +498,6 @@ _TERMS = {Bound.LAUNCH: "launch_ns", Bound.MEMORY: "memory_ns", Bound.COMPUTE: "
 
 
 # --- The table of operators by shape.
-
-
-def _timelines(of: Inputs) -> pl.DataFrame:
-    return timelines_of(of.run.calls, of.run.drops)
 
 
 TABLES = (

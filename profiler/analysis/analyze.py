@@ -17,7 +17,7 @@ from profiler.analysis.context import Inputs, Selection, shared
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.findings import find, findings_table
-from profiler.analysis.flops import kind_work
+from profiler.analysis.flops import work_of_commands
 from profiler.analysis.idle import device_works, timeline_of
 from profiler.analysis.question import Table, tables
 from profiler.analysis.replay import replay_gains
@@ -31,9 +31,6 @@ from profiler.run.intervals import positions
 from profiler.run.run import Run
 
 # --- What an analysis knows of every command: its role, FLOPs and bytes.
-
-
-_WORK = ("flops", "bytes_read", "bytes_written")
 
 
 @dataclass(slots=True, eq=False)
@@ -60,17 +57,10 @@ class AnnotatedCommands:
 
 def _works(kinds: Kinds, commands: pl.DataFrame) -> list[pl.Series]:
     """FLOPs and bytes of each command, as recorded, else by formula."""
-    works = kind_work(kinds, commands).works
     found = []
-    for name in _WORK:
-        values = [getattr(work, name) if work else None for work in works]
-        each = [
-            None if value is None or work is None else min(value // work.parts, (1 << 63) - 1)
-            for value, work in zip(values, works, strict=True)
-        ]
-        derived = kinds.spread(pl.Series(each, dtype=pl.Int64))
+    for name, each in work_of_commands(kinds, commands).items():
         recorded = commands[name]
-        found.append(recorded.zip_with(recorded.is_not_null(), derived).alias(name))
+        found.append(recorded.zip_with(recorded.is_not_null(), kinds.spread(each)).alias(name))
     return found
 
 

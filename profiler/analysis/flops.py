@@ -191,6 +191,21 @@ def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
     )
 
 
+def work_of_commands(kinds: Kinds, commands: pl.DataFrame) -> dict[str, pl.Series]:
+    """What one command of each kind computes, reads and writes by formula, Int64 by `flops`,
+    `bytes_read` and `bytes_written`: of an operator that launched several, its share."""
+    works = kind_work(kinds, commands).works
+    found = {}
+    for name in _RECORDED:
+        values = [getattr(work, name) if work else None for work in works]
+        each = [
+            None if value is None or work is None else min(value // work.parts, _LARGEST)
+            for value, work in zip(values, works, strict=True)
+        ]
+        found[name] = pl.Series(name, each, dtype=pl.Int64)
+    return found
+
+
 def _sum_of(work: Work | None, name: str, commands: int) -> int | None:
     """What `commands` commands of a kind have of what `work` has of all its parts."""
     value: int | None = getattr(work, name) if work else None

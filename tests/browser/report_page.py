@@ -19,7 +19,6 @@ __all__ = [
     "become",
     "chips",
     "choose",
-    "combined",
     "opened",
     "page_of",
     "scope",
@@ -116,7 +115,6 @@ def opened(browser: Any, path: Path, *, ready: str = DRAWN, **options: Any) -> I
 
 def with_figures(report: ReportPage) -> ReportPage:
     """`report` once its plotly figures show its choice, theme, language and width."""
-    combined(report)
     report.page.locator("[data-figure]").first.scroll_into_view_if_needed()
     report.page.wait_for_function(
         """() => {
@@ -129,15 +127,6 @@ def with_figures(report: ReportPage) -> ReportPage:
     return report
 
 
-def combined(report: ReportPage) -> ReportPage:
-    """`report` once its tables are combined for what was chosen last."""
-    report.page.wait_for_function(
-        """() => { const { asked, combined } = document.documentElement.dataset;
-          return asked === combined; }"""
-    )
-    return report
-
-
 def page_of(run: Run, folder: Path, **changes: Any) -> Path:
     """The page of a run, written to a folder; `changes` are what its analysis has instead."""
     path = folder / "report.html"
@@ -146,9 +135,7 @@ def page_of(run: Run, folder: Path, **changes: Any) -> Path:
 
 
 def chips(report: ReportPage) -> list[str]:
-    """The choice as its chips tell it, once the tables show it, too: until then rows above what is
-    clicked next may come and go."""
-    combined(report)
+    """The choice as its chips name it."""
     return [
         text.replace("\N{MULTIPLICATION SIGN}", "").strip()
         for text in report.page.locator(".chip").all_inner_texts()
@@ -158,7 +145,6 @@ def chips(report: ReportPage) -> list[str]:
 def choose(report: ReportPage, **pick: Any) -> None:
     """Choose without a view, for tests of what follows."""
     report.page.evaluate("(pick) => profileReport.choice.pick(pick)", pick)
-    combined(report)
 
 
 def scope(report: ReportPage, table: str) -> str:
@@ -179,4 +165,3 @@ def become(report: ReportPage, pick: Mapping[str, Sequence[Any]]) -> None:
     report.page.evaluate(
         "(pick) => profileReport.choice.become(new Map(Object.entries(pick)))", dict(pick)
     )
-    combined(report)

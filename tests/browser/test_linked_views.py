@@ -19,7 +19,6 @@ from profiler.sources import load
 from tests.browser.report_page import (
     chips,
     choose,
-    combined,
     opened,
     page_of,
     scope,
@@ -107,7 +106,6 @@ def test_a_bar_of_a_step_chooses_it_everywhere(report, run):
     """A click on the bar of step 1 marks it, filters calls, and counts operators and roles anew."""
     click_figure(report, "steps", 0, [r["step"] for r in step_rows(report)].index(1))
     assert chips(report) == ["step 1"]
-    combined(report)
     of_step = run.calls.filter(step=1)
     assert report.cells("[data-table=calls]", 1) == [str(call) for call in of_step["call"]]
     assert scope(report, "calls") == "Selection: step 1."
@@ -203,7 +201,6 @@ def test_a_bar_of_an_operator_chooses_it(report):
     """The longest bar of the operators chooses its operator and submodule."""
     click_figure(report, "operators", 0, 0)
     assert chips(report) == ["submodule transformer", f"operator {SDPA}"]
-    combined(report)
     assert report.cells("[data-table=operators]", 1) == [SDPA]
 
 
@@ -256,7 +253,6 @@ def test_a_cell_of_a_table_filters_the_others(report):
     """The cell of a submodule filters the tables that know submodules; others say whole run."""
     report.page.locator("[data-table=submodules]").get_by_role("button", name="vae").click()
     assert chips(report) == ["submodule vae"]
-    combined(report)
     assert report.cells("[data-table=submodules]", 1) == ["vae"]
     assert scope(report, "submodules") == "Selection: submodule vae."
     assert scope(report, "stages") == "Whole run: this table does not distinguish submodule vae."
@@ -440,7 +436,6 @@ def test_an_address_shows_the_same_to_others(chromium, path, report):
         other.page.goto("about:blank")
         other.page.goto(report.page.url)
         other.page.wait_for_selector("html[data-timeline=drawn]", state="attached")
-        combined(other)
         assert chips(other) == chips(report) != []
         assert other.window() == pytest.approx(window, abs=1)
         assert other.page.locator("#timeline-colour").input_value() == "role"

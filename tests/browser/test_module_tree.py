@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.report_page import chips, combined, opened, page_of
+from tests.browser.report_page import chips, opened, page_of
 from tests.runs import Command, make_call, make_info, make_run, make_span
 
 pytestmark = pytest.mark.browser
@@ -70,7 +70,6 @@ def _focused(report):
 def test_a_node_chooses_its_module_everywhere(report):
     """Three equal blocks of four: twelve commands match, and the operators shown are theirs."""
     report.page.locator(f"{_TREE} .node", has_text="3 × Double").click()
-    combined(report)
     assert chips(report) == ["submodule transformer", "module blocks.[0-2]"]
     flags = "report.choice.matches.commands.reduce((sum, flag) => sum + flag, 0)"
     assert report.page.evaluate(flags.replace("report.", "profileReport.")) == 12
@@ -80,7 +79,6 @@ def test_a_node_chooses_its_module_everywhere(report):
     assert sum(commands) == 12
     assert "module=blocks.%5B0-2%5D" in report.page.url or "module=blocks.[0-2]" in report.page.url
     report.page.locator(f"{_TREE} .node", has_text="3 × Double").click()
-    combined(report)
     assert chips(report) == []
 
 
@@ -96,7 +94,6 @@ def test_the_tree_is_walked_by_keys(report):
     report.page.keyboard.press("ArrowRight")
     assert _focused(report)[:2] == ["3 × Double", "4"]
     report.page.keyboard.press("Enter")
-    combined(report)
     assert _focused(report)[0] == "3 × Double"
     selected = report.page.locator(f"{_TREE} tr[aria-selected=true] .node").all_inner_texts()
     assert selected == ["3 × Double"]

@@ -12,7 +12,6 @@ from profiler.analysis.table_text import by_pattern
 from tests.browser.report_page import (
     chips,
     choose,
-    combined,
     opened,
     page_of,
     scope,
@@ -126,7 +125,6 @@ def test_shares_of_a_selection_say_of_what_they_are(report):
     assert scope(report, "operators").startswith(said)
     assert title.get_attribute("title") == f"{whole}; here of the selection, not of the run"
     report.page.evaluate("profileReport.choice.clear()")
-    combined(report)
     assert title.get_attribute("title") == whole
 
 
@@ -140,7 +138,6 @@ def test_columns_that_do_not_combine_are_named(report):
     assert {value for row in found for value in row.values()} == {None}
     assert scope(report, "roles").endswith("No value for a selection: image stream, text stream.")
     report.page.keyboard.press("Escape")
-    combined(report)
     assert values(report, "roles", "image_stream_ns", "text_stream_ns") == whole
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from profiler.report.files import for_spreadsheets
-from tests.browser.report_page import choose, combined, opened, page_of, values, with_figures
+from tests.browser.report_page import choose, opened, page_of, values, with_figures
 from tests.runs import tiny_run
 
 pytestmark = pytest.mark.browser
@@ -69,7 +69,6 @@ def test_csv_keeps_what_the_search_keeps(taking):
     choose(taking, submodule="vae")
     assert page.evaluate(rows.format("calls")) == 1
     page.evaluate("profileReport.choice.clear()")
-    combined(taking)
     assert page.evaluate(rows.format("calls")) == 4
     tree = page.evaluate(
         "Object.keys(page.tables_shown).find((key) => page.tables_shown[key].nested)"

@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from profiler._version import __version__
+from profiler.analysis.cells import cells_of, packed_cells
 from profiler.analysis.document import (
     BOUND_COLOURS,
     CATEGORY_COLOURS,
@@ -57,13 +58,12 @@ from profiler.files import ascii_json, write_atomically
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart, draw
 from profiler.report.html.tables import (
-    call_columns,
     command_columns,
     icicle_json,
     lane_columns,
+    layer_columns,
     strip_json,
     table_json,
-    tally_columns,
 )
 from profiler.report.html.timeline import Timeline, timeline_of
 from profiler.report.language import (
@@ -688,8 +688,8 @@ _LATE = (
     "fold.js",
     "selection.js",
     "selection_bar.js",
-    "partials.js",
-    "combine.js",
+    "cells.js",
+    "layers.js",
     "linked.js",
     "keys.js",
     "address.js",
@@ -738,6 +738,7 @@ def html_page(
     """
     packing = packing or Packing(source)
     timeline = timeline_of(run, axis=analysis.inputs.axis, bounds=bounds(analysis))
+    cells, sums = packed_cells(cells_of(analysis.inputs), timeline.strings)
     tables, columns = pack(timeline.tables, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
     body, sentence = body_of(report), report.summary.headline
@@ -746,6 +747,7 @@ def html_page(
     first = _first(run, analysis, timeline, report, language)
     rest = _rest(body, timeline, trace, analysis.run.run_id) | {
         "tables": tables,
+        "cells": cells,
     }
     page = Template(spoken_template(template("report.html"))).substitute(
         header_html(report),
@@ -758,6 +760,7 @@ def html_page(
         rest=_packed_json(rest),
         late=deflated(late.encode()),
         columns=columns,
+        cells=sums,
         trace=trace.packed if trace else "",
         script=script,
         charts=_charts(body),
@@ -797,9 +800,8 @@ def _rest(
 ) -> dict[str, Any]:
     """What the scripts read after that, beside the columns of events."""
     columns = {
-        "call_columns": call_columns(),
+        "layer_columns": layer_columns(),
         "command_columns": command_columns(),
-        "tally_columns": tally_columns(),
         "lane_columns": lane_columns(),
     }
     lanes = timeline.document["lanes"]

@@ -22,9 +22,7 @@ from profiler.analysis.operators_section import LAYERS
 from profiler.analysis.provenance import Table
 from profiler.analysis.result import Analysis
 from profiler.analysis.table_text import (
-    WEIGHT,
     columns_of,
-    folding,
     renamed,
     worded_column,
 )
@@ -40,7 +38,6 @@ from profiler.run.columns import (
     MINOR,
     NS,
     STRING,
-    Adds,
     Column,
     col,
 )
@@ -93,8 +90,8 @@ def table_json(view: TableView) -> dict[str, Any]:
         document["words"] = words
     if view.opens:
         document["opens"] = view.opens.value
-    if view.folded:
-        document["folding"] = folding_json(view.columns)
+    if "host" in frame.columns and frame["host"].n_unique() == 1:
+        document["host"] = frame["host"][0]
     if view.nested:
         document["nested"] = True
         document["values"] |= {name: frame[name].to_list() for name in ("depth", "name")}
@@ -122,11 +119,6 @@ def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
         }
         for column in columns
     ]
-
-
-def folding_json(columns: Sequence[Column]) -> dict[str, Any]:
-    """How the scripts fold rows of repeated blocks."""
-    return {"columns": folding(column.name for column in columns), "weight": WEIGHT}
 
 
 def _values(view: TableView, frame: pl.DataFrame) -> dict[str, list[Any]]:
@@ -159,32 +151,20 @@ def _listed(values: Any) -> str | None:
     return None if values is None else ", ".join(map(str, values))
 
 
-# --- Columns of the tables that the page itself fills: those of one call's operators, and what a
-# row
-# of the table of operators unfolds to.
+# --- Columns of the tables that the page itself fills: of the layers and commands of a call or of a
+# row of operators, and of the lanes in view.
 
 
-_IN_CALL = (
+_OF_LAYERS = (
     "layer",
     "op_types",
-    col(
-        "role",
-        STRING,
-        "what the operator is for in a diffusion model",
-        label="role",
-        kind="text",
-    ),
+    col("role", STRING, "what the operator is for in a diffusion model", kind="text"),
     LAYERS,
     "devices",
     "commands",
-    "wall_ns",
+    "calls",
     "total_ns",
-    renamed(OPERATORS, "share", label="share of the call", adds=Adds("total_ns", within=())),
-)
-_RANKED = "total_ns"
-_TALLY = (
-    col("commands", INT64, "commands", adds=Adds("commands")),
-    col("time", NS, "their time on devices"),
+    renamed(OPERATORS, "share", label="share of these"),
 )
 _LANES = (
     col("device", STRING, said("device whose lane it is"), True, kind="text"),
@@ -192,12 +172,6 @@ _LANES = (
     col("events", INT64, said("events that lie in the window"), True),
     col("time", NS, said("time in the window in which any of them ran")),
     col("share", FLOAT64, said("part of the window in which any of them ran"), kind="share"),
-)
-_LAYERS_OF = (
-    "layer",
-    "commands",
-    "calls",
-    "total_ns",
 )
 _COMMANDS = (
     renamed(COMMANDS, "start_ns", kind="instant"),
@@ -213,25 +187,14 @@ _COMMANDS = (
 )
 
 
-def call_columns() -> dict[str, Any]:
-    """Columns of the table of one call's operators, the one that ranks them, how they fold."""
-    columns = columns_of(_IN_CALL, OPERATORS)
-    return {"columns": described(columns), "ranked": _RANKED, "folding": folding_json(columns)}
+def layer_columns() -> list[dict[str, Any]]:
+    """Columns of layers of a call, and of those that a row of operators stands for."""
+    return described(columns_of(_OF_LAYERS, OPERATORS))
 
 
-def command_columns() -> dict[str, Any]:
-    """Columns of the layers that a row of the table of operators stands for, with the one that
-    ranks them, and of the commands of one of them."""
-    return {
-        "layers": described(columns_of(_LAYERS_OF, OPERATORS)),
-        "ranked": _RANKED,
-        "commands": described(columns_of(_COMMANDS, COMMANDS)),
-    }
-
-
-def tally_columns() -> list[dict[str, Any]]:
-    """Columns of what is said of all that matches a choice: commands, and their time on devices."""
-    return described(_TALLY)
+def command_columns() -> list[dict[str, Any]]:
+    """Columns of the commands of a layer."""
+    return described(columns_of(_COMMANDS, COMMANDS))
 
 
 def lane_columns() -> list[dict[str, Any]]:

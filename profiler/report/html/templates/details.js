@@ -1,8 +1,8 @@
 // Everything known about an event: the hover card, and below the timeline the operators of a call.
 
 class Details {
-  constructor(timeline, combiner) {
-    Object.assign(this, { timeline, combiner });
+  constructor(timeline) {
+    Object.assign(this, { timeline });
     this.place = document.getElementById("timeline-details");
     this.offer = () => null; // what a shown event adds to its card
   }
@@ -140,21 +140,17 @@ class Details {
 
   // The operators of one call, blocks folded and one by one.
   operators(holder, { lane, i }) {
-    const { calls } = this.timeline.tables, columns = page.call_columns.columns, call = new Map([["call", [calls.call[lane.first + i]]]]);
-    const told = this.combiner.tells("operators", call);
-    const single = told ? this.combiner.rows({ table: "operators" }, columns, call, { more: ["host"] }) : { layer: [] };
+    const { calls, commands } = this.timeline.tables, call = lane.first + i;
+    const [single, together] = [false, true].map((folded) => layersOf(this.timeline, (at) => commands.call[at] === call, folded));
     if (!single.layer.length) {
-      holder.append(element("p", { class: "lead" }, calls.traced[lane.first + i]
+      holder.append(element("p", { class: "lead" }, calls.traced[call]
         ? say("This page does not have the operators of this call.") : say("No commands were recorded for this call.")));
       return;
     }
-    const { ranked, folding } = page.call_columns, together = folded(single, columns, folding, ranked, ["host"]);
     const several = together.layer.length < single.layer.length;
-    new DataTable(holder, {
-      name: message("operators of this call"),
-      columns: columns.filter(({ name }) => single[name].some((value) => value !== "" && value !== null)),
-      values: several ? together : single,
-      sort: ranked, shown: 10, search: true,
+    const names = ["layer", "op_types", "role", "devices", "commands", "total_ns", "share", several && "layers"];
+    layerTable(holder, names, {
+      name: message("operators of this call"), values: several ? together : single, search: true,
       variants: several && [
         { label: message("operation, blocks aggregated"), values: together },
         { label: message("operator"), values: single },

@@ -38,8 +38,8 @@ class CommandIndex {
 }
 
 class Fold {
-  constructor(explorer, { host = false, combiner } = {}) {
-    Object.assign(this, { explorer, timeline: explorer.timeline, combiner, host, open: new Set() });
+  constructor(explorer, { host = false } = {}) {
+    Object.assign(this, { explorer, timeline: explorer.timeline, host, open: new Set() });
   }
 
   // The line of row `i` of `table`, with a button that unfolds it, and what is unfolded below it.
@@ -91,13 +91,12 @@ class Fold {
 
   // The layers that a row stands for, as far as they match what is chosen.
   layers(holder, { submodule, layer }) {
-    const chosen = report.choice?.values ?? new Map(), told = this.combiner.tells("operators", chosen);
-    const selected = { table: "operators", where: { host: this.host } };
-    const columns = page.command_columns.layers, found = this.combiner.rows(selected, columns, told ? chosen : new Map(), { more: ["submodule"] });
-    const values = chosenRows(found, (row) => (found.submodule[row] ?? "") === (submodule ?? "") && pattern(found.layer[row]) === layer);
-    new DataTable(holder, {
-      name: message("layers"), columns, values, sort: page.command_columns.ranked, shown: 10,
-      search: values.layer.length > 10, fold: new Fold(this.explorer, this),
+    const { text, tables: { calls, commands } } = this.timeline, matches = report.choice?.matches?.commands;
+    const wanted = text.map((name) => pattern(name) === layer), of = text.indexOf(submodule ?? "");
+    const values = layersOf(this.timeline, (at, host) => host === this.host && wanted[commands.layer[at]] && (!matches || matches[at])
+      && (commands.call[at] < 0 ? !submodule : calls.submodule[commands.call[at]] === of));
+    layerTable(holder, ["layer", "commands", "calls", "total_ns"], {
+      name: message("layers"), values, search: values.layer.length > 10, fold: new Fold(this.explorer, this),
     });
   }
 
@@ -113,7 +112,7 @@ class Fold {
     const values = this.valuesOf(Array.from(kept));
     new DataTable(holder, {
       name: message("commands"),
-      columns: page.command_columns.commands.filter(({ name }) => values[name].some((value) => value !== null)),
+      columns: page.command_columns.filter(({ name }) => values[name].some((value) => value !== null)),
       values, shown: 12, search: kept.length > 12,
       action: {
         title: () => say("Show in the timeline"),

@@ -1,5 +1,4 @@
-// Figures follow the choice: those of operators and roles show the rows that were combined for it,
-// others mark what was chosen. What each point stands for is in `picks` of its trace, of a heat map in `picks.rows` and
+// Figures follow the choice: those of operators and roles show the sums of their tables for it, others mark what was chosen. What each point stands for is in `picks` of its trace, of a heat map in `picks.rows` and
 // `picks.columns` (see profiler/report/chart_style.py).
 
 const UNCHOSEN = 0.22; // opacity
@@ -8,8 +7,9 @@ const UNCHOSEN = 0.22; // opacity
 function linkedChart(key, chart, theme) {
   const { choice } = report;
   if (!choice?.active) return { ...chart, scope: "" };
-  const rows = report.combined[key], draw = { operators: operatorChart, roles: roleChart }[key];
-  if (rows && draw) { // the table below says what it follows, and why nothing is there
+  const table = report.tables[key], draw = table?.added && { operators: operatorChart, roles: roleChart }[key];
+  if (draw) {
+    const rows = table.addedRows(); // the table below says what it follows, and why nothing is there
     return { ...(rows.length ? draw(rows, chart, theme) : { ...chart, data: [] }), scope: "" };
   }
   const told = DIMENSIONS.filter((name) => choice.values.has(name) && dimensionsOf(chart.data).has(name));
@@ -106,10 +106,7 @@ function operatorChart(rows, { data: [bars], layout }, theme) {
   const [unit, perNs] = unitFor(longest), keys = shown.map((_, i) => String(i));
   const text = (row) => literal([
     `${row.submodule ?? say("no call")}: ${shortened(row.layer, 120)}`, shortened(row.op_types ?? "", 120),
-    say("{count} commands, total {total}, wall {wall}", {
-      count: format.count(row.commands), total: format.duration(row.total_ns),
-      wall: typeof row.wall_ns === "number" ? format.duration(row.wall_ns) : NOTHING,
-    }),
+    say("{count} commands, total {total}", { count: format.count(row.commands), total: format.duration(row.total_ns) }),
   ].join("\n"));
   const fill = (row) => (Object.hasOwn(page.palette.submodules, row.submodule ?? "")
     ? page.palette.submodules[row.submodule] : page.palette.host)[theme];

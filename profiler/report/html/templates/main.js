@@ -1,8 +1,8 @@
 // Start of what the page unpacks: timeline, tables. Figures follow in figures.js, when they are looked at.
 
 // The tables by key.
-function startTables(explorer, choice, combiner) {
-  const tables = {};
+function startTables(explorer, choice) {
+  const { tables } = report;
   for (const holder of document.querySelectorAll("[data-table]")) {
     const key = holder.dataset.table, table = page.tables_shown[key];
     const action = table.opens === "call" && {
@@ -15,10 +15,10 @@ function startTables(explorer, choice, combiner) {
       },
     };
     const host = table.opens === "host_layers";
-    const fold = (host || table.opens === "layers") && new Fold(explorer, { host, combiner });
+    const fold = (host || table.opens === "layers") && new Fold(explorer, { host });
     tables[key] = new (table.nested ? ModuleTree : DataTable)(holder, { ...table, action, fold, choice });
   }
-  startCombining(tables, choice, combiner);
+  choice.follow(() => report.followers.forEach((follow) => follow())); // figures, once the tables are drawn
   return tables;
 }
 
@@ -54,15 +54,15 @@ async function start() {
     report.timeline.setTheme(theme);
     report.timeline.draw();
   });
-  const combiner = new Combiner({}, packed, report.timeline.text);
-  const explorer = new Explorer(report.timeline, new Details(report.timeline, combiner));
-  const choice = report.choice = new Choice(report.timeline, combiner);
+  const cells = new Cells(page.cells, new Uint8Array(await inflated("page-cells")), report.timeline.text);
+  const explorer = new Explorer(report.timeline, new Details(report.timeline));
+  const choice = report.choice = new Choice(report.timeline, cells);
   const bar = new ChosenBar(choice, explorer);
   explorer.details.offer = (found) => [flowButtons(explorer, found), choiceButtons(choice, report.timeline, found)].filter(Boolean);
   explorer.measure = new Measure(explorer);
   explorer.finder = new Finder(explorer, choice);
   startLegend(choice);
-  const shown = startTables(explorer, choice, combiner);
+  const shown = startTables(explorer, choice);
   startPerfetto();
   startExports();
   startTimelineTable(report.timeline, explorer);

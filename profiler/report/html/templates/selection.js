@@ -19,16 +19,16 @@ const NAMED = {
 };
 
 class Choice {
-  constructor(timeline, combiner) {
-    Object.assign(this, { timeline, combiner });
+  constructor(timeline, cells) {
+    Object.assign(this, { timeline, cells });
     this.values = new Map(); // dimension -> its chosen values, never an empty list
     this.matches = null;
     this.followers = [];
     this.known = knownValues(timeline);
   }
 
-  // {commands, time} of the whole run.
-  get totals() { return this.whole ??= this.tallied(new Map()); }
+  // The sums of the whole run.
+  get totals() { return this.whole ??= this.cells.total(this.cells.matching(new Map())); }
 
   get active() { return this.values.size > 0; }
 
@@ -90,11 +90,11 @@ class Choice {
       : say("Operators were not traced in {count} of the {all} calls that match.", values);
   }
 
-  // {commands, time} of all that match, null where the page does not tell them.
-  tallied(chosen) {
-    if (!this.combiner.tells("operators", chosen)) return null;
-    const { commands, time } = this.combiner.rows({ table: "operators" }, page.tally_columns, chosen);
-    return { commands: commands[0] ?? 0, time: time[0] ?? 0 };
+  // Why cells have no sums for the choice: the run has too many; "" where they have.
+  coarse() {
+    if (!this.active || this.matches.cells) return "";
+    const others = this.sentence([...this.values.keys()].filter((dimension) => !this.cells.has(attributeOf(dimension))));
+    return say("No sums by {others}: the run is too large for the page to hold them.", { others });
   }
 
   // Flags of the rows of all tables, and sums over what matches.
@@ -108,7 +108,8 @@ class Choice {
     const withWork = new Uint8Array(calls.rows);
     const placed = this.matchCalls(found.calls);
     this.matchCommands(found.calls, found.commands, withWork);
-    this.sums = this.tallied(this.values);
+    found.cells = this.cells.matching(this.values);
+    this.sums = found.cells && this.cells.total(found.cells);
     for (let i = 0; i < calls.rows; i++) found.calls[i] &= placed[i] | withWork[i];
     if (work) for (let i = 0; i < calls.rows; i++) found.calls[i] &= withWork[i] | Number(!calls.traced[i]);
     this.matchModules(found);

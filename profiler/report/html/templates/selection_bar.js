@@ -80,15 +80,18 @@ class ChosenBar {
     }));
   }
 
-  // "1,024 of 47,504 commands, 34.5 ms of device time (2.1 %)", and what that leaves out.
+  // The figures of the selection: "3 calls. 1,024 of 47,504 commands, 34.5 ms of device time (2.1 %),
+  // 1.2 GB, 3.4 TFLOP", and what that leaves out.
   sentence() {
-    const { sums, totals } = this.choice;
-    if (!sums) return this.choice.untraced();
-    const values = { count: format.count(sums.commands), all: format.count(totals.commands), time: format.duration(sums.time) };
-    const share = totals.time && format.percent(sums.time / totals.time);
+    const { sums, totals, counts } = this.choice, untraced = this.choice.untraced();
+    const calls = counts.calls === 1 ? say("1 call") : say("{count} calls", { count: format.count(counts.calls) });
+    if (!sums) return [calls, this.choice.coarse(), untraced].filter(Boolean).join(". ");
+    const values = { count: format.count(sums.commands), all: format.count(totals.commands), time: format.duration(sums.total_ns) };
+    const share = totals.total_ns && format.percent(sums.total_ns / totals.total_ns);
     const counted = share ? say("{count} of {all} commands, {time} of device time ({share})", { ...values, share })
       : say("{count} of {all} commands", values);
-    return [counted, this.choice.untraced()].filter(Boolean).join(". ");
+    const work = [sums.bytes && format.size(sums.bytes), sums.flops && format.flops(sums.flops)].filter(Boolean);
+    return [calls, [counted, ...work].join(", "), untraced].filter(Boolean).join(". ");
   }
 
   ways() {

@@ -16,7 +16,7 @@ function csvCell(value) {
 // the filter keep.
 function csvOf(table) {
   const names = [...(table.savedBefore ?? []), ...table.columns.map(({ name }) => name)];
-  const lines = table.savedRows().map((i) => names.map((name) => csvCell(table.values[name][i])).join(","));
+  const lines = table.savedRows().map((i) => names.map((name) => csvCell(table.saved(name, i))).join(","));
   return `${[names.map(csvCell).join(","), ...lines].join("\r\n")}\r\n`;
 }
 
@@ -30,7 +30,7 @@ function markdownOf(table) {
   const columns = table.columns.filter((column) => !table.seen.away(column));
   const heading = ({ name, label }) => [say(label), table.scales[name]?.unit].filter(Boolean).join(" ");
   const shown = (i) => ({ name, kind }) => {
-    const value = table.values[name][i];
+    const value = table.saved(name, i);
     return value === null || value === undefined || value === "" ? NOTHING : table.shown(value, kind, name);
   };
   const line = (cells) => `| ${cells.map(markdownCell).join(" | ")} |`;

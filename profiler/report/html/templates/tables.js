@@ -8,10 +8,10 @@ const LIMITS = { text: 48, list: 28, layer: 120, file: 48 }; // characters; the 
 
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
-  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, selected, folding }) {
-    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, selected, folding });
-    this.whole = { values, variants }; // of the run, whatever is chosen
-    this.combined = false; // whether the rows are combined for the choice
+  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, host }) {
+    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, host });
+    this.whole = values; // of the run, whatever is chosen
+    this.added = null; // sums for the choice, and the rows that have any
     this.ranked = sort ?? null;
     this.seen = new ColumnChoice(this);
     this.step = this.limit = shown;
@@ -30,7 +30,10 @@ class DataTable {
     const foot = element("div", { class: "foot" }, this.more, this.seen.button, this.exports()), place = element("div", { class: "scroll" }, table);
     holder.append(search || variants ? tools : "", this.scope, place, foot);
     this.seen.watch(place);
-    choice?.follow(() => this.draw());
+    choice?.follow(() => {
+      this.addUp();
+      this.draw();
+    });
     whenSpoken(() => {
       this.speak();
       this.draw();
@@ -61,6 +64,9 @@ class DataTable {
     this.copying = element("button", { type: "button", class: "quiet save", onclick: (event) => copy(event.currentTarget) }, "Markdown");
     return element("span", { class: "saves" }, this.saving, this.copying);
   }
+
+  // A value that is saved: where sums stand beside it, what is of the whole run is left out.
+  saved(name, i) { return this.added && this.stale(this.columns.find((column) => column.name === name) ?? {}) ? null : this.values[name][i]; }
 
   // Rows that are saved: all that the search and the filter keep.
   savedRows() { return this.found(); }
@@ -95,20 +101,34 @@ class DataTable {
   }
 
   take(variant) {
-    this.values = this.variants[variant].values;
+    this.show(this.variants[variant].values);
     this.limit = this.step;
+  }
+
+  // Other values for the same columns.
+  show(values) {
+    this.whole = values;
+    this.addUp();
+  }
+
+  // The values of the run, with sums for the choice in columns that add up.
+  addUp() {
+    const { cells, matches } = this.choice ?? {};
+    this.added = matches ? cells.addedUp(this, this.whole, matches.cells) : null;
+    this.values = { ...this.whole, ...this.added?.values };
     this.measure();
   }
 
-  // Other values for the same columns, combined for what was chosen; null for those of the run again.
-  // `variants` are as in the constructor.
-  combine(found) {
-    this.combined = Boolean(found);
-    const { values, variants } = found ?? this.whole, chosen = Number(this.chosen?.value ?? 0);
-    this.variants = variants;
-    this.values = variants ? variants[chosen].values : values;
-    this.measure();
-    this.draw();
+  // Rows that have sums for the choice, largest first.
+  addedRows() {
+    const rows = [...this.added.kept.keys()].filter((i) => this.added.kept[i]), sort = this.values[this.ranked];
+    return rows.sort((a, b) => sort[b] - sort[a] || a - b).map((i) => Object.fromEntries(Object.entries(this.values).map(([name, all]) => [name, all[i]])));
+  }
+
+  // Whether a column has values of the whole run while something is chosen: all that is counted or measured
+  // and does not add up.
+  stale({ name, key, kind }) {
+    return Boolean(this.choice?.active) && !key && !TEXTS.includes(kind) && !dimensionOf(name) && !Object.hasOwn(this.added?.values ?? {}, name);
   }
 
   // How rows tell a dimension of the choice: a column, or keys that are not shown; else undefined. Where
@@ -122,7 +142,8 @@ class DataTable {
 
   // Whether row `i` is of what was chosen, as far as its columns tell.
   kept(i) {
-    if (!this.choice?.active || this.combined) return true;
+    if (!this.choice?.active) return true;
+    if (this.added) return this.added.kept[i];
     for (const [dimension, chosen] of this.choice.values) {
       const value = this.telling(dimension)?.[i];
       if (value === undefined && !this.telling(dimension)) continue;
@@ -132,24 +153,14 @@ class DataTable {
     return true;
   }
 
-  combinedScope() {
-    const whole = this.whole.variants?.[Number(this.chosen.value)].values ?? this.whole.values;
-    const keys = this.columns.filter(({ key }) => key).map(({ name }) => name);
-    const key = (values, row) => keyOf(keys.map((name) => values[name][row]));
-    const places = new Map(whole[keys[0]].map((_, row) => [key(whole, row), row]));
-    const nothing = (value) => value === null || value === undefined;
-    const missing = (name) => this.values[name].flatMap((value, row) => (nothing(value) ? [row] : []));
-    const lost = this.columns.filter(({ name }) => missing(name).some((row) => !nothing(whole[name][places.get(key(this.values, row))])));
-    const labels = (wanted) => lost.filter(wanted).map(({ label }) => say(label)).join(", ");
-    const none = ({ name }) => missing(name).length === this.size;
-    const untold = labels(none), cut = labels((column) => !none(column));
-    const parts = this.columns.filter((column) => this.partOfSelection(column)).map(({ label }) => say(label)).join(", ");
+  addedScope() {
+    const labels = (wanted) => this.columns.filter(wanted).map(({ label }) => say(label)).join(", ");
+    const parts = labels((column) => this.partOfSelection(column));
     return [
       say("Selection: {choice}.", { choice: this.choice.sentence() }),
       this.fold?.host ? "" : this.choice.untraced(),
       parts && say("Of the selection, not of the run: {columns}.", { columns: parts }),
-      untold && say("No value for a selection: {columns}.", { columns: untold }),
-      cut && say("No value in some of the rows: {columns}.", { columns: cut }),
+      this.columns.some((column) => this.stale(column)) && say("Grey: of the whole run."),
     ].filter(Boolean).join(" ");
   }
 
@@ -163,7 +174,7 @@ class DataTable {
     let rows = 0;
     for (let i = 0; i < this.size; i++) rows += this.kept(i);
     const values = { count: format.count(rows), all: format.count(this.size), followed, others };
-    this.scope.textContent = this.combined ? this.combinedScope()
+    this.scope.textContent = this.added ? this.addedScope()
       : !followed ? say("Whole run: this table does not distinguish {others}.", values)
         : others ? say("{count} of {all} rows as in the whole run, by {followed}; not by {others}.", values)
           : say("{count} of {all} rows as in the whole run, by {followed}.", values);
@@ -261,19 +272,20 @@ class DataTable {
   }
 
   // Whether a column holds parts of what was chosen: its rule divides by the sum of these rows.
-  partOfSelection({ combine }) { return this.combined && combine?.rule === "share"; }
+  partOfSelection({ name, adds }) { return Boolean(adds?.within && this.added && Object.hasOwn(this.added.values, name)); }
 
   heading(column) {
     const { name, label, kind, meaning, minor } = column, sorted = this.order.column === name;
     const unit = this.scales[name]?.unit ?? "";
-    const title = this.partOfSelection(column) ? say("{meaning}; here of the selection, not of the run", { meaning: say(meaning) }) : say(meaning);
+    const stale = this.stale(column), title = this.partOfSelection(column) ? say("{meaning}; here of the selection, not of the run", { meaning: say(meaning) })
+      : stale ? say("Of the whole run: a selection has no sums for it. {meaning}", { meaning: say(meaning) }) : say(meaning);
     const button = element(
       "button", { type: "button", "data-column": name, title, onclick: () => this.sortBy(name, kind) },
       say(label), unit ? element("span", { class: "unit" }, ` ${unit}`) : null,
       element("span", { class: "arrow", "aria-hidden": "true" }, sorted ? (this.order.down ? "▾" : "▴") : ""),
     );
     const direction = sorted ? (this.order.down ? "descending" : "ascending") : "none";
-    return element("th", { scope: "col", class: this.classes(kind, minor), "aria-sort": direction }, button);
+    return element("th", { scope: "col", class: this.classes(kind, minor, stale), "aria-sort": direction }, button);
   }
 
   // The first of the cells that choose is a stop of Tab, or the one that had the focus; arrows lead
@@ -301,9 +313,9 @@ class DataTable {
     next.focus();
   }
 
-  classes(kind, minor) {
+  classes(kind, minor, stale = false) {
     const alignment = { layer: "layer", text: "text", word: "text", list: "text", file: "text" }[kind] ?? "number";
-    return minor ? `${alignment} minor` : alignment;
+    return [alignment, minor && "minor", stale && "stale"].filter(Boolean).join(" ");
   }
 
   row(i) {
@@ -323,9 +335,10 @@ class DataTable {
     return element("tr", {}, cells);
   }
 
-  cell({ name, kind, minor }, i, values = this.values) {
-    const value = values[name][i];
-    const properties = { class: this.classes(kind, minor) };
+  cell(column, i, values = this.values) {
+    const { name, kind, minor } = column, value = values[name][i];
+    const stale = values === this.totals ? this.choice?.active && !TEXTS.includes(kind) : this.stale(column);
+    const properties = { class: this.classes(kind, minor, stale) };
     if (value === null || value === undefined || value === "") return element("td", properties, NOTHING);
     if (kind === "share") {
       properties.class += " share";

@@ -2,7 +2,7 @@
 
 const THEMES = ["auto", "light", "dark"];
 const darkness = matchMedia("(prefers-color-scheme: dark)");
-const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], combined: {}, followers: [] };
+const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], tables: {}, followers: [] };
 
 function currentTheme() {
   if (report.printing) return "light";

@@ -28,7 +28,10 @@ function startTimelineTable(timeline, explorer) {
     if (!holder.open) return;
     const rows = laneRows(timeline), columns = page.lane_columns;
     const values = Object.fromEntries(columns.map(({ name }) => [name, rows.map((row) => row[name])]));
-    if (table) table.combine({ values });
+    if (table) {
+      table.show(values);
+      table.draw();
+    }
     else table = new DataTable(place, { name: message("timeline in view"), columns, values, shown: 40 });
   };
   holder.addEventListener("toggle", fill);

@@ -47,7 +47,9 @@ from profiler.report.html.page import (
     contents,
     document,
     embedded,
+    modules,
     script_hash,
+    script_of,
     style_sheet,
     template,
 )
@@ -217,17 +219,7 @@ def spoken_words(qualities: frozenset[str]) -> dict[str, Said]:
 # page of one run has.
 
 
-_SCRIPTS = (
-    "format.js",
-    "theme.js",
-    "data.js",
-    "language.js",
-    "columns.js",
-    "tables.js",
-    "table_files.js",
-    "contents.js",
-    "many_runs.js",
-)
+_SCRIPTS = modules("many_runs.js")
 
 
 class Block(Struct, frozen=True, eq=False):
@@ -246,7 +238,7 @@ def page_document(
 ) -> str:
     """The whole page: sentences below its headline, and the blocks. It opens in `language` (`en`,
     `ko`), with `auto` in its reader's."""
-    script = "\n".join(['"use strict";', *map(template, _SCRIPTS)])
+    script = script_of(_SCRIPTS)
     page = Template(spoken_template(template("many_runs.html"))).substitute(
         headline=spoken(headline),
         summary="".join(f'<p class="subject">{spoken(line)}</p>' for line in summary),

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from graphlib import TopologicalSorter
 from html import escape
 from importlib import resources
 from importlib.util import find_spec
@@ -99,6 +101,29 @@ def template(name: str) -> str:
     """A script, style sheet or page of ours, by the name of its file."""
     place = resources.files("profiler.report.html") / "templates" / name
     return place.read_text(encoding="utf-8")
+
+
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ", re.MULTILINE)
+
+
+def modules(entry: str, loaded: Sequence[str] = ()) -> tuple[str, ...]:
+    """The module `entry` behind all that it imports, in the order of their imports, without those
+    that are `loaded`. Raises `graphlib.CycleError` for modules that import each other."""
+    imports: dict[str, list[str]] = {}
+    wanted = [entry]
+    while wanted:
+        name = wanted.pop()
+        if name not in imports:
+            wanted += imports.setdefault(name, _IMPORT.findall(template(name)))
+    order = TopologicalSorter(imports).static_order()
+    return tuple(name for name in order if name not in loaded)
+
+
+def script_of(names: Iterable[str]) -> str:
+    """The modules as one script, in which each sees what those before it declare."""
+    plain = (_EXPORT.sub("", _IMPORT.sub("", template(name))) for name in names)
+    return "\n".join(['"use strict";', *plain])
 
 
 class Top(Struct, frozen=True):
@@ -649,55 +674,9 @@ def _plotly() -> Library:
 # runs nothing but the scripts whose hashes it lists and loads nothing from anywhere.
 
 
-# What the first screen needs stands in the page as it is, all else is packed and runs after it.
-_FIRST = (
-    "format.js",
-    "data.js",
-    "language.js",
-    "theme.js",
-    "contents.js",
-    "paint.js",
-    "marks.js",
-    "columns.js",
-    "tables.js",
-    "nodes.js",
-    "first_canvas.js",
-    "devices_strip.js",
-    "icicle.js",
-    "first_screen.js",
-    "rooms.js",
-    "opening.js",
-)
-_LATE = (
-    "pyramid.js",
-    "lanes.js",
-    "use.js",
-    "flows.js",
-    "colourings.js",
-    "overview.js",
-    "timeline.js",
-    "tree.js",
-    "details.js",
-    "explore.js",
-    "measure.js",
-    "finder.js",
-    "timeline_table.js",
-    "table_files.js",
-    "exports.js",
-    "findings.js",
-    "fold.js",
-    "selection.js",
-    "selection_bar.js",
-    "cells.js",
-    "layers.js",
-    "linked.js",
-    "keys.js",
-    "address.js",
-    "perfetto.js",
-    "main.js",
-    "fitting.js",
-    "figures.js",
-)
+_OPENING = modules("opening.js")
+"""What the first screen needs stands in the page as it is; all else is packed and runs after it."""
+_LATE = modules("figures.js", _OPENING)
 
 
 def write_html(
@@ -790,7 +769,7 @@ def _first(
         "font": FONT,
         "language": language,
         "timeline": {"span": timeline.document["span"]},
-        "messages": page_messages(map(template, _FIRST), [*shown.values()]),
+        "messages": page_messages(map(template, _OPENING), [*shown.values()]),
         **shown,
     }
 
@@ -828,8 +807,7 @@ def _told(trace: EmbeddedTrace, run_id: str) -> dict[str, Any]:
 
 def page_scripts() -> tuple[str, str]:
     """The script that draws the first screen, and the one that is packed and runs after it."""
-    first, late = ("\n".join(['"use strict";', *map(template, names)]) for names in (_FIRST, _LATE))
-    return first, late
+    return script_of(_OPENING), script_of(_LATE)
 
 
 def _packed_json(data: Any) -> str:

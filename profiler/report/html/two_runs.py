@@ -48,8 +48,10 @@ from profiler.report.html.page import (
     contents,
     document,
     embedded,
+    modules,
     pairs,
     script_hash,
+    script_of,
     style_sheet,
     template,
 )
@@ -238,24 +240,7 @@ def timelines_json(base: Timeline, new: Timeline) -> dict[str, Any]:
 # some hundred kB.
 
 
-_SCRIPTS = (
-    "format.js",
-    "theme.js",
-    "data.js",
-    "language.js",
-    "paint.js",
-    "marks.js",
-    "first_canvas.js",
-    "two_timelines.js",
-    "columns.js",
-    "tables.js",
-    "table_files.js",
-    "nodes.js",
-    "tree.js",
-    "details.js",
-    "contents.js",
-    "two_runs.js",
-)
+_SCRIPTS = modules("two_runs.js")
 _STEPS = 9  # of the waterfall on the first screen
 
 
@@ -273,7 +258,7 @@ def two_runs_page(
     """The whole page as text; it opens in `language` (`en`, `ko`), with `auto` in its reader's."""
     report = two_runs_report(comparison, gates)
     body, sentence = body_of(report), report.summary.headline
-    script = "\n".join(['"use strict";', *map(template, _SCRIPTS)])
+    script = script_of(_SCRIPTS)
     page = Template(spoken_template(template("two_runs.html"))).substitute(
         headline=spoken(sentence),
         sides=_sides(report),

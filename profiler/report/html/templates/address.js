@@ -5,11 +5,15 @@
 // What comes from an address is foreign: keys from a closed list, values that this run has, nothing
 // else is taken, and nothing of it is shown.
 
+import { DIMENSIONS, NUMBERED } from "./dimensions.js";
+import { findingKey, findingOf, showFinding } from "./findings.js";
+import { LANGUAGES, speak, whenSpoken } from "./language.js";
+
 const LONGEST_ADDRESS = 6000; // characters
 const MOST_CHOSEN = 200; // values
 const SETTLED = 250; // ms without movement before the address follows
 
-class Address {
+export class Address {
   constructor(choice, explorer) {
     Object.assign(this, { choice, explorer, timeline: explorer.timeline });
     this.section = this.finding = "";

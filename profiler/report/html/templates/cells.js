@@ -1,10 +1,14 @@
 // Sums for the choice over cells (profiler/analysis/cells.py): rows of call, device, role and layer with
 // commands, time, bytes and FLOPs. Nothing but these adds up; all else is that of the whole run.
 
+import { unpackedTable } from "./data.js";
+import { sameValue } from "./dimensions.js";
+import { pattern } from "./nodes.js";
+
 const SUMS = ["commands", "total_ns", "bytes", "flops"];
 const BOOKS = ["work", "place"]; // what the cells' keys are: of commands, and of when and where
 
-class Cells {
+export class Cells {
   constructor({ tables, keys, dropped }, bytes, text) {
     Object.assign(this, { keys, dropped, rows: unpackedTable(bytes, tables.cells) });
     const decoded = {
@@ -99,4 +103,4 @@ class Cells {
 const NO_SUMS = Object.fromEntries(SUMS.map((name) => [name, 0]));
 
 // The key of cells that tells a dimension of the choice.
-function attributeOf(dimension) { return ["operator", "module"].includes(dimension) ? "layer" : dimension; }
+export function attributeOf(dimension) { return ["operator", "module"].includes(dimension) ? "layer" : dimension; }

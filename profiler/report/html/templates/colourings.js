@@ -1,10 +1,15 @@
 // By what commands are coloured: which value each has, and the colour of each value.
 
+import { page } from "./data.js";
+import { shortened } from "./format.js";
+import { say } from "./language.js";
+import { report } from "./theme.js";
+
 const MOST_SHAPES = 12; // that have a colour of their own: those with the most time
 
 // {code(i), pairs by code, rest} of a colouring, null where commands keep the colour of their category;
 // `rest` is the pair of commands without a value.
-function colouring(mode, { calls, commands }) {
+export function colouring(mode, { calls, commands }) {
   const { palette, timeline: { strings, bounds } } = page;
   const named = (colours) => strings.map((name) => (Object.hasOwn(colours, name) ? colours[name] : null));
   const made = {
@@ -37,7 +42,7 @@ function shapeColours() {
 }
 
 // [pair, name, value that can be chosen or undefined] of what a colouring shows.
-function colourEntries(mode, { commands }) {
+export function colourEntries(mode, { commands }) {
   const { palette, timeline } = page;
   if (mode === "shape") return costliestShapes(commands).map((code, place) => [shapeColours()[place], shortened(timeline.strings[code].replace(/^in: /, ""), 44)]);
   if (mode === "bound") return timeline.bounds.map((name) => [palette.bounds[name], say(name)]);
@@ -46,7 +51,7 @@ function colourEntries(mode, { commands }) {
 }
 
 // Colourings of which this run has nothing.
-function uselessColourings({ calls, commands }) {
+export function uselessColourings({ calls, commands }) {
   const any = (column) => column.some((code) => code >= 0);
   return { submodule: !calls.rows, role: !any(commands.role), shape: !costliestShapes(commands).length, bound: !any(commands.bound) };
 }

@@ -1,6 +1,9 @@
 // Which columns of a table are seen. Where a table is wider than its place, as many as it takes of those
 // of less importance are put away, `minor` ones first, then by `rank`, and a button brings them back.
 
+import { element, format } from "./format.js";
+import { say } from "./language.js";
+
 const toFit = new Set(); // tables
 const widths = new WeakMap(); // place of a table -> {table, width}
 const places = new ResizeObserver((entries) => {
@@ -13,7 +16,7 @@ const places = new ResizeObserver((entries) => {
 
 const KEPT_RANK = 2; // columns below it stay
 
-class ColumnChoice {
+export class ColumnChoice {
   constructor(table) {
     this.table = table;
     // Places of what may be put away, in that order.
@@ -77,7 +80,7 @@ class ColumnChoice {
 }
 
 // Fit a table before the next frame.
-function fitLater(table) {
+export function fitLater(table) {
   if (!toFit.size) {
     requestAnimationFrame(() => {
       const tables = [...toFit];

@@ -1,6 +1,6 @@
 // The list of contents marks the section that is read.
 
-function startContents() {
+export function startContents() {
   const links = [...document.querySelectorAll("nav a")];
   const sections = links.map((link) => document.getElementById(link.hash.slice(1)));
   let followed = -1; // the link that was followed last, while its section is at the top

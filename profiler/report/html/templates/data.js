@@ -1,7 +1,7 @@
 // The page's data: what the first screen shows as JSON, the rest of it packed JSON, events as packed
 // columns (see profiler/report/pack.py).
 
-const page = JSON.parse(document.getElementById("page-data").textContent);
+export const page = JSON.parse(document.getElementById("page-data").textContent);
 
 function bytesOf(base64) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
@@ -11,19 +11,23 @@ function bytesOf(base64) {
   return bytes;
 }
 
-async function inflated(id) {
+let inflatedColumns; // a promise of their bytes
+
+export function inflateColumns() { inflatedColumns = inflated("page-columns"); }
+
+export async function inflated(id) {
   const packed = bytesOf(document.getElementById(id).textContent.trim());
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).arrayBuffer();
 }
 
 // A function from the name of a table to {rows, column: Int32Array or Float64Array}.
-async function packedTables() {
+export async function packedTables() {
   const bytes = new Uint8Array(await inflatedColumns);
   return (name) => unpackedTable(bytes, page.tables[name]);
 }
 
-function unpackedTable(bytes, { rows, columns }) {
+export function unpackedTable(bytes, { rows, columns }) {
   const table = { rows };
   for (const [column, { at, width, base, real, plus, after }] of Object.entries(columns)) {
     table[column] = real ? doubles(bytes, rows, at) : unpacked(bytes, rows, at, width, base, plus || after);

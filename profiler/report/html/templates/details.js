@@ -1,6 +1,12 @@
 // Everything known about an event: the hover card, and below the timeline the operators of a call.
 
-class Details {
+import { page } from "./data.js";
+import { element, format, shortened } from "./format.js";
+import { message, say } from "./language.js";
+import { layersOf, layerTable } from "./layers.js";
+import { counted } from "./marks.js";
+
+export class Details {
   constructor(timeline) {
     Object.assign(this, { timeline });
     this.place = document.getElementById("timeline-details");

@@ -1,9 +1,15 @@
 // The devices on the first screen: what ran where and when, by submodule, under the steps. Drawn from
 // `page.strip`, a few rectangles a device, before the timeline's columns are unpacked.
 
+import { page } from "./data.js";
+import { FirstCanvas } from "./first_canvas.js";
+import { format, shortened } from "./format.js";
+import { message, say } from "./language.js";
+import { ticks } from "./marks.js";
+
 const STRIP = { label: 132, ruler: 18, steps: 15, row: 24, least: 7, most: 160, gap: 3 }; // pixels
 
-class DevicesStrip extends FirstCanvas {
+export class DevicesStrip extends FirstCanvas {
   constructor(place) {
     super(place);
     this.devices = page.strip.devices;

@@ -1,8 +1,15 @@
 // Moving in the timeline: wheel, drag, keys, controls; what is under the pointer.
 
+import { uselessColourings } from "./colourings.js";
+import { page } from "./data.js";
+import { element, format } from "./format.js";
+import { say, whenSpoken } from "./language.js";
+import { report } from "./theme.js";
+import { THIN } from "./timeline.js";
+
 const MOST_OPTIONS = 2000; // calls that a list of choices still serves
 
-class Explorer {
+export class Explorer {
   constructor(timeline, details) {
     this.timeline = timeline;
     this.details = details;

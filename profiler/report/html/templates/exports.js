@@ -1,8 +1,15 @@
 // What else a reader takes along (tables are in table_files.js): a finding as Markdown, a figure as SVG, a
 // canvas as PNG. Nothing is asked of a server: the browser saves what the page made.
 
+import { page } from "./data.js";
+import { element } from "./format.js";
+import { nameIn } from "./lanes.js";
+import { say, whenSpoken } from "./language.js";
+import { fileName, markdownCell, saved } from "./table_files.js";
+import { currentTheme, report } from "./theme.js";
+
 // A finding as its article says it, with the address that leads to it.
-function findingMarkdown(article) {
+export function findingMarkdown(article) {
   const text = (selector) => markdownCell(article.querySelector(selector)?.textContent.trim() ?? "");
   const saves = text(".saves"), evidence = [...article.querySelectorAll(".evidence > div")]
     .map((pair) => `- ${markdownCell(pair.querySelector("dt").textContent)}: ${markdownCell(pair.querySelector("dd").textContent)}`);
@@ -13,14 +20,14 @@ function findingMarkdown(article) {
 }
 
 // The figure as SVG, as the page shows it.
-async function figureSaved(place) {
-  if (place.dataset.due) await drawFigure(place);
+async function figureSaved(place, draw) {
+  if (place.dataset.due) await draw(place);
   const address = await Plotly.toImage(place, { format: "svg" });
   saved(decodeURIComponent(address.slice(address.indexOf(",") + 1)), fileName(place.dataset.figure, "svg"), "image/svg+xml");
 }
 
-function figureButton(place) {
-  const button = element("button", { type: "button", class: "quiet save", onclick: () => figureSaved(place) }, "SVG");
+export function figureButton(place, draw) {
+  const button = element("button", { type: "button", class: "quiet save", onclick: () => figureSaved(place, draw) }, "SVG");
   const label = () => button.setAttribute("aria-label", button.title = say("Save this figure as SVG"));
   whenSpoken(label, button);
   label();
@@ -63,7 +70,7 @@ function painted(canvas, ratio) {
   return context;
 }
 
-function startExports() {
+export function startExports() {
   for (const button of document.querySelectorAll("[data-picture]")) {
     const canvas = window.profileFirst[button.dataset.picture];
     button.hidden = button.dataset.picture !== "timeline" && !canvas;

@@ -6,6 +6,16 @@
 // the width those in the window or near it are drawn, and the others when they come near: until then a
 // place has `data-due` and its new height.
 
+import { inflated, page } from "./data.js";
+import { figureButton } from "./exports.js";
+import { fitted, fittedData, heightOf } from "./fitting.js";
+import { element } from "./format.js";
+import { speech, spokenFigure, whenSpoken } from "./language.js";
+import { linkedChart, startClicks } from "./linked.js";
+import { started } from "./main.js";
+import { figurePlaces } from "./rooms.js";
+import { currentTheme, report } from "./theme.js";
+
 const NEAR = 0.5; // of the window's height above and below it
 
 // Resolves when somebody wants figures: one is in the window or near it, or `report.wantFigures` is called.
@@ -157,7 +167,7 @@ async function drawFigure(place) {
   if (place.hasAttribute("data-clicks")) return;
   place.toggleAttribute("data-clicks", true);
   startClicks(place);
-  place.saves.append(figureButton(place));
+  place.saves.append(figureButton(place, drawFigure));
 }
 
 startFigures();

@@ -1,9 +1,12 @@
 // Finding on the timeline: kernels, layers and modules by name, one after the other in time, and the
 // longest first. What is found is marked; nothing is filtered.
 
+import { format } from "./format.js";
+import { say, whenSpoken } from "./language.js";
+
 const RANKED = 1000; // how many of the longest are told apart
 
-class Finder {
+export class Finder {
   constructor(explorer, choice) {
     Object.assign(this, { explorer, timeline: explorer.timeline, words: [], found: [], total: 0, rank: -1, at: -1 });
     this.field = document.getElementById("timeline-find");

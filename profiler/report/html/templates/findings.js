@@ -1,7 +1,15 @@
 // Links of findings: to an operator in its table, to a call in the timeline; what a finding is about
 // can be chosen.
 
-function startFindings(explorer, tables, choice) {
+import { page } from "./data.js";
+import { DIMENSIONS, NUMBERED } from "./dimensions.js";
+import { findingMarkdown } from "./exports.js";
+import { element } from "./format.js";
+import { say, whenSpoken } from "./language.js";
+import { pickButton } from "./picking.js";
+import { copiedBy } from "./table_files.js";
+
+export function startFindings(explorer, tables, choice) {
   const timeline = document.getElementById("timeline");
   const ofLayers = Object.entries(tables).find(([key]) => page.tables_shown[key].opens === "layers")?.[1];
   for (const button of document.querySelectorAll(".finding button")) {
@@ -26,16 +34,16 @@ function startFindings(explorer, tables, choice) {
 }
 
 // Links to findings of the page: `#finding=unfused_attention`, and `.2` behind the second of a rule.
-function findingKey(article) {
+export function findingKey(article) {
   const { rule } = article.dataset, all = [...document.querySelectorAll("article.finding")];
   const at = all.filter((other) => other.dataset.rule === rule).indexOf(article);
   return at ? `${rule}.${at + 1}` : rule;
 }
 
 // The finding of such a link, undefined where the page has none.
-function findingOf(key) { return [...document.querySelectorAll("article.finding[id]")].find((article) => findingKey(article) === key); }
+export function findingOf(key) { return [...document.querySelectorAll("article.finding[id]")].find((article) => findingKey(article) === key); }
 
-function showFinding(article) {
+export function showFinding(article) {
   for (const other of document.querySelectorAll(".finding.linked")) other.classList.remove("linked");
   article.classList.add("linked");
   article.tabIndex = -1;

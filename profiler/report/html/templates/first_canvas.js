@@ -1,9 +1,20 @@
 // What the canvases of the first screen share: size, theme, pointer, keys, the line that says what is
 // under them, their table. A canvas has `items`, each with a box; what it draws is its own.
 
+import { page } from "./data.js";
+import { sameValue } from "./dimensions.js";
+import { element } from "./format.js";
+import { say, speech, whenSpoken } from "./language.js";
+import { mixed, readable } from "./paint.js";
+import { DataTable, swatch } from "./tables.js";
+import { currentTheme, report } from "./theme.js";
+
 const FADED = 0.22; // of the colour of what was not chosen
 
-class FirstCanvas {
+// Resolves when something can be chosen; on pages without a choice never.
+const choosing = new Promise((resolve) => (report.choosable = resolve));
+
+export class FirstCanvas {
   constructor(place) {
     this.place = place;
     this.canvas = place.querySelector("canvas");

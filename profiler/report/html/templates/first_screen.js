@@ -1,11 +1,12 @@
 // The first screen is drawn from its own small tables as soon as the parser is past the sentence,
 // before the timeline is unpacked and long before a figure.
 
-// Resolves when something can be chosen.
-let choosable;
-const choosing = new Promise((resolve) => (choosable = resolve)), exporting = choosing;
+import { page } from "./data.js";
+import { DevicesStrip } from "./devices_strip.js";
+import { Icicle } from "./icicle.js";
+import { DataTable } from "./tables.js";
 
-function startFirstScreen() {
+export function startFirstScreen() {
   const found = {
     strip: page.strip.devices.length ? new DevicesStrip(document.getElementById("first-strip")) : null,
     icicle: page.icicle ? new Icicle(document.getElementById("first-icicle")) : null,

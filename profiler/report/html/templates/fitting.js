@@ -1,10 +1,12 @@
 // Charts at the page's width.
 
+import { LEGEND_LINE, LEGEND_LINES, legendLines, legendRoom } from "./rooms.js";
+
 const NARROW = 640; // pixels of a figure
 
 // A layout at the page's width. A narrow one has more room for labels at the ends of bars and for
 // the lines of its legend, fewer ticks, and the shorter names of rows where it has such.
-function fitted(data, layout, width) {
+export function fitted(data, layout, width) {
   const axis = { ...layout.xaxis }, made = { ...layout, xaxis: axis, width };
   const narrow = width < NARROW, names = narrow && layout.meta?.narrow;
   if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.25 : 1)];
@@ -29,9 +31,9 @@ function linesOf({ data, layout }, width) {
 }
 
 // How tall a chart is at a width.
-function heightOf(chart, width) { return chart.layout.height + legendRoom(linesOf(chart, width)); }
+export function heightOf(chart, width) { return chart.layout.height + legendRoom(linesOf(chart, width)); }
 
-function fittedData(data, width) {
+export function fittedData(data, width) {
   if (width >= NARROW) return data;
   return data.map((trace) => (trace.colorbar ? { ...trace, showscale: false } : trace));
 }

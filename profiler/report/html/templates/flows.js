@@ -1,6 +1,9 @@
 // Dependencies between commands, such as from a launch to its kernel: found by either end, drawn as curves.
 
-class Flows {
+import { element, shortened } from "./format.js";
+import { say } from "./language.js";
+
+export class Flows {
   constructor(timeline) {
     this.timeline = timeline;
     this.table = timeline.tables.flows;
@@ -51,7 +54,7 @@ class Flows {
 
 // Buttons below a command's card: to what it waited for, and to what waited for it.
 const MOST_FLOWS = 6; // buttons
-function flowButtons(explorer, found) {
+export function flowButtons(explorer, found) {
   if (found.lane.kind !== "commands") return null;
   const at = ({ lane, i }) => lane.first + i, { timeline } = explorer;
   const buttons = timeline.flows.of(found).slice(0, MOST_FLOWS).map(({ source, target }) => {

@@ -1,6 +1,14 @@
 // Rows of the table of operators unfold: to the layers that they stand for, these to their commands,
 // and a command leads to its place in the timeline.
 
+import { page } from "./data.js";
+import { element, format } from "./format.js";
+import { message, say } from "./language.js";
+import { layersOf, layerTable } from "./layers.js";
+import { pattern } from "./nodes.js";
+import { DataTable } from "./tables.js";
+import { report } from "./theme.js";
+
 const MOST_COMMANDS = 20000; // of a layer, the longest, that one table holds
 
 // The rows of commands by submodule and layer, those of the host apart; found when a row first unfolds.
@@ -37,7 +45,7 @@ class CommandIndex {
   rowsOf({ number }) { return this.order.subarray(this.ends[number], this.ends[number + 1]); }
 }
 
-class Fold {
+export class Fold {
   constructor(explorer, { host = false } = {}) {
     Object.assign(this, { explorer, timeline: explorer.timeline, host, open: new Set() });
   }

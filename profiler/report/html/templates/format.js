@@ -1,7 +1,9 @@
 // Numbers as people read them, and elements built without markup. Mirrors profiler/report/units.py.
 
-const SPACE = "\u00a0";
-const NOTHING = "\u2013";
+import { page } from "./data.js";
+
+export const SPACE = "\u00a0";
+export const NOTHING = "\u2013";
 
 function scaled(value, step, units) {
   const sign = value < 0 ? "\u2212" : "";
@@ -17,7 +19,7 @@ function scaled(value, step, units) {
   return sign + value.toFixed(digits) + SPACE + units[unit];
 }
 
-const format = {
+export const format = {
   duration: (ns) => scaled(ns, 1000, ["ns", "µs", "ms", "s"]),
   size: (bytes) => scaled(bytes, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]),
   flops: (n) => scaled(n, 1000, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"]),
@@ -46,7 +48,7 @@ const format = {
 };
 
 // An element with properties and children; strings become text, never markup.
-function element(tag, properties = {}, ...children) {
+export function element(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
@@ -61,8 +63,10 @@ function element(tag, properties = {}, ...children) {
 }
 
 // A long path keeps its end, which tells layers apart; other names keep their beginning.
-function shortened(name, limit) {
+export function shortened(name, limit) {
   if (name.length <= limit) return name;
   if (!/[./]/.test(name) || name.includes(", ")) return name.slice(0, limit - 1) + "\u2026";
   return "\u2026" + name.slice(name.length - limit + 1).replace(/^[./_]+/, "");
 }
+
+export const TEXTS = ["text", "word", "list", "layer", "file"]; // kinds of columns

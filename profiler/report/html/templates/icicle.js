@@ -1,10 +1,17 @@
 // The icicle on the first screen: run, stages, submodules, blocks, operators below each other, each as
 // wide as its time. Drawn from `page.icicle`, the largest nodes of the analysis's module tree.
 
+import { page } from "./data.js";
+import { FirstCanvas } from "./first_canvas.js";
+import { format, shortened, SPACE } from "./format.js";
+import { message, say } from "./language.js";
+import { Nodes } from "./nodes.js";
+import { report } from "./theme.js";
+
 const ICICLE = { row: 22, rows: 7, gap: 1 }; // pixels, rows that are seen at once
 const PEAKS = [0.1, 0.25, 0.5, 0.75]; // of peak: where the colours change
 
-class Icicle extends FirstCanvas {
+export class Icicle extends FirstCanvas {
   constructor(place) {
     super(place);
     const { values, parent } = page.icicle;

@@ -1,6 +1,9 @@
 // Keys that work wherever the reader is, and the card that lists them.
 
-function startKeys(bar, explorer) {
+import { element } from "./format.js";
+import { say } from "./language.js";
+
+export function startKeys(bar, explorer) {
   const card = keyCard();
   document.body.append(card);
   const actions = {

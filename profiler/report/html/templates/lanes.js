@@ -1,10 +1,14 @@
 // Lanes of the timeline: which events they hold, in which row each stands, what lies in a window.
 // Their pyramids are in pyramid.js.
 
+import { page } from "./data.js";
+import { message, say } from "./language.js";
+import { Pyramid } from "./pyramid.js";
+
 const MOST_ROWS = 12; // rows of one lane; deeper nesting shares the last and the label says so
 
 // Events of a lane are sorted by start; those that lie within others stand in rows below them.
-class Lane {
+export class Lane {
   constructor(description, table) {
     Object.assign(this, description);
     this.table = table;
@@ -73,7 +77,7 @@ class Lane {
 
 // Where each lane stands: bands with a heading and their lanes, from the top: what was pinned, then each
 // device, then the curves of all devices.
-function laidOut(lanes, collapsed, { compact, counters, pinned }) {
+export function laidOut(lanes, collapsed, { compact, counters, pinned }) {
   const bands = [];
   let y = RULER;
   for (const [key, lane] of inBands(lanes, counters, pinned)) {
@@ -109,12 +113,12 @@ function inBands(lanes, counters, pinned) {
   return [...found, ...curves];
 }
 
-const RULER = 26, HEADING = 26, ROW = 18, CALL_ROW = 28, SPAN_ROW = 18, COUNTER_ROW = 34;
+export const RULER = 26, HEADING = 26, ROW = 18, CALL_ROW = 28, SPAN_ROW = 18, COUNTER_ROW = 34;
 
 // Lanes of calls, spans, modules and curves have names of ours; tracks have those of their producers.
-function laneName({ kind, track }) {
+export function laneName({ kind, track }) {
   return ["calls", "spans", "modules", "use"].includes(kind) ? say(track) : track;
 }
 
 // The name of a lane in its band: with its device where lanes of several stand together.
-function nameIn(band, lane) { return !band.device && lane.device ? `${lane.device} ${laneName(lane)}` : laneName(lane); }
+export function nameIn(band, lane) { return !band.device && lane.device ? `${lane.device} ${laneName(lane)}` : laneName(lane); }

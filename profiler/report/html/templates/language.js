@@ -1,25 +1,27 @@
 // The page's languages: English text from the scripts and the page, other languages from its data.
 
-const LANGUAGES = { en: "English", ko: "한국어" };
-const speech = { language: "en", followers: [] };
+import { page } from "./data.js";
+
+export const LANGUAGES = { en: "English", ko: "한국어" };
+export const speech = { language: "en", followers: [] };
 
 // The English template in the reader's language: say("{n} of {all} rows", { n: 3, all: 12 }).
 // The template stands literally in the call: profiler/report/language.py collects it from there.
-function say(template, values = {}) {
+export function say(template, values = {}) {
   const found = page.messages?.[speech.language]?.[template] ?? template;
   return found.replace(/\{(\w+)\}/g, (place, name) => Object.hasOwn(values, name) ? String(values[name]) : place);
 }
 
 // A template that is said later, such as the name of a table.
-const message = (template) => template;
+export const message = (template) => template;
 
 // What shows texts that scripts made follows the language: `follow` runs after each change, with
 // `node` as long as that is in the page.
-function whenSpoken(follow, node = document) {
+export function whenSpoken(follow, node = document) {
   speech.followers.push({ follow, node });
 }
 
-function speak(language) {
+export function speak(language) {
   if (!Object.hasOwn(LANGUAGES, language) || language === speech.language) return;
   speech.language = language;
   document.documentElement.lang = language;
@@ -48,7 +50,7 @@ function speakElements() {
 }
 
 // The texts of a figure in the reader's language: `page.spoken` tells their places in its JSON.
-function spokenFigure(key, chart) {
+export function spokenFigure(key, chart) {
   const changes = page.spoken?.[speech.language]?.[key];
   if (!changes) return chart;
   const made = structuredClone(chart);
@@ -70,7 +72,7 @@ function firstLanguage() {
   return known ?? "en";
 }
 
-function startSpeech() {
+export function startSpeech() {
   const button = document.getElementById("language");
   const label = () => {
     const next = speech.language === "en" ? "ko" : "en";

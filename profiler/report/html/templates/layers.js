@@ -1,9 +1,13 @@
 // Layers as rows, from the commands of the timeline: those of a call, and those that a row of operators
 // stands for.
 
+import { page } from "./data.js";
+import { pattern } from "./nodes.js";
+import { DataTable } from "./tables.js";
+
 // {column: values} of the layers of commands that are `wanted(at, host)`, largest first, those of the host
 // apart; with `together` layers of repeated blocks are one row.
-function layersOf(timeline, wanted, together = false) {
+export function layersOf(timeline, wanted, together = false) {
   const { commands } = timeline.tables, { text } = timeline, groups = new Map();
   const names = text.map((name) => (together ? pattern(name) : name));
   for (const lane of timeline.lanes.filter(({ kind }) => kind === "commands")) {
@@ -38,7 +42,7 @@ function layersOf(timeline, wanted, together = false) {
 }
 
 // A table of layers with the columns of these names that say something.
-function layerTable(holder, names, { values, ...options }) {
+export function layerTable(holder, names, { values, ...options }) {
   const says = ({ name }) => values[name].some((value) => value !== null && value !== "");
   const columns = page.layer_columns.filter((column) => names.includes(column.name) && says(column));
   return new DataTable(holder, { columns, values, sort: "total_ns", shown: 10, ...options });

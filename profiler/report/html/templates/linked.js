@@ -1,10 +1,17 @@
 // Figures follow the choice: those of operators and roles show the sums of their tables for it, others mark what was chosen. What each point stands for is in `picks` of its trace, of a heat map in `picks.rows` and
 // `picks.columns` (see profiler/report/chart_style.py).
 
+import { page } from "./data.js";
+import { DIMENSIONS, sameValue } from "./dimensions.js";
+import { format, shortened } from "./format.js";
+import { say } from "./language.js";
+import { inPlace } from "./picking.js";
+import { report } from "./theme.js";
+
 const UNCHOSEN = 0.22; // opacity
 
 // The chart of a figure as the choice wants it; and what it follows, in words.
-function linkedChart(key, chart, theme) {
+export function linkedChart(key, chart, theme) {
   const { choice } = report;
   if (!choice?.active) return { ...chart, scope: "" };
   const table = report.tables[key], draw = table?.added && { operators: operatorChart, roles: roleChart }[key];
@@ -62,7 +69,7 @@ function cellMarks({ picks, x, y }, choice, theme) {
 }
 
 // A click on a point, or on a name in the legend, chooses what it stands for.
-function startClicks(place) {
+export function startClicks(place) {
   const more = (event) => Boolean(event?.shiftKey || event?.ctrlKey || event?.metaKey);
   const choose = (pick, event) => inPlace(place, () => report.choice.pick(pick, more(event)));
   place.on("plotly_click", ({ points: [point], event }) => {

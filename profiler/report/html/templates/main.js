@@ -1,5 +1,32 @@
 // Start of what the page unpacks: timeline, tables. Figures follow in figures.js, when they are looked at.
 
+import { Address } from "./address.js";
+import { Cells } from "./cells.js";
+import { colourEntries } from "./colourings.js";
+import { inflated, packedTables, page } from "./data.js";
+import { Details } from "./details.js";
+import { DIMENSIONS } from "./dimensions.js";
+import { Explorer } from "./explore.js";
+import { startExports } from "./exports.js";
+import { Finder } from "./finder.js";
+import { startFindings } from "./findings.js";
+import { flowButtons } from "./flows.js";
+import { Fold } from "./fold.js";
+import { element } from "./format.js";
+import { startKeys } from "./keys.js";
+import { say, whenSpoken } from "./language.js";
+import { Measure } from "./measure.js";
+import { couldNotOpen } from "./opening.js";
+import { startPerfetto } from "./perfetto.js";
+import { pickButton } from "./picking.js";
+import { Choice } from "./selection.js";
+import { choiceButtons, ChosenBar } from "./selection_bar.js";
+import { DataTable, swatch } from "./tables.js";
+import { currentTheme, report } from "./theme.js";
+import { Timeline } from "./timeline.js";
+import { startTimelineTable } from "./timeline_table.js";
+import { ModuleTree } from "./tree.js";
+
 // The tables by key.
 function startTables(explorer, choice) {
   const { tables } = report;
@@ -70,9 +97,9 @@ async function start() {
   startKeys(bar, explorer);
   explorer.address = new Address(choice, explorer);
   window.profileReport = { timeline: report.timeline, explorer, choice, tables: shown };
-  choosable();
+  report.choosable();
   window.profileUsable = performance.now();
 }
 
-const started = start();
+export const started = start();
 started.catch(couldNotOpen);

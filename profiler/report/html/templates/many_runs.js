@@ -1,6 +1,10 @@
 // Start of the pages of many runs: theme, language, tables.
 
-const exporting = Promise.resolve(); // tables can be saved from the beginning
+import { startContents } from "./contents.js";
+import { page } from "./data.js";
+import { startSpeech } from "./language.js";
+import { DataTable } from "./tables.js";
+import { startTheme } from "./theme.js";
 
 function startManyRuns() {
   startTheme();

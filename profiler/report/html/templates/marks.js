@@ -1,20 +1,22 @@
 // What is written on the timeline: ticks of its axis, names in bars, values of counters.
 
+import { format, SPACE } from "./format.js";
+
 const TICK_STEPS = [1, 2, 5];
 
 // A counter's value with its unit.
-function counted(lane, value) {
+export function counted(lane, value) {
   return lane.category === "bytes" ? format.size(value) : `${format.count(value)} ${lane.category}`.trim();
 }
 
 // A module's name, shorter and shorter: its path, its last part, its number.
-function moduleNames(name) {
+export function moduleNames(name) {
   const last = name.slice(name.search(/[^./]*[./_[][0-9]+$/));
   return [name, last, last.match(/[0-9]+$/)[0]];
 }
 
 // Round instants at least 90 px apart, and how to write them.
-function ticks(view, width) {
+export function ticks(view, width) {
   const wanted = ((view.end - view.begin) / width) * 96;
   let step = 10 ** Math.floor(Math.log10(wanted));
   step *= TICK_STEPS.find((factor) => factor * step >= wanted) ?? 10;

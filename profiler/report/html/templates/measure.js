@@ -1,6 +1,11 @@
 // Measuring on the timeline: a stretch of time between two edges, by Shift and a drag, or by keys.
 
-class Measure {
+import { format } from "./format.js";
+import { RULER } from "./lanes.js";
+import { say, whenSpoken } from "./language.js";
+import { readable } from "./paint.js";
+
+export class Measure {
   constructor(explorer) {
     Object.assign(this, { explorer, timeline: explorer.timeline, edges: null, always: false });
     this.button = document.getElementById("timeline-measure");

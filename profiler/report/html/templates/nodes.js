@@ -1,6 +1,8 @@
 // Nodes of the module tree: what each stands for, and which layers lie in it.
 
-const OF_NODE = ["stage", "submodule", "module", "role", "operator"]; // dimensions that a node chooses
+import { page } from "./data.js";
+
+export const OF_NODE = ["stage", "submodule", "module", "role", "operator"]; // dimensions that a node chooses
 
 // `blocks.[0-22,24].attn` as a test of layers: `*` is any number, `[…]` one of these.
 const madeOfModules = new Map();
@@ -18,7 +20,7 @@ function moduleTest(module) {
 }
 
 // Whether a layer lies in a module: `/` and `.` both part a path.
-function liesIn(layer, module) {
+export function liesIn(layer, module) {
   if (typeof layer !== "string") return false;
   const { form, ranges } = moduleTest(module), found = form.exec(layer.replace(/^\//, "").replace(/\//g, "."));
   return found !== null && ranges.every((wanted, at) => wanted === null || found[at + 1] === "*" ||
@@ -29,7 +31,7 @@ function liesIn(layer, module) {
 function layerOf(path, name) { return path ? pattern(`${path.replace(/\[[0-9,-]+\]/g, "*")}/${name}`) : name; }
 
 // The tree that values of a table are: parents (-1 of the first), children, and what each node chooses.
-class Nodes {
+export class Nodes {
   constructor({ depth, name, kind, label }) {
     Object.assign(this, { depth: [], parent: [], children: depth.map(() => []), picks: [], paths: [] });
     const way = [];
@@ -56,12 +58,12 @@ class Nodes {
 }
 
 // The paths of modules that trees of this page have.
-function modulePaths() {
+export function modulePaths() {
   const trees = Object.values(page.tables_shown).filter(({ nested }) => nested);
   return trees.flatMap(({ values }) => new Nodes(values).paths).filter(Boolean);
 }
 
 // The layer of a repeated block without its number, as profiler/report/patterns.py folds it.
-function pattern(layer) {
+export function pattern(layer) {
   return layer.replace(/(^|[^0-9A-Za-z])[0-9]+(?=$|[^0-9A-Za-z])/g, "$1*");
 }

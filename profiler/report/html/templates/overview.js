@@ -1,8 +1,10 @@
 // The whole run on a strip above the lanes, with the window of the timeline in it.
 
+import { Cover } from "./paint.js";
+
 const OVERVIEW = { height: 34, top: 9, bar: 16 }; // pixels
 
-function drawOverview(timeline) {
+export function drawOverview(timeline) {
   const { overview, ratio, inks, view, width } = timeline, context = overview.getContext("2d");
   timeline.painted ??= paintedOverview(timeline);
   context.setTransform(1, 0, 0, 1, 0, 0);

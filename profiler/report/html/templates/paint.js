@@ -1,17 +1,20 @@
 // Drawing of lanes on a canvas. Events at least a pixel wide are bars; narrower ones are added up
 // for each pixel and drawn as strongly as they cover it: nothing is left out at any zoom.
 
-const TINTS = [0, 0.14, 0.27]; // how far neighbouring commands of one colour go to the surface
+import { colouring } from "./colourings.js";
+import { page } from "./data.js";
+
+export const TINTS = [0, 0.14, 0.27]; // how far neighbouring commands of one colour go to the surface
 const PALE = 0.2; // what is left of the colour of events that were not chosen
 
-function mixed(colour, other, part) {
+export function mixed(colour, other, part) {
   const channel = (text, i) => parseInt(text.slice(i, i + 2), 16);
   const mix = (i) => Math.round(channel(colour, i) * (1 - part) + channel(other, i) * part);
   return "#" + [1, 3, 5].map((i) => mix(i).toString(16).padStart(2, "0")).join("");
 }
 
 // The fill and the text colour of every event, by the chosen colouring.
-class Paints {
+export class Paints {
   constructor(tables, theme, mode) {
     this.tables = tables;
     this.theme = theme;
@@ -66,14 +69,14 @@ function luminance(colour) {
   return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
 }
 
-function readable(fill) {
+export function readable(fill) {
   return luminance(fill) > 0.2 ? "#14171c" : "#ffffff";
 }
 
 // Sums of events narrower than a pixel, for rows of lanes: how much of each pixel they cover, and
 // what the longest of them is, of all events and of the chosen ones. Drawn as an image of a pixel's
 // height a row, which costs as much for a thousand events as for a million.
-class Cover {
+export class Cover {
   constructor(width, rows) {
     this.width = width;
     this.rows = rows;
@@ -132,7 +135,7 @@ function strength(part, least) {
 }
 
 // Text in bars, measured once.
-class Labels {
+export class Labels {
   constructor(context) {
     this.context = context;
     this.widths = new Map();

@@ -1,11 +1,15 @@
 // The button that opens the merged trace in the Perfetto UI. The page loads nothing: the UI opens in
 // a window of its own, which is asked until it answers and then given the trace.
 
+import { inflated, page } from "./data.js";
+import { format } from "./format.js";
+import { say, whenSpoken } from "./language.js";
+
 const PERFETTO = "https://ui.perfetto.dev";
 const ASKED_EVERY = 100; // ms
 const ASKED_FOR = 120; // seconds
 
-function startPerfetto() {
+export function startPerfetto() {
   const { trace } = page;
   if (!trace) return;
   const button = document.getElementById("perfetto"), help = document.getElementById("perfetto-help");

@@ -5,7 +5,7 @@
 
 const GROUP = 8;
 
-class Pyramid {
+export class Pyramid {
   constructor(lane, events) {
     this.lane = lane;
     this.events = events;

@@ -2,20 +2,23 @@
 // so that nothing below them moves. profiler/report/html/figure_rooms.py says what a figure needs until
 // its chart is there.
 
-const LEGEND_LINE = 20; // pixels
-const LEGEND_LINES = 2; // for which the height of a figure has room
+import { page } from "./data.js";
+import { speech, whenSpoken } from "./language.js";
 
-function figurePlaces() { return [...document.querySelectorAll("[data-figure]")]; }
+export const LEGEND_LINE = 20; // pixels
+export const LEGEND_LINES = 2; // for which the height of a figure has room
+
+export function figurePlaces() { return [...document.querySelectorAll("[data-figure]")]; }
 
 // Entries of a legend are as wide as the widest of them, of so many characters.
-function legendLines(entries, longest, width) {
+export function legendLines(entries, longest, width) {
   return Math.ceil(entries / Math.max(1, Math.floor((0.75 * width) / (7 * longest + 55))));
 }
 
 // What the lines of a legend add to the height of a figure.
-function legendRoom(lines) { return LEGEND_LINE * Math.max(0, lines - LEGEND_LINES); }
+export function legendRoom(lines) { return LEGEND_LINE * Math.max(0, lines - LEGEND_LINES); }
 
-function startRooms() {
+export function startRooms() {
   const reserve = () => {
     if (page.figures) return; // figures.js goes by the charts
     const widths = new Map(figurePlaces().map((place) => [place, place.clientWidth]));

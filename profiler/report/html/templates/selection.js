@@ -1,24 +1,13 @@
 // What the reader chose, for the whole page: values of dimensions, combined by AND; several values
 // of one dimension by OR. Views ask it what to mark and tell it what was clicked.
 
-const DIMENSIONS = ["stage", "submodule", "module", "branch", "step", "device", "role", "operator", "call"];
-const NUMBERED = new Set(["step", "call"]); // whose values are numbers
-const OF_WORK = ["role", "operator", "module"]; // tell commands of one call apart
+import { attributeOf } from "./cells.js";
+import { DIMENSIONS, NAMED, OF_WORK } from "./dimensions.js";
+import { format, shortened } from "./format.js";
+import { say } from "./language.js";
+import { liesIn, modulePaths, pattern } from "./nodes.js";
 
-// A value with the name of its dimension, as chips and sentences have it.
-const NAMED = {
-  stage: (value) => say("stage {value}", { value }),
-  submodule: (value) => say("submodule {value}", { value }),
-  module: (value) => say("module {value}", { value }),
-  branch: (value) => say("branch {value}", { value }),
-  step: (value) => say("step {value}", { value }),
-  device: (value) => say("device {value}", { value }),
-  role: (value) => say("role {value}", { value }),
-  operator: (value) => say("operator {value}", { value }),
-  call: (value) => say("call {value}", { value }),
-};
-
-class Choice {
+export class Choice {
   constructor(timeline, cells) {
     Object.assign(this, { timeline, cells });
     this.values = new Map(); // dimension -> its chosen values, never an empty list
@@ -273,25 +262,4 @@ function knownValues({ tables, lanes, text }) {
     device: new Set(lanes.filter(({ kind }) => kind !== "spans").map(({ device }) => device).filter(Boolean)),
     role: texts(commands.role), operator: operators, module: new Set(modulePaths()), call: new Set([...calls.call].sort((a, b) => a - b)),
   };
-}
-
-// Whether an attribute of rows tells a dimension of the choice: a layer says which operator it is and
-// which modules it lies in.
-function tells(attribute, dimension) {
-  return dimensionOf(attribute) === dimension || (dimension === "module" && attribute === "layer");
-}
-
-// The choice that a table's column of this name can follow, undefined for none.
-function dimensionOf(column) {
-  if (column === "layer") return "operator";
-  if (column === "devices") return "device";
-  return DIMENSIONS.includes(column) && column !== "operator" ? column : undefined;
-}
-
-// Whether a value of a row stands for a chosen one: patterns for their layers and the other way round.
-function sameValue(dimension, value, chosen) {
-  if (value === chosen) return true;
-  if (dimension === "module") return liesIn(value, chosen);
-  if (dimension === "operator") return pattern(value) === chosen || value === pattern(chosen);
-  return dimension === "device" && String(value).split(", ").includes(chosen);
 }

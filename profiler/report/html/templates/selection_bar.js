@@ -1,8 +1,16 @@
 // The bar that shows the choice: chips to remove, what matches, ways on; a search to choose by name.
 
+import { DIMENSIONS, NAMED } from "./dimensions.js";
+import { element, format, shortened } from "./format.js";
+import { say, whenSpoken } from "./language.js";
+import { pattern } from "./nodes.js";
+import { pickButton } from "./picking.js";
+import { copiedText } from "./table_files.js";
+import { colourOf, swatch } from "./tables.js";
+
 const SUGGESTED = 40; // names that the search offers at once
 
-class ChosenBar {
+export class ChosenBar {
   constructor(choice, explorer) {
     Object.assign(this, { choice, explorer });
     this.chips = element("ul", { class: "chips" });
@@ -183,7 +191,7 @@ class ChosenBar {
 }
 
 // Buttons below an event's card: to choose what it is of.
-function choiceButtons(choice, timeline, { lane, i }) {
+export function choiceButtons(choice, timeline, { lane, i }) {
   const { calls, commands, modules } = timeline.tables, at = lane.first + i, text = (code) => timeline.text[code];
   const call = { calls: at, commands: commands.call[at], modules: modules.call?.[at] }[lane.kind] ?? -1;
   const found = {};
@@ -211,28 +219,4 @@ function choiceButtons(choice, timeline, { lane, i }) {
     .map(([dimension, value]) => pickButton(choice, { [dimension]: value }, NAMED[dimension](shortened(String(value), 60))));
   if (!buttons.length) return null;
   return element("div", { class: "only" }, element("span", {}, say("Only this:")), buttons);
-}
-
-// A button that chooses `pick` and shows whether it is chosen.
-function pickButton(choice, pick, ...content) {
-  const entries = Object.entries(pick);
-  const pressed = () => String(entries.every(([dimension, value]) => choice.has(dimension, value)));
-  const button = element("button", {
-    type: "button", class: "pick", "aria-pressed": pressed(),
-    title: say("Filter by {choice}", {
-      choice: entries.map(([dimension, value]) => NAMED[dimension](String(value))).join(", "),
-    }),
-    onclick: (event) => {
-      inPlace(button, () => choice.pick(pick, event.shiftKey || event.ctrlKey || event.metaKey));
-      button.setAttribute("aria-pressed", pressed());
-    },
-  }, ...content);
-  return button;
-}
-
-// Do something that changes what stands above, and leave the reader where they are.
-function inPlace(button, change) {
-  const place = button.closest("section, [data-figure]"), before = place?.getBoundingClientRect().top;
-  change();
-  if (place) scrollBy({ top: place.getBoundingClientRect().top - before, behavior: "instant" });
 }

@@ -1,6 +1,10 @@
 // What a reader takes along of a table: CSV or Markdown. Nothing is asked of a server: the browser saves
 // what the page made.
 
+import { page } from "./data.js";
+import { element, NOTHING, TEXTS } from "./format.js";
+import { say } from "./language.js";
+
 // What makes spreadsheets calculate, and what of it is a number, as profiler/report/flat.py has them.
 const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 const PLAIN_NUMBER = /^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?$/i;
@@ -21,12 +25,12 @@ function csvOf(table) {
 }
 
 // What is text stays text: nothing of it is read as Markdown or HTML.
-function markdownCell(text) {
+export function markdownCell(text) {
   return String(text).replace(/[\r\n]+/g, " ").replace(/[\\`*_{}[\]<>|#~]/g, "\\$&");
 }
 
 // The columns and rows that are seen, as they read.
-function markdownOf(table) {
+export function markdownOf(table) {
   const columns = table.columns.filter((column) => !table.seen.away(column));
   const heading = ({ name, label }) => [say(label), table.scales[name]?.unit].filter(Boolean).join(" ");
   const shown = (i) => ({ name, kind }) => {
@@ -41,25 +45,25 @@ function markdownOf(table) {
   ].join("\n");
 }
 
-function saved(content, name, type) {
+export function saved(content, name, type) {
   const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   element("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-function fileName(what, ending) { return `${`${page.run}-${what}`.replace(/[^\w.-]+/g, "-")}.${ending}`; }
+export function fileName(what, ending) { return `${`${page.run}-${what}`.replace(/[^\w.-]+/g, "-")}.${ending}`; }
 
 // `button` says for a moment that its text was copied.
-async function copiedBy(button, text) {
+export async function copiedBy(button, text) {
   const copied = await copiedText(text), before = button.dataset.label ??= button.textContent;
   button.textContent = copied ? say("Copied") : say("Not copied");
   clearTimeout(button.waiting);
   button.waiting = setTimeout(() => (button.textContent = before), 2000);
 }
 
-function tableSaved(table) { saved(csvOf(table), fileName(table.name, "csv"), "text/csv;charset=utf-8"); }
+export function tableSaved(table) { saved(csvOf(table), fileName(table.name, "csv"), "text/csv;charset=utf-8"); }
 
-async function copiedText(text) {
+export async function copiedText(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;

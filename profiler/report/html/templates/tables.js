@@ -1,12 +1,19 @@
 // Tables: sorted by any column, searched in all texts, times under one unit a column.
 
-const TEXTS = ["text", "word", "list", "layer", "file"];
+import { ColumnChoice, fitLater } from "./columns.js";
+import { page } from "./data.js";
+import { dimensionOf, DIMENSIONS, sameValue, tells } from "./dimensions.js";
+import { element, format, NOTHING, shortened, TEXTS } from "./format.js";
+import { say, whenSpoken } from "./language.js";
+import { pickButton } from "./picking.js";
+import { copiedBy, markdownOf, tableSaved } from "./table_files.js";
+
 const RATES = { // units as profiler/report/units.py has them: one of each in that of the values
   flop_rate: [[1, "TFLOP/s"], [1e-3, "GFLOP/s"], [1e-6, "MFLOP/s"]], byte_rate: [[1, "GB/s"], [1e-3, "MB/s"]],
 };
 const LIMITS = { text: 48, list: 28, layer: 120, file: 48 }; // characters; the whole text is in the title
 
-class DataTable {
+export class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
   constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, host }) {
     Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, host });
@@ -56,11 +63,10 @@ class DataTable {
     });
   }
 
-  // Buttons that save and copy the table; what they do is in table_files.js, which may come later: `exporting`
-  // is when it is there.
+  // Buttons that save and copy the table.
   exports() {
-    const copy = (button) => exporting.then(() => copiedBy(button, markdownOf(this)));
-    this.saving = element("button", { type: "button", class: "quiet save", onclick: () => exporting.then(() => tableSaved(this)) }, "CSV");
+    const copy = (button) => copiedBy(button, markdownOf(this));
+    this.saving = element("button", { type: "button", class: "quiet save", onclick: () => tableSaved(this) }, "CSV");
     this.copying = element("button", { type: "button", class: "quiet save", onclick: (event) => copy(event.currentTarget) }, "Markdown");
     return element("span", { class: "saves" }, this.saving, this.copying);
   }
@@ -393,7 +399,7 @@ class DataTable {
 function addressOf(path) { return `./${path.split("/").map(encodeURIComponent).join("/")}`; }
 
 // Submodules and roles have the colour that they have in figures.
-function colourOf(column, value) {
+export function colourOf(column, value) {
   const colours = { submodule: page.palette.submodules, role: page.palette.roles }[column];
   return colours && Object.hasOwn(colours, value) ? colours[value] : null;
 }
@@ -404,7 +410,7 @@ function breakable(name) {
 }
 
 // A patch of colour that follows the theme by itself.
-function swatch(pair) {
+export function swatch(pair) {
   const style = { "--light": pair.light, "--dark": pair.dark };
   return element("span", { class: "swatch", style, "aria-hidden": "true" });
 }

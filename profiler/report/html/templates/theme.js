@@ -1,10 +1,12 @@
 // What all scripts share, the theme, and what paper does with it.
 
+import { say, whenSpoken } from "./language.js";
+
 const THEMES = ["auto", "light", "dark"];
 const darkness = matchMedia("(prefers-color-scheme: dark)");
-const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], tables: {}, followers: [] };
+export const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], tables: {}, followers: [] };
 
-function currentTheme() {
+export function currentTheme() {
   if (report.printing) return "light";
   return report.theme === "auto" ? (darkness.matches ? "dark" : "light") : report.theme;
 }
@@ -38,7 +40,7 @@ function unfoldParts(printing) {
   }
 }
 
-function startTheme() {
+export function startTheme() {
   document.getElementById("theme").addEventListener("click", () => {
     report.theme = THEMES[(THEMES.indexOf(report.theme) + 1) % THEMES.length];
     applyTheme();

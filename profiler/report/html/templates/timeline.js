@@ -1,9 +1,19 @@
 // The timeline: a window of time over lanes, drawn on demand.
 
-const SHORTEST = 50; // ns; the shortest window
-const THIN = 1.5; // pixels; what is narrower is drawn with its neighbours
+import { page } from "./data.js";
+import { Flows } from "./flows.js";
+import { element } from "./format.js";
+import { HEADING, laidOut, Lane, nameIn, RULER } from "./lanes.js";
+import { say } from "./language.js";
+import { counted, moduleNames, ticks } from "./marks.js";
+import { drawOverview } from "./overview.js";
+import { Cover, Labels, Paints, TINTS } from "./paint.js";
+import { useLanes } from "./use.js";
 
-class Timeline {
+const SHORTEST = 50; // ns; the shortest window
+export const THIN = 1.5; // pixels; what is narrower is drawn with its neighbours
+
+export class Timeline {
   constructor(tables, theme) {
     this.tables = tables;
     this.text = page.timeline.strings;

@@ -1,5 +1,10 @@
 // The timeline as a table: each lane with what lies in the window. Made while somebody has it open.
 
+import { page } from "./data.js";
+import { laneName } from "./lanes.js";
+import { message, say, whenSpoken } from "./language.js";
+import { DataTable } from "./tables.js";
+
 const TABLE_LATER = 200; // ms without movement before it follows
 
 function laneRows(timeline) {
@@ -21,7 +26,7 @@ function laneRows(timeline) {
   });
 }
 
-function startTimelineTable(timeline, explorer) {
+export function startTimelineTable(timeline, explorer) {
   const holder = document.getElementById("timeline-table"), place = holder.lastElementChild;
   let table = null, waiting = 0;
   const fill = () => {

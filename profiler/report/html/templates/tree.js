@@ -1,9 +1,15 @@
 // The module tree: rows that unfold, told apart by how deep they lie; a row chooses what it stands for.
 
+import { element } from "./format.js";
+import { say, whenSpoken } from "./language.js";
+import { Nodes, OF_NODE } from "./nodes.js";
+import { inPlace } from "./picking.js";
+import { DataTable } from "./tables.js";
+
 const OPEN_DEPTH = 2; // nodes above are open at first
 const MOST_OPEN = 400; // rows at once before a reader asks for more
 
-class ModuleTree extends DataTable {
+export class ModuleTree extends DataTable {
   get nodes() { return this.made ??= new Nodes(this.values); }
 
   // The column of times that tells which of several nodes takes longest.

@@ -1,6 +1,12 @@
 // Start of the page of two runs: theme, language, timelines, tables.
 
-const choosing = new Promise(() => {}), exporting = Promise.resolve(); // nothing filters this page
+import { startContents } from "./contents.js";
+import { page } from "./data.js";
+import { startSpeech } from "./language.js";
+import { DataTable } from "./tables.js";
+import { startTheme } from "./theme.js";
+import { ModuleTree } from "./tree.js";
+import { TwoTimelines } from "./two_timelines.js";
 
 function startTwoRuns() {
   startTheme();

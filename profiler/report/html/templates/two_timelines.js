@@ -1,9 +1,15 @@
 // Two timelines below each other, of `page.two`: calls by submodule, and under them what each device
 // executed, by role. Aligned by call, the calls of both sides that are the same begin at one place.
 
+import { page } from "./data.js";
+import { FirstCanvas } from "./first_canvas.js";
+import { format, shortened } from "./format.js";
+import { message, say } from "./language.js";
+import { ticks } from "./marks.js";
+
 const TWO = { label: 132, ruler: 18, calls: 13, row: 17, least: 6, most: 90, gap: 2, between: 9 }; // pixels
 
-class TwoTimelines extends FirstCanvas {
+export class TwoTimelines extends FirstCanvas {
   constructor(place) {
     super(place);
     this.sides = page.two.sides;

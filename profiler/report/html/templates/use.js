@@ -1,6 +1,10 @@
 // How busy each device was, as a curve under the lanes: for each pixel the part of its time in which any
 // command of the device's own ran, at any zoom.
 
+import { page } from "./data.js";
+import { format } from "./format.js";
+import { message } from "./language.js";
+
 class UseLane {
   constructor(timeline, device, lanes) {
     Object.assign(this, { timeline, device, lanes, kind: "use", track: message("busy share"), category: "", row: [], rows: 1, deepest: 1, first: 0, count: 0 });
@@ -82,7 +86,7 @@ class UseLane {
 }
 
 // A curve for each device that has commands of its own.
-function useLanes(timeline) {
+export function useLanes(timeline) {
   const devices = [...new Set(timeline.lanes.map(({ device }) => device).filter(Boolean))];
   return devices.flatMap((device) => {
     const lanes = timeline.lanes.filter((lane) => lane.kind === "commands" && lane.device === device);

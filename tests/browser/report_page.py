@@ -154,10 +154,16 @@ def scope(report: ReportPage, table: str) -> str:
 
 
 def values(report: ReportPage, table: str, *columns: str) -> list[dict[str, Any]]:
-    """Rows of a table of the page as {column: value}, of all rows that it holds now."""
-    found = report.page.evaluate("(table) => profileReport.tables[table].values", table)
-    rows = zip(*(found[column] for column in columns), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+    """Rows of a table of the page as {column: value}, of all rows that match the choice."""
+    found: list[dict[str, Any]] = report.page.evaluate(
+        """([name, columns]) => {
+          const table = profileReport.tables[name];
+          const rows = [...Array(table.size).keys()].filter((i) => table.kept(i));
+          return rows.map((i) => Object.fromEntries(columns.map((c) => [c, table.values[c][i]])));
+        }""",
+        [table, columns],
+    )
+    return found
 
 
 def become(report: ReportPage, pick: Mapping[str, Sequence[Any]]) -> None:

@@ -1,8 +1,7 @@
-"""What the page shows of a selection is what the analysis of that selection finds, cell by cell."""
+"""What a page shows of a selection is a group-by over the commands that match; the rest is grey."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,78 +10,69 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.cells import cells_of, packed_cells
 from profiler.analysis.commands import has_accelerators, is_accelerator
-from profiler.analysis.operators import OFFSETS
 from profiler.analysis.question import table_named
+from profiler.analysis.result import Analysis
 from profiler.analysis.roles import with_roles
-from profiler.analysis.table_text import by_pattern, worded_column
+from profiler.analysis.table_text import pattern
 from profiler.report.html.page import write_html
-from profiler.run.columns import Column, Ratio, Rule, Sum, Union
+from profiler.report.html.timeline import Strings
 from profiler.run.run import Run
 from profiler.sources import load
-from tests.browser.report_page import (
-    ReportPage,
-    become,
-    opened,
-    with_figures,
-)
-from tests.report.expected_tables import Expected
-from tests.report.selections import Pick, analysis_of, matching, picks_of, split_run
+from tests.browser.report_page import ReportPage, become, opened, values, with_figures
+from tests.report.selections import Pick, matching, picks_of, split_run
 
 pytestmark = pytest.mark.browser
 
 _TRACES = Path(__file__).parents[2] / "sample_traces"
-_SEVERAL = 6  # picks of several dimensions a run
 _RUNS: dict[str, Callable[[], Run]] = {
     "tiny": lambda: with_roles(load(_TRACES / "tiny_two_devices")),
     "gpu": lambda: with_roles(load(_TRACES / "sd35_mi300x")),
     "split": split_run,
 }
-_DASH = "\N{EN DASH}"
-_ROW = tuple[Any, ...]
+_ADDED = {"operators", "host", "roles", "blocks", "submodules", "branches", "calls", "devices"}
+_SUMS = ("commands", "total_ns", "bytes", "flops")
+_STATES = """() => Object.fromEntries(Object.entries(profileReport.tables).map(([key, table]) => {
+  const names = (wanted) => table.columns.filter(wanted).map(({ name }) => name);
+  return [key, {
+    host: table.host ?? null, added: Object.keys(table.added?.values ?? {}),
+    keys: names(({ key }) => key), stale: names((column) => table.stale(column)),
+    same: names(({ name }) => table.values[name] === table.whole[name]),
+  }];
+}))"""
 
 
 @pytest.fixture(scope="module", params=_RUNS)
 def chosen_from(
     request: pytest.FixtureRequest, chromium: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Run, ReportPage]]:
-    """A run and its page, opened."""
+) -> Iterator[tuple[Analysis, Run, ReportPage]]:
+    """A run, its analysis and its page, opened."""
     run = _RUNS[request.param]()
+    analysis = analyze(run)
     path = tmp_path_factory.mktemp("selections") / "report.html"
-    write_html(run, analyze(run), path)
+    write_html(run, analysis, path)
     with opened(chromium, path) as report:
-        yield run, report
+        yield analysis, run, report
 
 
-def test_every_cell_of_a_selection_is_that_of_its_analysis(
-    chosen_from: tuple[Run, ReportPage], request: pytest.FixtureRequest
-) -> None:
-    """Every table that is combined holds what the analysis of the selection finds. Without a value
-    are, in rows of which only a part is selected, columns that do not combine; wall times of
-    operators of which a call's commands match in part; unions of calls that overlap. Every other
-    table has the rows of the whole run that match, and says that it is of that."""
-    run, report = chosen_from
-    picks = [*picks_of(run, pairs=_SEVERAL, each=2), {"device": ["rbln:1"], "role": ["norm"]}]
-    picks = [pick for pick in picks if matching(run, pick).any()]
-    assert len(picks) > 15
-    seen: Counter[str] = Counter()
-    for pick in picks:
-        become(report, pick)
-        seen.update(compare_all(report, Expected(run, pick)))
-    assert {"operators", "submodules", "branches", "calls", "devices"} <= set(seen)
-    assert seen["roofline"] or "split" in request.node.name
-    assert seen["cut"] or "split" not in request.node.name
-
-
-def test_the_bar_says_what_matches(chosen_from: tuple[Run, ReportPage]) -> None:
-    """The commands that match and their time on devices are those of the run."""
-    run, report = chosen_from
-    for pick in picks_of(run, seed=1, pairs=4)[::3]:
-        become(report, pick)
-        found = run.commands.filter(matching(run, pick))
-        device = found.filter(~_of_host(run))["duration_ns"].clip(0).sum()
-        sums = report.page.evaluate("profileReport.choice.sums")
-        assert sums == {"commands": len(found), "time": device}, pick
+def _commands(analysis: Analysis, run: Run, pick: Pick) -> pl.DataFrame:
+    """The commands that match, with the keys of tables and what adds up."""
+    blocks = analysis.kinds.spread(analysis.kind_roles["block"])
+    calls = run.calls.select("call", "submodule", "branch")
+    return (
+        analysis.commands.with_columns(_of_host(run).alias("host"), block=blocks)
+        .with_columns(block=pl.when(pl.col("role").is_not_null()).then("block"))
+        .join(calls, on="call", how="left", maintain_order="left")
+        .filter(matching(run, pick))
+        .with_columns(
+            pl.col("stage", "device", "layer", "role", "submodule", "branch").cast(pl.String),
+            commands=pl.lit(1),
+            total_ns=pl.col("duration_ns").clip(0),
+            bytes=pl.sum_horizontal("bytes_read", "bytes_written"),
+            flops=pl.col("flops").fill_null(0),
+        )
+    )
 
 
 def _of_host(run: Run) -> pl.Expr:
@@ -95,36 +85,107 @@ def _of_host(run: Run) -> pl.Expr:
     return (pl.col("category") == "host") | waits
 
 
-def test_figures_of_a_selection_draw_its_rows(chosen_from: tuple[Run, ReportPage]) -> None:
-    """Bars of operators and of roles are as long as the analysis of the selection has them."""
-    run, report = chosen_from
-    for pick in picks_of(run, seed=2, pairs=0)[::5]:
+def _grouped(frame: pl.DataFrame, keys: list[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Sums of the commands by these keys; of layers also by their pattern."""
+    found = {}
+    for layer in (pattern(pl.col("layer")), pl.col("layer")):
+        rows = frame.with_columns(layer=layer).group_by(keys).agg(pl.col(_SUMS).sum())
+        found |= {tuple(row[key] for key in keys): row for row in rows.iter_rows(named=True)}
+    return found
+
+
+def test_sums_of_a_selection_are_a_group_by(chosen_from: tuple[Analysis, Run, ReportPage]) -> None:
+    """Every column that adds up has the sum over the commands that match, in rows that have any;
+    all other columns of numbers keep the run's values, and are grey."""
+    analysis, run, report = chosen_from
+    picks = [*picks_of(run, pairs=6, each=2), {"device": ["rbln:1"], "role": ["norm"]}]
+    picks = [pick for pick in picks if matching(run, pick).any()]
+    assert len(picks) > 15
+    seen = set()
+    for pick in picks:
+        become(report, pick)
+        frame = _commands(analysis, run, pick)
+        for name, state in report.page.evaluate(_STATES).items():
+            assert {*state["stale"]} <= {*state["same"]}, (name, pick)
+            if not state["added"]:
+                continue
+            seen.add(name)
+            of = frame if state["host"] is None else frame.filter(host=state["host"])
+            declared = {
+                column.name: column.adds
+                for column in table_named("operators" if name == "host" else name).columns
+                if column.adds is not None
+            }
+            rows = values(report, name, *state["keys"], *state["added"])
+            sums = _grouped(of, state["keys"])
+            for row in rows:
+                expected = sums[tuple(row[key] for key in state["keys"])]
+                for column in state["added"]:
+                    adds = declared.get(column)
+                    if adds is not None and not adds.role and adds.within is None:
+                        assert row[column] == expected[adds.of], (name, pick, row)
+            if name == "roles" and rows:
+                shares = pl.DataFrame(rows).group_by("submodule").agg(pl.col("share").sum())
+                assert shares["share"].to_list() == pytest.approx([1.0] * len(shares))
+            if name in ("operators", "devices", "roles"):
+                total = of if name != "roles" else of.drop_nulls(["role", "submodule"])
+                assert sum(row["commands"] for row in rows) == len(total), (name, pick)
+    assert seen >= _ADDED - {"blocks", "host", "branches"}
+
+
+def test_the_bar_has_the_figures_of_the_selection(
+    chosen_from: tuple[Analysis, Run, ReportPage],
+) -> None:
+    """Commands, and of those of devices time, bytes and FLOPs; the share is of the run's time."""
+    analysis, run, report = chosen_from
+    for pick in picks_of(run, seed=1, pairs=4)[::3]:
+        become(report, pick)
+        frame = _commands(analysis, run, pick)
+        of_devices = frame.filter(~pl.col("host")).select(pl.col(_SUMS).sum()).row(0, named=True)
+        sums = report.page.evaluate("profileReport.choice.sums")
+        assert sums == of_devices | {"commands": len(frame)}, pick
+        text = report.page.locator(".chosen .counts").inner_text()
+        assert f"{len(frame):,} of {len(run.commands):,} commands" in text
+        assert ("device time (" in text) == bool(analysis.operators.filter(~pl.col("host")).height)
+        calls = report.page.evaluate("profileReport.choice.counts.calls")
+        assert text.startswith("1 call." if calls == 1 else f"{calls} calls.")
+
+
+def test_figures_of_a_selection_draw_its_sums(
+    chosen_from: tuple[Analysis, Run, ReportPage],
+) -> None:
+    """Bars of operators and of roles are as long as the commands that match have it."""
+    analysis, run, report = chosen_from
+    for pick in picks_of(run, seed=2, pairs=0)[::6]:
         become(report, pick)
         with_figures(report)
-        analysis = analysis_of(run, pick)
-        folded = by_pattern(analysis.operators.filter(~pl.col("host")))
-        times = [row["share"] for row in folded.head(15).iter_rows(named=True)]
+        frame = _commands(analysis, run, pick).filter(~pl.col("host"))
+        layers = frame.group_by("submodule", pattern(pl.col("layer"))).agg(pl.col("total_ns").sum())
+        times = layers["total_ns"].sort(descending=True).head(15).to_list()
         longest = report.page.evaluate(
             """() => { const { data, hidden } = document.querySelector("[data-figure=operators]");
               return hidden ? [] : data[0].x.map((x) => x / data[0].x[0]); }"""
         )
-        assert longest == pytest.approx([share / times[0] for share in times], rel=1e-4), pick
-        roles = analysis.roles.filter(pl.col("submodule").is_not_null(), pl.col("total_ns") > 0)
+        assert longest == pytest.approx([time / times[0] for time in times], rel=1e-4), pick
+        roles = frame.drop_nulls("submodule").group_by("submodule", "role")
+        found = roles.agg(pl.col("total_ns").sum()).with_columns(
+            share=100 * pl.col("total_ns") / pl.col("total_ns").sum().over("submodule")
+        )
         bars = report.page.evaluate(
             """() => { const { data, hidden } = document.querySelector("[data-figure=roles]");
               return hidden ? [] : data.flatMap(({ x, picks }) =>
                 picks.map(({ submodule, role }, i) => [submodule, role, x[i]])); }"""
         )
         assert {(submodule, role): share for submodule, role, share in bars} == {
-            (row["submodule"], row["role"]): pytest.approx(100 * row["share"])
-            for row in roles.iter_rows(named=True)
+            (row["submodule"], row["role"]): pytest.approx(row["share"])
+            for row in found.filter(pl.col("total_ns") > 0).iter_rows(named=True)
         }, pick
 
 
-def test_what_does_not_follow_says_so(chosen_from: tuple[Run, ReportPage]) -> None:
+def test_what_does_not_follow_says_so(chosen_from: tuple[Analysis, Run, ReportPage]) -> None:
     """Below every figure that shows the whole run stands that it does, and beside every sentence
     and list of values."""
-    run, report = chosen_from
+    _, run, report = chosen_from
     become(report, {"step": [1], "submodule": [run.calls["submodule"][-1]]})
     with_figures(report)
     said = report.page.evaluate(
@@ -149,143 +210,69 @@ def test_what_does_not_follow_says_so(chosen_from: tuple[Run, ReportPage]) -> No
     assert not any(report.page.evaluate(hidden))
 
 
-def test_a_dash_stands_where_there_is_no_value(chosen_from: tuple[Run, ReportPage]) -> None:
-    """What has no value for a selection is a dash in the page, and the line above says of which
-    columns; a submodule's operators are whole, so nothing is missing there."""
-    run, report = chosen_from
+def test_a_column_that_does_not_add_up_is_grey(
+    chosen_from: tuple[Analysis, Run, ReportPage],
+) -> None:
+    """A median is grey while something is chosen, and its title says why; a sum is not."""
+    _, run, report = chosen_from
     become(report, {"submodule": [run.calls["submodule"][-1]]})
-    assert _DASH not in _shown_cells(report)["median"]
-    become(report, {"call": [run.calls.filter(pl.col("step") == 1)["call"][0]]})
-    shown = _shown_cells(report)
-    assert _DASH not in shown["commands"]
-    assert ("median a call" in shown["said"]) == (_DASH in shown["median"])
-    traced = run.commands.filter(pl.col("category") != "host").join(run.calls, on="call")
-    if traced.filter(submodule="transformer")["call"].n_unique() > 1:
-        assert set(shown["median"]) == {_DASH}
-        assert "No value for a selection:" in shown["said"]
+    look = """() => {
+      const { tables } = profileReport, { columns, head, rows } = tables.operators;
+      return Object.fromEntries(["median_ns", "total_ns"].map((name) => {
+        const at = columns.findIndex((column) => column.name === name);
+        const cell = rows.rows[0].cells[at];
+        return [name, { title: head.cells[at].querySelector("button").title,
+          stale: cell.classList.contains("stale"), colour: getComputedStyle(cell).color }];
+      }));
+    }"""
+    chosen = report.page.evaluate(look)
+    assert chosen["median_ns"]["stale"]
+    assert not chosen["total_ns"]["stale"]
+    assert chosen["median_ns"]["colour"] != chosen["total_ns"]["colour"]
+    assert chosen["median_ns"]["title"].startswith("Of the whole run: a selection has no sums")
+    report.page.evaluate("profileReport.choice.clear()")
+    cleared = report.page.evaluate(look)
+    assert not cleared["median_ns"]["stale"]
+    assert cleared["median_ns"]["colour"] == cleared["total_ns"]["colour"]
 
 
-def _shown_cells(report: ReportPage) -> dict[str, Any]:
-    found: dict[str, Any] = report.page.evaluate(
-        """() => { const { tables } = profileReport, table = tables.operators;
-          const lines = [...table.rows.rows], names = table.columns.map(({ name }) => name);
-          const texts = (name) => lines.map((line) => line.cells[names.indexOf(name)].textContent);
-          return { median: texts("median_ns"), commands: texts("commands"),
-            said: table.scope.textContent }; }"""
-    )
-    return found
+def test_a_link_opens_the_selection_again(
+    chosen_from: tuple[Analysis, Run, ReportPage], chromium: Any, tmp_path: Path
+) -> None:
+    """The address of a selection shows the same sums to who opens it."""
+    _, run, report = chosen_from
+    become(report, picks_of(run, pairs=1)[-1])
+    address, sums = report.page.evaluate("[location.href, profileReport.choice.sums]")
+    assert "#" in address
+    assert sums["commands"]
+    other = chromium.new_context().new_page()
+    other.goto(address)
+    other.wait_for_function("() => window.profileUsable")
+    assert other.evaluate("profileReport.choice.sums") == sums
+    other.context.close()
 
 
-def compare_all(report: ReportPage, expected: Expected) -> Counter[str]:
-    """Compare all tables of the page with what is expected; how often each was combined."""
-    seen: Counter[str] = Counter(cut=len(expected.cut))
-    states = report.page.evaluate(_STATES)
-    for table, frame, keys in expected.tables():
-        name = table.split("/", maxsplit=1)[0]
-        if name in states and states[name]["combined"]:
-            seen[name] += compare(report, table, frame, keys, expected)
-    for table, state in states.items():
-        if not state["combined"]:
-            assert "hole run" in state["said"], (table, expected.pick)
-            assert state["whole"], (table, expected.pick)
-    followed = {"operators", "submodules", "calls", "devices", "roofline"}
-    combined = followed if tells_calls(expected.pick) else {"roles"}
-    assert {name for name in combined if name in states} <= {
-        name for name, state in states.items() if state["combined"]
-    }
-    return seen
-
-
-_STATES = """() => Object.fromEntries(Object.entries(profileReport.tables).map(([key, table]) =>
-  [key, { combined: table.combined, said: table.scope.textContent,
-    whole: table.values === (table.whole.variants?.[Number(table.chosen.value)] ?? table.whole).values }]))"""  # noqa: E501
-
-
-def compare(
-    report: ReportPage, table: str, frame: pl.DataFrame, keys: tuple[str, ...], expected: Expected
-) -> int:
-    """Compare a table of the page with what is expected; how many cells were compared."""
-    found = report.page.evaluate(_SHOWN, table.split("/"))
-    if found is None:
-        assert table == "operators/1", (table, expected.pick)
-        return 0
-    shown, held = found
-    declared = {column.name: column for column in _columns(table)}
-    names = [name for name in shown if name in frame.columns]
-    assert set(shown) == set(names), (table, set(shown) - set(names))
-    kept = tuple(name for name in keys if name in names)
-    at = {key: i for i, key in enumerate(zip(*(shown[name] for name in kept), strict=True))}
-    words = [declared[name] for name in names if name in declared and declared[name].codes]
-    frame = frame.with_columns(
-        pl.Series(one.name, worded_column(one, frame[one.name]), dtype=pl.String) for one in words
-    )
-    rows = {tuple(row[name] for name in kept): row for row in frame.iter_rows(named=True)}
-    if table in ("branches", "roofline", "roofline_roles"):
-        known = set(zip(*(held[name] for name in kept), strict=True))
-        rows = {key: row for key, row in rows.items() if key in known}
-    if table == "devices" and not tells_calls(expected.pick):  # calls without such work
-        rows = {key: row for key, row in rows.items() if row["commands"]}
-    assert set(at) == set(rows), (table, expected.pick)
-    whole, cut = expected.parts(table, kept), expected.cut_rows(table)
-    for key, row in rows.items():
-        for name in names:
-            value, column = shown[name][at[key]], declared.get(name)
-            place = (table, expected.pick, key, name)
-            if in_context(table, name, column, expected.pick):
-                continue
-            if value is None and row[name] not in (None, ""):
-                told = whole.get(key) and not (table == "host" and "*" in key[-1])
-                assert may_lack(column, told, key in cut), (place, row[name])
-            else:
-                same(value, row[name], place)
-    return len(rows) * len(names)
-
-
-_SHOWN = """([key, variant]) => {
-  const table = profileReport.tables[key];
-  if (variant && !table.variants) return null;
-  return [variant ? table.variants[Number(variant)].values : table.values, table.whole.values];
-}"""
-
-
-def _columns(table: str) -> tuple[Column, ...]:
-    return table_named({"host": "operators"}.get(table, table.split("/", maxsplit=1)[0])).columns
-
-
-def may_lack(column: Column | None, whole: bool | None, cut: bool) -> bool:
-    """Whether a cell may have no value though the analysis has one."""
-    if whole:
-        return False
-    rule = column.combine if column is not None else None
-    return rule is None or isinstance(rule, Union) or (cut and _of_folds(rule))
-
-
-def tells_calls(pick: Pick) -> bool:
-    """Whether a selection is one of whole calls."""
-    return {*pick} <= {"stage", "submodule", "step", "device", "branch", "call"}
-
-
-def in_context(table: str, name: str, column: Column | None, pick: Pick) -> bool:
-    """Whether a value tells of what ran beside (the device waited before a command, its data were
-    in a cache), or of calls: no selection of work tells these."""
-    if tells_calls(pick):
-        return False
-    if table in ("roofline", "roofline_roles"):
-        return column is None or column.combine is None
-    streams = ("image_stream_ns", "text_stream_ns")
-    return name in {"roles": streams, "blocks": streams, "devices": ("calls",)}.get(table, ())
-
-
-def same(shown: Any, wanted: Any, place: _ROW) -> None:
-    """A cell shows what the analysis has."""
-    if isinstance(wanted, float):
-        assert shown == pytest.approx(wanted, rel=1e-4, abs=1e-12), place
-    elif wanted is None or isinstance(wanted, str):
-        assert (shown or None) == (wanted or None), place
-    else:
-        assert shown == wanted, place
-
-
-def _of_folds(rule: Rule) -> bool:
-    sums = (rule.of, rule.to) if isinstance(rule, Ratio) else (rule,)
-    return any(isinstance(one, Sum) and {*one.of} & {*OFFSETS} for one in sums)
+def test_sums_of_a_run_that_is_too_large_say_so(
+    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without layers the page adds up by step and role; of an operator it says that it has no
+    sums, and its tables show the whole run in grey."""
+    run = split_run()
+    _, packed = packed_cells(cells_of(analyze(run).inputs), Strings())
+    monkeypatch.setattr("profiler.analysis.cells.LIMIT", len(packed) - 1)
+    path = tmp_path / "report.html"
+    write_html(run, analyze(run), path)
+    with opened(chromium, path) as report:
+        assert "layer" in report.page.evaluate("page.cells.dropped")
+        become(report, {"step": [1]})
+        assert report.page.evaluate("profileReport.choice.sums.commands") == len(
+            run.commands.filter(step=1)
+        )
+        assert values(report, "devices", "commands")
+        become(report, {"operator": ["transformer_blocks.*.ff"]})
+        text = report.page.locator(".chosen .counts").inner_text()
+        assert "No sums by operator transformer_blocks.*.ff: the run is too large" in text
+        state = report.page.evaluate(_STATES)["operators"]
+        assert not state["added"]
+        assert "total_ns" in state["stale"]
+        assert report.said == []

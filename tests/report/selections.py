@@ -1,4 +1,4 @@
-"""What a page should show of a selection: the analysis of a run that holds nothing else."""
+"""Selections of a run, the commands that match them, and a run whose operators are split."""
 
 from __future__ import annotations
 
@@ -8,24 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.analyze import analyze, assembled
-from profiler.analysis.context import Inputs, Selection
-from profiler.analysis.result import Analysis
 from profiler.analysis.roles import with_roles
 from profiler.analysis.table_text import pattern
 from profiler.run.run import Run
-from profiler.trace.events import NO_CALL
 from tests.runs import Command, make_call, make_run, make_span
 
-__all__ = ["Pick", "analysis_of", "cut_operators", "matching", "picks_of", "split_run"]
+__all__ = ["Pick", "matching", "picks_of", "split_run"]
 
 Pick = Mapping[str, Sequence[Any]]
 """Chosen values by dimension of the page."""
 
-_TABLES = (
-    *("operators", "roles", "blocks", "submodules", "branches", "calls", "devices"),
-    *("roofline", "roofline_roles"),
-)
 _OF_CALLS = ("submodule", "branch")
 _OF_COMMANDS = ("stage", "step", "device", "role", "call")
 # An operator with the norm on one device and the attention on the other, then the norm on both
@@ -43,44 +35,6 @@ def matching(run: Run, pick: Pick) -> pl.Series:
         layer = pl.col("layer").cast(pl.String)
         tests.append(layer.is_in(pick["operator"]) | pattern(layer).is_in(pick["operator"]))
     return rows.select(pl.all_horizontal(pl.lit(value=True), *tests).alias("found"))["found"]
-
-
-def analysis_of(run: Run, pick: Pick) -> Analysis:
-    """The analysis of what matches: `analyze` with its filters, and as if it had one for each of
-    the other dimensions, too."""
-    own = {name: tuple(map(str, pick[name])) for name in pick if name in Selection.__slots__}
-    others = {name: pick[name] for name in pick if name not in own}
-    if not others:
-        return analyze(run, Selection(**own))
-    of = Inputs(run, Selection(**own), (), {})
-    calls = [_chosen(name, others[name]) for name in ("branch", "call") if name in others]
-    of.calls = of.calls.filter(*calls) if calls else of.calls
-    kept = [NO_CALL, *of.calls["call"].to_list()]
-    found = matching(run, pick)
-    of.frame = run.commands.filter(found & run.commands["call"].is_in(kept))
-    of.selection = of.selection or Selection(device=("as filtered",))
-    return assembled(of, _TABLES)
-
-
-def cut_operators(run: Run, pick: Pick) -> set[tuple[str | None, str, bool]]:
-    """Submodule, layer and host of operators of which a part of a call's commands matches, where
-    these ran on several tracks or at the same time: their wall time is not known."""
-    of_call = run.calls.select("call", pl.col("submodule").cast(pl.String))
-    rows = run.commands.join(of_call, on="call", how="left", maintain_order="left").with_columns(
-        pl.col("layer").cast(pl.String),
-        host=pl.col("category") == "host",
-        found=matching(run, pick),
-        own=pl.when(pl.col("call") < 0).then(pl.col("step")),
-        end=pl.col("start_ns") + pl.col("duration_ns"),
-    )
-    before = pl.col("end").sort_by("start_ns").cum_max().shift(1)
-    folds = rows.group_by("submodule", "layer", "host", "call", "pipeline", "own").agg(
-        part=pl.col("found").any() & ~pl.col("found").all(),
-        mixed=(pl.struct("device", "track").n_unique() > 1)
-        | (pl.col("start_ns").sort() < before).any(),
-    )
-    cut = folds.filter("part", "mixed").select("submodule", "layer", "host")
-    return set(cut.iter_rows())
 
 
 def picks_of(run: Run, seed: int = 0, pairs: int = 12, each: int = 3) -> list[dict[str, list[Any]]]:

@@ -13,7 +13,6 @@ from profiler.analysis.context import Selection
 from profiler.analysis.document import ROLE_COLOURS, submodule_colours
 from profiler.analysis.result import Finding, Where
 from profiler.analysis.roles import with_roles
-from profiler.analysis.table_text import by_pattern
 from profiler.report.html.page import write_html
 from profiler.sources import load
 from tests.browser.report_page import (
@@ -27,7 +26,6 @@ from tests.browser.report_page import (
 )
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
-from tests.runs import Command, make_call, make_run, make_span
 
 pytestmark = pytest.mark.browser
 
@@ -108,78 +106,16 @@ def test_a_bar_of_a_step_chooses_it_everywhere(report, run):
     assert chips(report) == ["step 1"]
     of_step = run.calls.filter(step=1)
     assert report.cells("[data-table=calls]", 1) == [str(call) for call in of_step["call"]]
-    assert scope(report, "calls") == "Selection: step 1."
+    assert scope(report, "calls") == "Selection: step 1. Grey: of the whole run."
     counts = report.page.locator(".chosen .counts").inner_text()
     commands = run.commands.filter(step=1)
     device = commands.filter(pl.col("category") != "host")["duration_ns"].sum()
-    assert counts.startswith(f"{len(commands):,} of {len(run.commands):,} commands, ")
+    assert counts.startswith(f"1 call. {len(commands):,} of {len(run.commands):,} commands, ")
     assert text.duration(device) in counts
 
 
 def step_rows(report):
     return report.page.evaluate("() => page.figures.light.steps.data[0].picks")
-
-
-def moving_run():
-    """Three steps of two blocks: a layer in parts on two tracks, with copies on tracks that only
-    copy, that compute for another layer, and that compute for it; a layer that only moves data; and
-    one that computes on other tracks in each step."""
-    tracks = {"C0": "compute", "C1": "compute", "DMA": "dma", "Mixed": "copy"}
-    calls, commands = [], []
-    for step in range(3):
-        begin = 1000 * step
-        calls.append(make_call(step, "transformer", begin, begin + 1000, step=step))
-        for block in range(2):
-            at, names = begin + 400 * block, {"ff": ("proj_in", "proj_out")[block]}
-            pieces = [
-                *(
-                    ("ff", track, kind, 20 * i, 40 + 7 * i)
-                    for i, (track, kind) in enumerate(tracks.items())
-                ),
-                ("ff", "C1", "copy", 110, 25),
-                ("norm", "Mixed", "compute", 150, 30),
-                ("cast", "C0", "compute", 190, 0),
-                ("cast", "DMA", "copy", 190, 9),
-                ("load", "DMA", "dma", 200, 60),
-                ("load", "Mixed", "copy", 230, 20),
-                ("sum", f"C{step % 2}", "compute", 300, 10 + step),
-                ("sum", "DMA", "dma", 320, 15),
-            ]
-            commands += [
-                Command(
-                    step,
-                    "rbln:0",
-                    track,
-                    kind,
-                    names.get(layer, f"blocks.{block}.{layer}"),
-                    at + a,
-                    length,
-                )
-                for layer, track, kind, a, length in pieces
-            ]
-    spans = [make_span("pipeline", "P", 0, 3000), make_span("stage", "denoise", 0, 3000)]
-    return with_roles(make_run(calls, commands, spans))
-
-
-def test_operators_that_move_data_are_those_of_python(chromium, tmp_path):
-    """Which tracks compute is told by the operator's own commands, on the page as in Python."""
-    run = moving_run()
-    with opened(chromium, page_of(run, tmp_path)) as report:
-        for pick, selection in (
-            ({"step": 1}, Selection(step=("1",))),
-            ({"step": [0, 1]}, Selection(step=("0", "1"))),
-        ):
-            choose(report, **pick)
-            operators = analyze(run, selection).operators.filter(~pl.col("host"))
-            names = ("wall_ns", "parallel_utilization", "imbalance")  # of folded blocks
-            expected = {row["layer"]: row for row in by_pattern(operators).to_dicts()}
-            found = values(report, "operators", "layer", *names)
-            assert {row["layer"] for row in found} == set(expected)
-            for row in found:
-                wanted = {name: expected[row["layer"]][name] for name in ("layer", *names)}
-                assert row == pytest.approx(wanted)
-            assert expected["blocks.*.sum"]["parallel_utilization"] < 0.5
-            assert expected["blocks.*.norm"]["parallel_utilization"] == 1
 
 
 def test_letting_go_brings_the_whole_run_back(report):
@@ -254,7 +190,7 @@ def test_a_cell_of_a_table_filters_the_others(report):
     report.page.locator("[data-table=submodules]").get_by_role("button", name="vae").click()
     assert chips(report) == ["submodule vae"]
     assert report.cells("[data-table=submodules]", 1) == ["vae"]
-    assert scope(report, "submodules") == "Selection: submodule vae."
+    assert scope(report, "submodules") == "Selection: submodule vae. Grey: of the whole run."
     assert scope(report, "stages") == "Whole run: this table does not distinguish submodule vae."
     assert set(report.cells("[data-table=calls]", 2)) == {"vae"}
     pressed = report.page.locator("[data-table=submodules] button.pick[aria-pressed=true]")
@@ -608,7 +544,7 @@ def test_the_choice_is_announced(report):
     """Screen readers hear what is chosen and how much it is."""
     choose(report, step=1)
     said = report.page.locator(".chosen [role=status]").inner_text()
-    assert re.match(r"Filtered by step 1\. [\d,]+ of [\d,]+ commands", said)
+    assert re.match(r"Filtered by step 1\. 1 call\. [\d,]+ of [\d,]+ commands", said)
     report.page.keyboard.press("Escape")
     said = report.page.locator(".chosen [role=status]").inner_text()
     assert said == "No filter: the whole run."

@@ -128,17 +128,21 @@ def test_shares_of_a_selection_say_of_what_they_are(report):
     assert title.get_attribute("title") == whole
 
 
-def test_columns_that_do_not_combine_are_named(report):
-    """Streams are known of the whole run only: with a step chosen their cells are empty, and the
-    table names them; they come back with the whole run."""
-    whole = values(report, "roles", "image_stream_ns", "text_stream_ns")
-    assert any(row["image_stream_ns"] for row in whole)
+def test_columns_that_do_not_add_up_are_not_saved(report):
+    """Streams are known of the whole run only: with a step chosen their cells are grey, and a file
+    of the table leaves them out; sums are those of the selection."""
+    look = """() => { const { roles } = profileReport.tables;
+      const saved = (name) => roles.savedRows().map((i) => roles.saved(name, i));
+      return ["image_stream_ns", "total_ns"].map(saved); }"""
+    whole = report.page.evaluate(look)
+    assert any(whole[0])
     choose(report, step=1)
-    found = values(report, "roles", "image_stream_ns", "text_stream_ns")
-    assert {value for row in found for value in row.values()} == {None}
-    assert scope(report, "roles").endswith("No value for a selection: image stream, text stream.")
+    streams, totals = report.page.evaluate(look)
+    assert set(streams) == {None}
+    assert 0 < sum(totals) < sum(whole[1])
+    assert scope(report, "roles").endswith("Grey: of the whole run.")
     report.page.keyboard.press("Escape")
-    assert values(report, "roles", "image_stream_ns", "text_stream_ns") == whole
+    assert report.page.evaluate(look) == whole
 
 
 @pytest.fixture(scope="module")

@@ -32,15 +32,15 @@ def page_parts(html: str, *, whole: bool = False) -> dict[str, str]:
     korean: list[str] = []
     fixed: list[tuple[str, str]] = []
     tables: dict[str, Any] = {}
-    packed_columns = b""
+    packed: dict[str, bytes] = {}
     for attributes, text in _SCRIPT.findall(html):
         named = _NAME.search(attributes)
         name = named[1] if named else "first-script"
         if name == _LIBRARY:
             continue
         content = text.encode() if _is_plain(name) else _inflated(text)
-        if name == "page-columns":
-            packed_columns = content
+        if name in ("page-columns", "page-cells"):
+            packed[name] = content
         elif name == "page-trace":
             fixed.append((name, f"{len(content)} bytes, {digest(content)}"))
         elif "script" in name:
@@ -48,13 +48,19 @@ def page_parts(html: str, *, whole: bool = False) -> dict[str, str]:
         else:
             document = json.loads(content)
             korean += _without_korean(document, name)
-            tables |= document.get("tables", {}) if name == "page-rest" else {}
+            if "cells" in document:
+                tables = {
+                    "page-columns": document["tables"],
+                    "page-cells": document["cells"]["tables"],
+                }
             found[name] = json.dumps(document, indent=1, ensure_ascii=False)
     fixed += [("style", text if whole else digest(text)) for text in _STYLE.findall(html)]
     markup = _STYLE.sub("<style></style>", _SCRIPT.sub(r"<script\1></script>", html))
     korean += [f"{name or 'text'}: {text}" for name, text in _KOREAN.findall(markup)]
     found["markup"] = _KOREAN.sub("", markup).replace("><", ">\n<")
-    found["columns"] = "\n".join(_columns(tables, packed_columns))
+    found["columns"] = "\n".join(
+        line for name, content in packed.items() for line in _columns(tables[name], content)
+    )
     found["fixed"] = "\n".join(f"{name}: {text}" for name, text in fixed)
     found["korean"] = "\n".join(korean)
     return found

@@ -1,11 +1,11 @@
 // What the canvases of the first screen share: size, theme, pointer, keys, the line that says what is
 // under them, their table. A canvas has `items`, each with a box; what it draws is its own.
 
+import { mixed, readable } from "./contrast.js";
 import { page } from "./data.js";
 import { sameValue } from "./dimensions.js";
 import { element } from "./format.js";
 import { say, speech, whenSpoken } from "./language.js";
-import { mixed, readable } from "./paint.js";
 import { DataTable, swatch } from "./tables.js";
 import { currentTheme, report } from "./theme.js";
 

@@ -1,9 +1,9 @@
 // Measuring on the timeline: a stretch of time between two edges, by Shift and a drag, or by keys.
 
+import { readable } from "./contrast.js";
 import { format } from "./format.js";
 import { RULER } from "./lanes.js";
 import { say, whenSpoken } from "./language.js";
-import { readable } from "./paint.js";
 
 export class Measure {
   constructor(explorer) {

@@ -2,16 +2,11 @@
 // for each pixel and drawn as strongly as they cover it: nothing is left out at any zoom.
 
 import { colouring } from "./colourings.js";
+import { mixed, readable } from "./contrast.js";
 import { page } from "./data.js";
 
 export const TINTS = [0, 0.14, 0.27]; // how far neighbouring commands of one colour go to the surface
 const PALE = 0.2; // what is left of the colour of events that were not chosen
-
-export function mixed(colour, other, part) {
-  const channel = (text, i) => parseInt(text.slice(i, i + 2), 16);
-  const mix = (i) => Math.round(channel(colour, i) * (1 - part) + channel(other, i) * part);
-  return "#" + [1, 3, 5].map((i) => mix(i).toString(16).padStart(2, "0")).join("");
-}
 
 // The fill and the text colour of every event, by the chosen colouring.
 export class Paints {
@@ -59,18 +54,6 @@ export class Paints {
     }
     return this.known.get(colour);
   }
-}
-
-function luminance(colour) {
-  const linear = [1, 3, 5].map((i) => {
-    const value = parseInt(colour.slice(i, i + 2), 16) / 255;
-    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-}
-
-export function readable(fill) {
-  return luminance(fill) > 0.2 ? "#14171c" : "#ffffff";
 }
 
 // Sums of events narrower than a pixel, for rows of lanes: how much of each pixel they cover, and

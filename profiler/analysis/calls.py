@@ -118,7 +118,6 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             search=True,
             sort="self_ns",
             opens=Opens.HOST_LAYERS,
-            folded=True,
         ),
         notes=(_SELF,),
     )

@@ -70,13 +70,12 @@ class TableView(Struct, frozen=True, eq=False):
     them (0: all) and, where it has a `search`, looks for `name`. `totals` are rows below the
     others, of the same columns. `sort` is the column by which rows are ranked, largest first, ""
     for another order. `variants` are other rows for the same columns by their label, `label` is
-    that of `frame`. Rows of `frame` fold blocks (`report.patterns`) where it is `folded`.
-    `opens` is what a row of it leads to in a page. `strong` is a column of flags, shown or not: its
-    rows stand out. Where not all columns have room, those behind the first `repeated` ones are
-    never left out: they stand in further tables, each behind the `repeated` ones. Rows of a
-    `nested` one are a tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are
-    other rows, for where nothing unfolds. `below` is a column of texts that a terminal prints below
-    each row, as much as a line holds, and a document behind it.
+    that of `frame`. `opens` is what a row of it leads to in a page. `strong` is a column of flags,
+    shown or not: its rows stand out. Where not all columns have room, those behind the first
+    `repeated` ones are never left out: they stand in further tables, each behind the `repeated`
+    ones. Rows of a `nested` one are a tree, depth first, by the columns `depth` and `name` of
+    `frame`; `paper` are other rows, for where nothing unfolds. `below` is a column of texts that a
+    terminal prints below each row, as much as a line holds, and a document behind it.
     """
 
     key: str
@@ -90,7 +89,6 @@ class TableView(Struct, frozen=True, eq=False):
     label: str = ""
     variants: tuple[tuple[str, pl.DataFrame], ...] = ()
     totals: pl.DataFrame | None = None
-    folded: bool = False
     opens: Opens | None = None
     strong: str = ""
     repeated: int = 0

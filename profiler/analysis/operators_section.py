@@ -304,7 +304,6 @@ def _operators(operators: pl.DataFrame, top: int) -> TableView | None:
         label=said("operation, blocks aggregated"),
         variants=(every,) if together else (),
         opens=Opens.LAYERS,
-        folded=together,
     )
 
 

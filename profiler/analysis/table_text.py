@@ -311,8 +311,7 @@ _FOLDS: Mapping[str, Fold] = {
     **dict.fromkeys(("parallelism", "parallel_utilization"), Fold.MEAN),
     "imbalance": Fold.SINGLE,
 }
-WEIGHT = "wall_ns"
-"""The column that weighs means."""
+_WEIGHT = "wall_ns"  # the column that weighs means
 
 
 def pattern(layer: pl.Expr) -> pl.Expr:
@@ -321,18 +320,13 @@ def pattern(layer: pl.Expr) -> pl.Expr:
     return replaced.str.replace_all(_INDEX, "${1}*${2}")  # "0.1": neighbours share a separator
 
 
-def folding(columns: Iterable[str]) -> dict[str, Fold]:
-    """How those of `columns` fold that differ between the operators of one pattern."""
-    return {name: _FOLDS[name] for name in columns if name in _FOLDS}
-
-
 def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
     """`Analysis.operators` with one row a submodule, pattern and host.
 
-    Adds `layers`, how many layers a row stands for; the other columns as `folding` says. A row that
+    Adds `layers`, how many layers a row stands for; the other columns as `_FOLDS` says. A row that
     stands for one layer keeps its name.
     """
-    folds = folding(operators.columns)
+    folds = {name: _FOLDS[name] for name in operators.columns if name in _FOLDS}
     folded = (
         operators.with_columns(_pattern=pattern(pl.col("layer")))
         .group_by("submodule", "_pattern", "host", maintain_order=True)
@@ -350,7 +344,7 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
 
 
 def _mean(name: str) -> pl.Expr:
-    weight = pl.col(WEIGHT)
+    weight = pl.col(_WEIGHT)
     return pl.when(weight.sum() > 0).then((pl.col(name) * weight).sum() / weight.sum())
 
 
@@ -562,7 +556,6 @@ class _Options(TypedDict, total=False):
     label: str
     variants: tuple[tuple[str, pl.DataFrame], ...]
     totals: pl.DataFrame | None
-    folded: bool
     opens: Opens | None
     strong: str
     nested: bool

@@ -17,7 +17,7 @@ from profiler.analysis.context import Inputs, Selection, shared
 from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.end_to_end import accounting
 from profiler.analysis.findings import find, findings_table
-from profiler.analysis.flops import work_of_commands
+from profiler.analysis.flops import kind_work, work_of_commands
 from profiler.analysis.idle import device_works, timeline_of
 from profiler.analysis.question import Table, tables
 from profiler.analysis.replay import replay_gains
@@ -58,7 +58,7 @@ class AnnotatedCommands:
 def _works(kinds: Kinds, commands: pl.DataFrame) -> list[pl.Series]:
     """FLOPs and bytes of each command, as recorded, else by formula."""
     found = []
-    for name, each in work_of_commands(kinds, commands).items():
+    for name, each in work_of_commands(kind_work(kinds, commands).works).items():
         recorded = commands[name]
         found.append(recorded.zip_with(recorded.is_not_null(), kinds.spread(each)).alias(name))
     return found

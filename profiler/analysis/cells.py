@@ -20,6 +20,7 @@ from profiler.analysis.context import Inputs
 from profiler.analysis.flops import work_of_commands
 from profiler.analysis.provenance import Table, pack
 from profiler.analysis.roles import kind_roles
+from profiler.analysis.roofline import works
 from profiler.run.intervals import batches
 
 WORK = ("host", "role", "layer", "block")
@@ -48,7 +49,7 @@ def cells_of(of: Inputs) -> pl.DataFrame:
     """The cells of the selected commands: columns `WORK`, `PLACE` and `SUMS`, no two rows with the
     same keys."""
     commands, frame = of.commands, of.frame
-    derived = work_of_commands(of.kinds, frame)
+    derived = work_of_commands(works(of).works)
     parts = []
     for rows in batches(max(len(frame), 1)):
         kind = pl.Series(of.kinds.of_command[rows].astype(np.uint32))

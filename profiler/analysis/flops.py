@@ -8,6 +8,7 @@ Work that no formula knows is unknown and counted as such, never as zero.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import polars as pl
 from msgspec import Struct
@@ -191,10 +192,9 @@ def kind_work(kinds: Kinds, commands: pl.DataFrame) -> KindWork:
     )
 
 
-def work_of_commands(kinds: Kinds, commands: pl.DataFrame) -> dict[str, pl.Series]:
+def work_of_commands(works: Sequence[Work | None]) -> dict[str, pl.Series]:
     """What one command of each kind computes, reads and writes by formula, Int64 by `flops`,
     `bytes_read` and `bytes_written`: of an operator that launched several, its share."""
-    works = kind_work(kinds, commands).works
     found = {}
     for name in _RECORDED:
         values = [getattr(work, name) if work else None for work in works]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.browser.report_page import chips, opened, page_of
+from tests.browser.report_page import chips, opened, page_of, values
 from tests.runs import Command, make_call, make_info, make_run, make_span
 
 pytestmark = pytest.mark.browser
@@ -73,10 +73,9 @@ def test_a_node_chooses_its_module_everywhere(report):
     assert chips(report) == ["submodule transformer", "module blocks.[0-2]"]
     flags = "report.choice.matches.commands.reduce((sum, flag) => sum + flag, 0)"
     assert report.page.evaluate(flags.replace("report.", "profileReport.")) == 12
-    shown = report.page.evaluate("profileReport.tables.operators.values.layer")
-    assert {layer.rpartition(".")[2] for layer in shown} == {"attn", "ff"}
-    commands = report.page.evaluate("profileReport.tables.operators.values.commands")
-    assert sum(commands) == 12
+    shown = values(report, "operators", "layer", "commands")
+    assert {row["layer"].rpartition(".")[2] for row in shown} == {"attn", "ff"}
+    assert sum(row["commands"] for row in shown) == 12
     assert "module=blocks.%5B0-2%5D" in report.page.url or "module=blocks.[0-2]" in report.page.url
     report.page.locator(f"{_TREE} .node", has_text="3 × Double").click()
     assert chips(report) == []

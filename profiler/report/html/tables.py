@@ -113,7 +113,6 @@ def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
             "meaning": said(column.meaning),
             "minor": column.importance >= MINOR,
             "rank": column.importance,
-            "nullable": column.nullable,
             "key": column.key,
             "adds": None if column.adds is None else to_builtins(column.adds),
         }

@@ -73,14 +73,12 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     """Calls in the order of their returns; starts are those since the begin of the run."""
     analysis = of.analysis
     calls = analysis.calls.with_columns(pl.col("start_ns") - of.begin_ns)
-    absent = set()
-    if len(analysis.pipelines) <= 1:
-        absent.add("pipeline")
-    if not (calls["iteration"] >= 0).any():
-        absent.add("iteration")
-    if calls["rank"].n_unique() <= 1:
-        absent.add("rank")
-    shown = [column for column in _CALLS if column not in absent]
+    told = {
+        "pipeline": len(analysis.pipelines) > 1,
+        "iteration": (calls["iteration"] >= 0).any(),
+        "rank": calls["rank"].n_unique() > 1,
+    }
+    shown = [column for column in _CALLS if told.get(column, True)]
     yield Part(
         table=table(
             "calls",

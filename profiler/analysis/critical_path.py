@@ -296,7 +296,10 @@ def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
     each pipeline call first; empty for a run without calls."""
     if timeline.run.calls.is_empty():
         return pl.DataFrame(schema=schema(CRITICAL_PATH))
-    paths = _Paths.of(timeline)
+    names = _Names.of(timeline)
+    activities = _Activities.of(timeline, names)
+    queues = Queues.of(timeline)
+    paths = _Paths(timeline.commands, activities, timeline.axis, queues, names)
     numbers = timeline.pipelines.numbers.tolist() or [NO_PIPELINE]
     rows = [(number, *row) for place, number in enumerate(numbers) for row in paths.rows_of(place)]
     table = pl.DataFrame(rows, schema=schema(CRITICAL_PATH), orient="row")
@@ -435,13 +438,6 @@ class _Paths(Struct, frozen=True, eq=False):
     axis: Axis
     queues: Queues
     names: _Names
-
-    @classmethod
-    def of(cls, timeline: RunTimeline) -> _Paths:
-        names = _Names.of(timeline)
-        activities = _Activities.of(timeline, names)
-        queues = Queues.of(timeline)
-        return cls(timeline.commands, activities, timeline.axis, queues, names)
 
     def rows_of(
         self, place: int

@@ -143,6 +143,7 @@ FILE_NAME = "device_profiles.json"
 _FORMAT = 1
 _LONGEST = 1 << 20  # bytes
 _CACHE = ("cache_bytes", "cache_bandwidth")  # `benchmark-device` does not measure them
+_RATES = ("memory_bandwidth", "launch_ns", *_CACHE)
 _RECOMMENDATION = "measure it again with `profile-sd3 benchmark-device`"
 
 
@@ -198,11 +199,7 @@ def profiles_text(profiles: Sequence[DeviceProfile]) -> str:
             "memory_bandwidth": profile.memory_bandwidth,
             "launch_ns": profile.launch_ns,
             "source": profile.source,
-            **{
-                name: getattr(profile, name)
-                for name in _CACHE
-                if getattr(profile, name) is not None
-            },
+            **{name: rate for name in _CACHE if (rate := getattr(profile, name)) is not None},
         }
         for profile in profiles
     ]
@@ -249,18 +246,9 @@ def _measured_profile(path: Path, entry: Any) -> DeviceProfile:
     if not all(isinstance(text, str) for text in texts.values()):
         raise InputError(f"device {name!r} in {path} has a name that is no text: {_RECOMMENDATION}")
     peaks = {str(dtype): _rate(path, name, value) for dtype, value in entry["peak_flops"].items()}
-    return DeviceProfile(
-        hardware=texts["hardware"],
-        peak_flops=peaks,
-        memory_bandwidth=_known_rate(path, name, entry.get("memory_bandwidth")),
-        launch_ns=_known_rate(path, name, entry.get("launch_ns")),
-        source=texts["source"],
-        measured=True,
-        device=texts["device"],
-        cores=_cores(path, name, entry.get("cores")),
-        cache_bytes=_known_rate(path, name, entry.get("cache_bytes")),
-        cache_bandwidth=_known_rate(path, name, entry.get("cache_bandwidth")),
-    )
+    rates: dict[str, Any] = {key: _known_rate(path, name, entry.get(key)) for key in _RATES}
+    cores = _cores(path, name, entry.get("cores"))
+    return DeviceProfile(peak_flops=peaks, measured=True, cores=cores, **texts, **rates)
 
 
 def _cores(path: Path, device: object, value: Any) -> int | None:

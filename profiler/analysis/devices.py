@@ -176,6 +176,7 @@ def device_table(
     busy = np.array([ran.length(name) for name in at.names], dtype=np.int64)
     commands_by_category, by_category = _by_category(ran.commands, at.commands, busy)
     ranks = _ranks(run)
+    carried = dict(run.tiles.devices.select("device", "carried_over_ns").iter_rows())
     hardware = [known[name].hardware or None if name in known else None for name in at.names]
     table = pl.DataFrame(
         {
@@ -188,7 +189,7 @@ def device_table(
             "busy_ns": busy,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
             **_times(at, busy, calls, ran, run, axis, missing),
-            "carried_over_ns": _carried_over(run.tiles, at.names),
+            "carried_over_ns": [carried.get(name, 0) for name in at.names],
             "calls_share": _call_shares(axis, run, calls, at.calls, len(at.names)),
             "weight_bytes": pl.Series([weights.get(name) for name in at.names], dtype=pl.Int64),
         }
@@ -330,11 +331,6 @@ def _profilers(
         own = own.clipped(int(first[number]), int(last[number]))
         found[number] = own.length - ran.within(name, own)
     return found
-
-
-def _carried_over(tiles: RunTiles, names: list[str]) -> list[int]:
-    found = dict(tiles.devices.select("device", "carried_over_ns").iter_rows())
-    return [found.get(name, 0) for name in names]
 
 
 def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str]) -> Codes:

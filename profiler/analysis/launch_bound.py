@@ -56,15 +56,12 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
     inside = int((steps["host_ns"] + steps["idle_ns"]).sum())  # between calls of one step
     between = inside + int(steps["between_ns"].sum())
     duration = int(steps["elapsed_ns"].sum()) + int(steps["between_ns"].sum())
-    device = _denoiser_device(analysis)
-    if device is None:
-        return None
-    if (
-        share(between, duration) < _BETWEEN
-        or share(between, end_to_end_ns(analysis)) < 2 * MATERIAL
-    ):
+    of_steps, total = analysis.calls.filter(pl.col("step") >= 0), end_to_end_ns(analysis)
+    little = share(between, duration) < _BETWEEN or share(between, total) < 2 * MATERIAL
+    if of_steps.is_empty() or little:
         return None
     host_work = int(steps["host_ns"].sum()) + int(steps["between_host_ns"].sum())
+    mostly_work = host_work >= between / 2
     return Finding(
         "host_between_steps",
         {
@@ -72,10 +69,10 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
             "between_share": share(between, duration),
             "host_work_ns": host_work,
             "not_recorded_ns": between - host_work,
-            "mostly": _mostly(host_work, between),
+            "mostly": MostlyBetween.HOST_WORK if mostly_work else MostlyBetween.NOT_RECORDED,
             **_longest_host_work(analysis),
         },
-        where=Where(device=device),
+        where=Where(device=str(of_steps["device"][0])),
         cost_ns=between,
     )
 
@@ -108,11 +105,6 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
     )
 
 
-def _mostly(host_work: int, between: int) -> MostlyBetween:
-    """What most of the time between calls is."""
-    return MostlyBetween.HOST_WORK if host_work >= between / 2 else MostlyBetween.NOT_RECORDED
-
-
 def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
     """What of no call the host worked on longest in at least half of the steps, waits and what it
     called aside; nothing where no host work was recorded."""
@@ -125,11 +117,6 @@ def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
         "longest_host_work": str(rows["layer"][-1]),
         "longest_host_work_ns": int(rows["work_ns"][-1]),
     }
-
-
-def _denoiser_device(analysis: Analysis) -> str | None:
-    rows = analysis.calls.filter(pl.col("step") >= 0)
-    return str(rows["device"][0]) if len(rows) else None
 
 
 _KEEP_THERE = said(
@@ -187,6 +174,7 @@ _LOAD_AHEAD = said(
 def host_bound_words(found: Finding) -> Words:
     """What a finding says of a device that waits for the host."""
     title = _waits_for_host(found)
+    stacks = found.evidence.get("recorded") == Recorded.PYTHON_STACKS
     if waits_longer_than_launches(found):
         title = with_host(title, found)
     if "stalls_ns" in found.evidence and not on_several(found):
@@ -200,7 +188,7 @@ def host_bound_words(found: Finding) -> Words:
         title = extended(title, loading, found)
     return Words(
         title=title,
-        caveat=_SLOWER_WITH_STACKS if _has_stacks(found) else _SLOWER,
+        caveat=_SLOWER_WITH_STACKS if stacks else _SLOWER,
         recommendation=_less_waiting(found),
     )
 
@@ -229,10 +217,6 @@ def _waits_for_host(found: Finding) -> str:
         )
         return extended(title, of_step, found)
     return title
-
-
-def _has_stacks(found: Finding) -> bool:
-    return found.evidence.get("recorded") == Recorded.PYTHON_STACKS
 
 
 def waits_for_data_loader(found: Finding) -> bool:

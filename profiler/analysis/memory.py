@@ -821,13 +821,9 @@ def _of_changes(counters: str | None) -> bool:
 def memory_figure(analysis: Analysis) -> Figure:
     """What the counters of each device held over the run."""
     frames = (analysis.memory_timeline, analysis.memory_devices, analysis.calls)
-    return Figure("memory", "memory", frames, _course(analysis))
-
-
-def _course(analysis: Analysis) -> tuple[Bars, ...]:
-    """What each device held over the run."""
     groups = analysis.memory_timeline.group_by("device", maintain_order=True)
-    return tuple(Bars(str(device), rows["bytes"].to_list()) for (device,), rows in groups)
+    course = tuple(Bars(str(device), rows["bytes"].to_list()) for (device,), rows in groups)
+    return Figure("memory", "memory", frames, course)
 
 
 SECTION = SectionKind(

@@ -460,14 +460,13 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
         return None
     worst = rows.row(0, named=True)
     several = analysis.steps["pipeline"].n_unique() > 1
-    named = [_step_name(row, several) for row in rows.head(_NAMED_STEPS).iter_rows(named=True)]
-    steps = ", ".join(named)
-    excess_share = share(excess, total)
+    first = rows.head(_NAMED_STEPS).select("pipeline", "step").iter_rows()
+    named = [f"{pipeline}:{step}" if several else str(step) for pipeline, step in first]
     evidence: dict[str, Value] = {
         "outliers": len(rows),
-        "steps": steps,
+        "steps": ", ".join(named),
         "excess_ns": excess,
-        "excess_share": excess_share,
+        "excess_share": share(excess, total),
         "longest_ns": worst["total_ns"],
         "median_ns": worst["total_ns"] - worst["excess_ns"],
         "pipeline_calls": analysis.steps["pipeline"].n_unique(),
@@ -482,11 +481,6 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
     )
 
 
-def _step_name(row: dict[str, Any], several: bool) -> str:
-    """`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are several."""
-    return f"{row['pipeline']}:{row['step']}" if several else str(row["step"])
-
-
 def _pattern(analysis: Analysis) -> OutlierPattern:
     """Whether the first step of every pipeline call stands out, and no other does."""
     first = analysis.steps.group_by("pipeline").agg(pl.col("step").first())
@@ -499,13 +493,9 @@ def _cause(row: dict[str, Any]) -> dict[str, Value]:
     """What explains the worst outlier; nothing where no track does."""
     if row["cause"] is None:
         return {}
-    evidence: dict[str, Value | None] = {
-        "cause": OutlierCause(row["cause"]),
-        "cause_device": row["cause_device"],
-        "cause_track": row["cause_track"],
-        "cause_layer": row["cause_layer"],
-    }
-    return {name: value for name, value in evidence.items() if value}
+    where = ("cause_device", "cause_track", "cause_layer")
+    known = {name: row[name] for name in where if row[name]}
+    return {"cause": OutlierCause(row["cause"]), **known}
 
 
 def _step_row(analysis: Analysis) -> dict[str, Any] | None:

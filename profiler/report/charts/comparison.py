@@ -27,6 +27,7 @@ from profiler.report.charts.style import (
     end_labels,
     escaped,
     shortened,
+    titled,
     unit_for,
 )
 from profiler.text import duration, said
@@ -173,7 +174,7 @@ def _layout(rows: list[dict[str, object]], theme: Theme) -> Chart:
         "zerolinewidth": 2,
         "rangemode": "tozero",
     }
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": said("change, %")}
+    titled(made, xaxis=said("change, %"))
     return made
 
 

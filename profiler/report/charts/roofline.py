@@ -12,7 +12,7 @@ from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.document import MUTED, ROLE_COLOURS, SURFACE, Theme
 from profiler.analysis.roofline import Bound
 from profiler.analysis.table_text import labels, with_rates
-from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking
+from profiler.report.charts.style import HOVER, Chart, draws, escaped, layout, picking, titled
 from profiler.text import FLOP_RATES, duration, joined, rate_unit, said
 
 _TYPES = ("float32", "float16", "bfloat16")  # whose peak rates are drawn
@@ -52,9 +52,9 @@ def roofline(
         data += _rooflines(profiles, devices, [row["intensity"] for row in rows], factor, theme)
     made = layout(theme)
     axis = {"type": "log", "showgrid": True, "dtick": 1, "exponentformat": "none"}
-    for name, title in (("xaxis", "FLOPs/byte"), ("yaxis", unit)):
-        made[name] |= axis
-        made[name]["title"] = made[name]["title"] | {"text": title}
+    made["xaxis"] |= axis
+    made["yaxis"] |= axis
+    titled(made, xaxis="FLOPs/byte", yaxis=unit)
     made["margin"] |= {"t": 60}
     return {"data": data, "layout": made | {"height": 440}}
 

@@ -25,6 +25,7 @@ from profiler.report.charts.style import (
     layout,
     picking,
     shortened,
+    titled,
     unit_for,
 )
 from profiler.text import duration, said
@@ -66,7 +67,7 @@ def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
     }
     shown = range(0, columns, max(1, -(-columns // 28)))
     made["xaxis"] |= {"tickvals": [*shown], "ticktext": [matrix.columns[i] for i in shown]}
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": said("step")}
+    titled(made, xaxis=said("step"))
     made["margin"] |= {"t": 8}
     made["meta"] = {"narrow": [escaped(shortened(name, 18)) for name in matrix.names]}
     return {"data": [trace], "layout": made | {"height": 74 + 19 * rows, "showlegend": False}}
@@ -131,9 +132,8 @@ def steps(frame: pl.DataFrame, summary: StepSummary, theme: Theme = "light") -> 
     shown = range(0, len(rows), max(1, -(-len(rows) // 28)))
     made = layout(theme)
     made["xaxis"] |= {"tickvals": [*shown], "ticktext": [names[i] for i in shown]}
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": said("step")}
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
-    made["yaxis"]["title"] = made["yaxis"]["title"] | {"text": unit.name}
+    titled(made, xaxis=said("step"), yaxis=unit.name)
     return {"data": data, "layout": made | {"height": 290}}
 
 

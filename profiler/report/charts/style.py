@@ -138,6 +138,12 @@ def layout(theme: Theme) -> dict[str, Any]:
     }
 
 
+def titled(made: Chart, **titles: str) -> None:
+    """Write a title at each axis, by name."""
+    for axis, text in titles.items():
+        made[axis]["title"] = made[axis]["title"] | {"text": text}
+
+
 def bars(
     name: str,
     values: Mapping[str, int],
@@ -186,7 +192,7 @@ def bars_layout(
     }
     unit = unit_for(longest_ns)
     made["xaxis"] |= {"range": [0, max(longest_ns, 1) * unit.per_ns * 1.2], "showgrid": True}
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": unit.name}
+    titled(made, xaxis=unit.name)
     height = 92 + row * max(len(names), 1)
     return made | {"barmode": "stack", "bargap": 0.35, "height": height}
 
@@ -266,9 +272,7 @@ def draw_curves(columns: Mapping[str, tuple[str, ...]], frame: pl.DataFrame, the
             }
         )
     made = layout(theme)
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {
-        "text": said("{unit} from the begin", unit=unit.name)
-    }
+    titled(made, xaxis=said("{unit} from the begin", unit=unit.name))
     made["yaxis"] |= {"range": [0, 1], "tickformat": ".0%", "showgrid": True}
     return {"data": data, "layout": made | {"height": 220, "showlegend": len(data) > 1}}
 

@@ -34,6 +34,7 @@ from profiler.report.charts.style import (
     layout,
     picking,
     shortened,
+    titled,
     unit_for,
 )
 from profiler.text import Said, count, duration, joined, percent, said, size
@@ -95,9 +96,8 @@ def _blocks_layout(names: list[str], unit: str, theme: Theme) -> Chart:
         "tickangle": 0,
         "tickfont": {"size": 11.5, "color": TEXT.on(theme)},
     }
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": escaped(_title(names))}
     made["yaxis"] |= {"showgrid": True, "rangemode": "tozero"}
-    made["yaxis"]["title"] = made["yaxis"]["title"] | {"text": unit}
+    titled(made, xaxis=escaped(_title(names)), yaxis=unit)
     made["margin"] |= {"t": 60}
     return made | {"barmode": "stack", "bargap": 0.2, "height": _HEIGHT}
 
@@ -285,11 +285,9 @@ def memory(
             }
         )
     made = layout(theme)
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {
-        "text": said("{unit} from the first call", unit=unit.name)
-    }
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
-    made["yaxis"]["title"] = made["yaxis"]["title"] | {"text": _UNITS[power]}
+    since = said("{unit} from the first call", unit=unit.name)
+    titled(made, xaxis=since, yaxis=_UNITS[power])
     made["annotations"] = _peaks(devices, (begin, end), unit.per_ns, 1024**power)
     return {"data": data, "layout": made | {"height": 280, "showlegend": len(data) > 1}}
 
@@ -430,9 +428,7 @@ def _roles_layout(totals: dict[str, int], theme: Theme) -> Chart:
     }
     ticks = range(0, 101, 20)
     made["xaxis"] |= {"range": [0, 112], "tickvals": [*ticks], "ticktext": [str(x) for x in ticks]}
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {
-        "text": said("% of the submodule's device time")
-    }
+    titled(made, xaxis=said("% of the submodule's device time"))
     made["annotations"] = [
         {
             "x": 100,

@@ -73,7 +73,7 @@ def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     from profiler.analysis.context import Inputs, Selection
     from profiler.analysis.idle import device_works
     from profiler.analysis.question import tables
-    from profiler.sources import load
+    from profiler.tools.sources import load
 
     run = load(place)
     commands = len(run.commands)

@@ -20,7 +20,7 @@ from load import write_run
 
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
-from profiler.sources import load
+from profiler.tools.sources import load
 
 
 def measured(bundle: Path, rounds: int) -> tuple[dict[str, list[float]], int, int]:

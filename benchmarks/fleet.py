@@ -33,7 +33,7 @@ import polars as pl
 from msgspec import structs
 
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns
 from profiler.trace.events import NO_CALL, ROOT_DEVICE, Call, Span, Track
@@ -253,7 +253,7 @@ def measure_compaction(runs: int, rows: int, folder: Path) -> None:
 
 def simulate(storage: object, runs: int, rows: int) -> None:
     """Batches of 500 runs of four kinds of hardware, two resolutions and six months."""
-    from profiler.metrics import Measure
+    from profiler.tools.metrics import Measure
     from tests.fleet.simulated import EPOCH, addition, filled
 
     values = np.random.default_rng(0).normal(5e6, 1e5, (runs, rows))

@@ -117,7 +117,7 @@ def write_run(parent: Path, commands: int) -> tuple[Path, int]:
 def write_parquet(bundle: Path, folder: Path) -> None:
     """The frames of a run as the peers read them."""
     from profiler.run.load import write_parquet as write
-    from profiler.sources import load
+    from profiler.tools.sources import load
 
     write(load(bundle), folder)
 
@@ -163,7 +163,7 @@ def _own(bundle: Path, folder: Path, timed: Callable[..., Any], way: str) -> Non
     from profiler.report.files import to_json, write_csv_tables, write_parquet_tables
     from profiler.report.html.page import write_html
     from profiler.report.terminal import print_report
-    from profiler.sources import load
+    from profiler.tools.sources import load
 
     run = timed("load", lambda: load(bundle))
     if way != "reports":

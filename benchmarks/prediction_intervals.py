@@ -38,12 +38,12 @@ from prediction_requests import Request
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.bootstrap import PREDICTED_CONFIDENCE
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 from profiler.prediction.predict import predict
 from profiler.prediction.scenario import ImageSize, Scenario
 from profiler.run.run import Run
+from profiler.trace.bootstrap import PREDICTED_CONFIDENCE
 
 EQUAL = "as it was"
 HELD, WIDTH = 0.85, 0.12  # what the whole should reach: at least, at most

@@ -14,14 +14,9 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from profiler.run import annotate_with, draw_with, show_with
-
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-    import polars as pl
-
-    from profiler._version import __version__
     from profiler.analysis.result import Analysis
     from profiler.capture.calls import step
     from profiler.capture.profile import profile, submodule
@@ -29,7 +24,8 @@ if TYPE_CHECKING:
     from profiler.errors import ProfilerError
     from profiler.importers.importing import import_trace
     from profiler.run.run import Run
-    from profiler.sources import analyze, diff, load, predict
+    from profiler.tools.sources import analyze, diff, load, predict
+    from profiler.trace.version import __version__
 
 __all__ = [
     "Analysis",
@@ -53,13 +49,13 @@ _HOME = {
     "Analysis": "profiler.analysis.result",
     "ProfilerError": "profiler.errors",
     "Run": "profiler.run.run",
-    "__version__": "profiler._version",
-    "analyze": "profiler.sources",
-    "diff": "profiler.sources",
+    "__version__": "profiler.trace.version",
+    "analyze": "profiler.tools.sources",
+    "diff": "profiler.tools.sources",
     "done": "profiler.capture.startup",
     "import_trace": "profiler.importers.importing",
-    "load": "profiler.sources",
-    "predict": "profiler.sources",
+    "load": "profiler.tools.sources",
+    "predict": "profiler.tools.sources",
     "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",
     "step": "profiler.capture.calls",
@@ -77,29 +73,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-def _shown(of: Run | Analysis) -> str:
-    from profiler.report.files import as_html
-
-    return as_html(of)
-
-
-def _annotated(run: Run) -> pl.DataFrame:
-    from profiler.analysis.analyze import annotated_commands
-
-    return annotated_commands(run)
-
-
-def _drawn(analysis: Analysis, name: str, **options: Any) -> Any:
-    from profiler.report.figures import figure
-
-    return figure(analysis, name, **options)
-
-
-annotate_with(_annotated)
-draw_with(_drawn)
-show_with(_shown)
 
 
 class _MovedModules:

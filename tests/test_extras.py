@@ -163,7 +163,11 @@ def test_modules_say_what_they_need():
     told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     named = r"profiler\.[a-z.]+ needs [a-zA-Z_]+( and [a-zA-Z_]+)*: `pip install '[^`]+'`"
     assert [line for line in told.values() if not re.fullmatch(named, line)] == []
-    without = ("profiler.pipelines.model_folder", "profiler.pipelines.tiny", "profiler.sources")
+    without = (
+        "profiler.pipelines.model_folder",
+        "profiler.pipelines.tiny",
+        "profiler.tools.sources",
+    )
     assert {"profiler.graph.check", "profiler.pipelines.sd3"} <= {*told}
     assert not {*without} & {*told}
 

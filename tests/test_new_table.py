@@ -28,9 +28,9 @@ from profiler.analysis.question import (
 from profiler.analysis.result import Analysis
 from profiler.cli.commands.analyze import AnalyzeOptions, analyze
 from profiler.errors import InputError
-from profiler.query import Database, table_lines
 from profiler.report.files import document as to_document
 from profiler.run.columns import Column
+from profiler.tools.query import Database, table_lines
 from tests.report.rendered import page_of, part_lines, printed
 from tests.runs import tiny_run, write_tiny_bundle
 

@@ -7,7 +7,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.graph.export import PIPELINES
 from profiler.graph.export_models import CONFIGURATIONS
-from profiler.model_layouts import check_widths
+from profiler.pipelines.model_layouts import check_widths
 
 SD3 = {
     "text_encoder": {"hidden_size": 24, "projection_dim": 24},

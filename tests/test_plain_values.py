@@ -14,7 +14,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.files import json_text, plain
-from profiler.options import (
+from profiler.text import (
     check_run_name,
     name_list,
     parse_size,

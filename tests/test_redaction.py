@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.redaction import (
+from profiler.trace.redaction import (
     HIDDEN,
     is_secret_name,
     own_homes,

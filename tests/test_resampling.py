@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.bootstrap import Bootstrap
+from profiler.trace.bootstrap import Bootstrap
 
 QUIET = [100.0, 101, 99, 102, 98, 100, 101, 99]
 

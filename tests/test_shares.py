@@ -21,7 +21,7 @@ from profiler.analysis.question import tables
 from profiler.compare.tables import TABLES as COMPARED
 from profiler.errors import InputError
 from profiler.importers.registry import built_in, recognised
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, PERFETTO_TESTS, needs_corpus
 from tests.importers.rbln.generator import write_sd3
 from tests.importers.samples import options_of, samples

@@ -32,9 +32,9 @@ from profiler.analysis.commands import (
 from profiler.analysis.question import table_named
 from profiler.analysis.timeline import Axis, PipelineCalls
 from profiler.errors import InputError
-from profiler.options import step_range
 from profiler.run.device_timeline import Axes
 from profiler.run.run import Run
+from profiler.text import step_range
 from profiler.trace.events import NO_CALL
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from profiler.analysis.question import Table
 from profiler.analysis.result import Analysis, Finding, ReportInput, Where
 from profiler.analysis.table_text import Sentences, table, worded_note
 from profiler.errors import InputError
-from profiler.options import parse_size
 from profiler.run.columns import (
     BOOL,
     BYTES,
@@ -39,7 +38,7 @@ from profiler.run.columns import (
 )
 from profiler.run.intervals import Times, ends
 from profiler.run.run import Run
-from profiler.text import Note, NoteCode, Value, percent, said, sentence
+from profiler.text import Note, NoteCode, Value, parse_size, percent, said, sentence
 from profiler.trace.events import device_kind
 from profiler.trace.manifest_fields import Device, Recording, Submodule
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -21,7 +22,6 @@ from profiler.analysis.commands import Kinds
 from profiler.analysis.context import Inputs, Selection
 from profiler.analysis.question import table_named
 from profiler.errors import InputError
-from profiler.run import drawn, shown_as_html
 from profiler.run.columns import COMMANDS, INT32, NS, RATIO, STRING, Column, col
 from profiler.run.run import to_pandas
 from profiler.text import (
@@ -375,11 +375,13 @@ class Analysis:
 
         Raises InputError where there is no such figure.
         """
-        return drawn(self, name, **options)
+        # The layer above this one is imported by name, when it is asked for.
+        return import_module("profiler.report.figures").figure(self, name, **options)
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         """The summary that notebooks show: headline, submodules, the worst findings."""
-        return shown_as_html(self)
+        html: str = import_module("profiler.report.files").as_html(self)
+        return html
 
     @staticmethod
     def describe(table: str) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from profiler.errors import InputError
-from profiler.options import check_run_name, parse_size, step_range
+from profiler.text import check_run_name, parse_size, step_range
 from profiler.trace.events import NO_STEP
 
 # --- Which calls have their operators traced: `--ops` and `ops=`, one text for all submodules.

@@ -20,11 +20,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from profiler._version import __version__
 from profiler.cli import commands
 from profiler.cli.subcommands import add_subcommands, take_plain_values
 from profiler.cli.terminal import plain_characters, printable, write_what_fits
 from profiler.errors import ProfilerError
+from profiler.trace.version import __version__
 
 # --- What a shell offers behind a half-typed word: runs, and their submodules, and sections.
 #

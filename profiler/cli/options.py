@@ -16,7 +16,7 @@ from profiler.cli.main import complete_submodules
 from profiler.cli.subcommands import arg, opt
 from profiler.cli.terminal import Titles, tell
 from profiler.errors import InputError
-from profiler.options import parse_size
+from profiler.text import parse_size
 
 # --- Sizes of memory as they are given on the command line: `16GiB`, `17179869184`, `cuda:0=80GB`.
 

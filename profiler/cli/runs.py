@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.cli.terminal import leave, tell
 from profiler.errors import InputError
-from profiler.options import key_values
+from profiler.text import key_values
 from profiler.trace.events import DropKind
 
 if TYPE_CHECKING:
     from profiler.run.run import Run
-    from profiler.sources import Found, Imports, Source
+    from profiler.tools.sources import Found, Imports, Source
     from profiler.trace.events import Drop
 
 _DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
@@ -34,7 +34,7 @@ def opened(
 
     Raises InputError for what cannot be read, and for an `out` without anything to keep.
     """
-    from profiler.sources import Imports, check_kept, resolve
+    from profiler.tools.sources import Imports, check_kept, resolve
 
     found = resolve([[path] for path in paths], key_values(importing, "--import", "pipeline=sd3"))
     check_kept(found, out)
@@ -76,7 +76,7 @@ def load_as_recorded(
     killed and merged. Raises InputError where it has no call, or files have been damaged since;
     where it is to be `whole`, also for files that were missing then."""
     from profiler.analysis.dropped_data import what_happened
-    from profiler.sources import load_source
+    from profiler.tools.sources import load_source
 
     run = load_source(imports.ready(source))
     damaged = damaged_files(run) if whole else unexpected_damage(run)
@@ -105,7 +105,7 @@ def not_whole(place: Path, drops: Iterable[Drop]) -> Iterator[str]:
 
 def load_calls(source: Source) -> Run:
     """Load a run, which may be damaged. Raises InputError if it has no call."""
-    from profiler.sources import load_source
+    from profiler.tools.sources import load_source
 
     run = load_source(source)
     if run.calls.is_empty():
@@ -136,7 +136,7 @@ def check_whole(run: Run, source: Source) -> None:
 
 def _damage(source: Source, drop: Drop) -> str:
     from profiler.analysis.dropped_data import what_happened
-    from profiler.sources import Kind
+    from profiler.tools.sources import Kind
 
     path = source.place if source.kind is Kind.TRACE else source.place / drop.where
     if drop.kind == DropKind.MISSING_FILE:
@@ -145,7 +145,7 @@ def _damage(source: Source, drop: Drop) -> str:
 
 
 def _without_calls(source: Source) -> str:
-    from profiler.sources import Kind
+    from profiler.tools.sources import Kind
     from profiler.trace.manifest import MANIFEST_NAME
 
     place = source.place

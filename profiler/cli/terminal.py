@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from profiler.errors import InputError, OutputError
-from profiler.options import name_list
 from profiler.plugins import plain_text
+from profiler.text import name_list
 
 if TYPE_CHECKING:
     from rich.console import Console

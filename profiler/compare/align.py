@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from profiler.bootstrap import Resampled
 from profiler.compare.measure import AVERAGED, KEYS, PARTS, Measurement
 from profiler.compare.operations import by_kernel, by_node, by_shape, sums_of
 from profiler.compare.tables import (
@@ -32,6 +31,7 @@ from profiler.compare.tables import (
 from profiler.compare.tree import Timeline
 from profiler.run.columns import schema
 from profiler.text import Note
+from profiler.trace.bootstrap import Resampled
 from profiler.trace.events import NO_STEP, RUN_STAGE
 
 # --- Under which name a module of either side is compared: that of the nearest module both have.

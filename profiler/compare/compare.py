@@ -20,7 +20,6 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.settings import ARGUMENTS, generation_pairs, setting_pairs
-from profiler.bootstrap import Bootstrap, Interval
 from profiler.compare.align import meeting, units_of
 from profiler.compare.measure import KEYS, Measurement, measure, samples_of
 from profiler.compare.tables import (
@@ -41,6 +40,7 @@ from profiler.errors import InputError
 from profiler.run.columns import checked, schema
 from profiler.run.run import Run
 from profiler.text import Note, Value
+from profiler.trace.bootstrap import Bootstrap, Interval
 from profiler.trace.manifest_fields import stated
 
 # --- What else differs between two sides, and what their intervals do not know: one note each.

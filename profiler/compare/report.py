@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from profiler.analysis.document import TOP, Fact, Part, Report, Section, Summary, TableView
 from profiler.analysis.table_text import inwards, label, renamed, table, worded_note
-from profiler.bootstrap import CONFIDENCE, Resampled
 from profiler.compare import text as words
 from profiler.compare.align import aligned_calls
 from profiler.compare.compare import Comparison, Gate
@@ -35,6 +34,7 @@ from profiler.compare.tables import (
 )
 from profiler.run.columns import LAYER, MINOR, STRING, Column, col
 from profiler.text import Said, counted, duration, said, sentence
+from profiler.trace.bootstrap import CONFIDENCE, Resampled
 
 # --- Tables of a comparison: lines that add up, what two sides did at a shape, a kernel or a node.
 

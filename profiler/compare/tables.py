@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
-from profiler.bootstrap import Resampled
 from profiler.run.columns import (
     BOOL,
     FLOAT64,
@@ -25,6 +24,7 @@ from profiler.run.columns import (
     col,
 )
 from profiler.text import NoteCode
+from profiler.trace.bootstrap import Resampled
 
 # --- Under which name a module of either side is compared: that of the nearest module both have.
 

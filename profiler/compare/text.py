@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.table_text import Sentences, add_sentences, label, pattern, worded_note
-from profiler.bootstrap import CONFIDENCE, RESAMPLES, SEED
 from profiler.compare.compare import Compared, Comparison, Gate
 from profiler.compare.tables import (
     ComparisonNote,
@@ -27,6 +26,7 @@ from profiler.compare.tables import (
 )
 from profiler.files import json_text
 from profiler.text import Note, Said, counted, duration, joined, said
+from profiler.trace.bootstrap import CONFIDENCE, RESAMPLES, SEED
 
 # --- What two sides did at one shape, in words: how fast, and by which kernels.
 

@@ -23,7 +23,7 @@ from profiler.files import scratch_folder
 from profiler.fleet.dataset import Addition, asked, commit_batch, counted_runs, scan
 from profiler.fleet.storage import Snapshot, Storage, make_dataset
 from profiler.fleet.workers import Lost, Workers, mapped
-from profiler.metrics import (
+from profiler.tools.metrics import (
     Summary,
     key_of,
     read_summary,
@@ -31,7 +31,7 @@ from profiler.metrics import (
     summarized,
     write_summary,
 )
-from profiler.sources import Imports, Kind, load_source, page_path, resolve
+from profiler.tools.sources import Imports, Kind, load_source, page_path, resolve
 from profiler.trace.bundle import place_bundle
 
 _BATCH_RUNS = 500

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from profiler.metrics import median_interval
+from profiler.tools.metrics import median_interval
 
 # --- How noisy runs are, and how many are needed to tell a difference.
 

@@ -41,7 +41,7 @@ from profiler.fleet.history import (
     named_run,
     newest,
 )
-from profiler.metrics import median_interval
+from profiler.tools.metrics import median_interval
 
 # --- Runs side by side by one field of their identity: hardware, software, resolution, …
 #

@@ -52,7 +52,8 @@ from profiler.fleet.storage import (
     partition,
     snapshot,
 )
-from profiler.metrics import (
+from profiler.run.run import Run
+from profiler.tools.metrics import (
     DISTINGUISHING,
     IDENTITY,
     METRICS,
@@ -64,9 +65,8 @@ from profiler.metrics import (
     metric_name,
     schema_of,
 )
-from profiler.query import Database
-from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.query import Database
+from profiler.tools.sources import load
 
 # --- A data set of runs as it is read.
 #

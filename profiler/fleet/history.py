@@ -48,8 +48,8 @@ from profiler.fleet.change_points import (
 )
 from profiler.fleet.dataset import Apart, Dataset, comparable_with_none, groups, identities, names
 from profiler.fleet.storage import Storage, is_url
-from profiler.metrics import metric_name
-from profiler.sources import load
+from profiler.tools.metrics import metric_name
+from profiler.tools.sources import load
 
 # --- Changes that somebody accepted: each is one file of the data set, and ends an alarm.
 #

@@ -22,7 +22,6 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler._version import __version__
 from profiler.analysis.document import TableView
 from profiler.analysis.table_text import renamed, table
 from profiler.fleet.change_points import relative_noise
@@ -57,6 +56,7 @@ from profiler.report.html.tables import table_json
 from profiler.report.language import page_messages, spoken, spoken_template, titled
 from profiler.run.columns import FLOAT64, INT64, MINOR, RATIO, STRING, Column, col
 from profiler.text import Said, count, counted, joined, said, sentence
+from profiler.trace.version import __version__
 
 # --- The curve of a history as SVG, for pages: its runs, its levels, its changes.
 

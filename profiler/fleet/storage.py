@@ -30,7 +30,7 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError, OutputError, needing
 from profiler.files import create_atomically, decoded, folder_mode, not_writable
-from profiler.metrics import RUNS, SCHEMA_VERSION
+from profiler.tools.metrics import RUNS, SCHEMA_VERSION
 
 # --- `--where KEY=VALUE`: which runs of a data set are meant.
 #

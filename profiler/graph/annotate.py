@@ -38,7 +38,7 @@ from profiler.graph.model import nodes as all_nodes
 from profiler.graph.verify import ExecutedNode, Origins, executed_nodes, optimized_graph, origins_of
 from profiler.plugins import plain_text
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.manifest_fields import Submodule
 
 # --- `graph annotate`: a model and what a run measured → the model with time on its nodes.

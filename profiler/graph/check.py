@@ -12,7 +12,7 @@ from profiler.graph import model_rules, rewrite_rules  # register their rules
 from profiler.graph.model import infer_types, read_graph
 from profiler.graph.model import nodes as all_nodes
 from profiler.graph.model_rules import RULES, CheckedModel, GraphFinding, invalid_node, opset
-from profiler.onnx_targets import find_target
+from profiler.pipelines.onnx_targets import find_target
 
 _REGISTERED = (model_rules, rewrite_rules)
 _SEVERITIES = ("error", "warning", "note")

@@ -31,7 +31,7 @@ from profiler.graph.model import model_files, random_inputs, read_model, refuse_
 from profiler.graph.model_rules import GraphFinding
 from profiler.graph.shapes import inventory
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Comparison

@@ -47,7 +47,7 @@ from profiler.graph.export_torch import (
 )
 from profiler.graph.model import all_tensors, nodes, read_model, save_model
 from profiler.graph.verify import TOLERANCES, OutputDifference, compare_outputs, run_model
-from profiler.model_layouts import check_widths
+from profiler.pipelines.model_layouts import check_widths
 
 # --- Which parts a pipeline has, of which class each is, and how it becomes a graph.
 

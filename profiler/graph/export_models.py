@@ -15,7 +15,7 @@ from typing import Any
 
 from profiler.errors import InputError
 from profiler.graph.export_torch import PartGraph, StaticSizes, Trial, free_sizes, shapes_of
-from profiler.model_layouts import position_ids, real_rotations
+from profiler.pipelines.model_layouts import position_ids, real_rotations
 
 # --- VAE decoders as graphs: latents → image, under optimum-onnx's names.
 

@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from profiler.graph.model import data_faults, nodes
-from profiler.onnx_targets import find_target
+from profiler.pipelines.onnx_targets import find_target
 
 # --- What a rule says, what it is asked, and how it is registered.
 

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from profiler.importers.importer import Importer
 from profiler.importers.registry import choose
-from profiler.options import check_run_name, run_name_of
+from profiler.text import check_run_name, run_name_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.compression import Compression
 

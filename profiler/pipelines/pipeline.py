@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError, ProfilerError, needing
-from profiler.model_layouts import check_widths
 from profiler.pipelines.model_folder import (
     DEFAULT_DEVICE,
     Device,
@@ -35,6 +34,7 @@ from profiler.pipelines.model_folder import (
     check_providers,
     pinned,
 )
+from profiler.pipelines.model_layouts import check_widths
 
 # --- A part of a pipeline that runs on ONNX Runtime: one graph, one device, one session.
 #

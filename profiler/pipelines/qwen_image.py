@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError
-from profiler.model_layouts import position_ids
 from profiler.pipelines.model_folder import PackedSizes, Settings
+from profiler.pipelines.model_layouts import position_ids
 from profiler.pipelines.pipeline import (
     Array,
     Components,

@@ -17,7 +17,6 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.timeline import PipelineCalls
-from profiler.bootstrap import Resampled
 from profiler.errors import InputError
 from profiler.prediction.changes import Changed, DeviceSpan, changed
 from profiler.prediction.placement import BestPlacement, OnDevices
@@ -50,6 +49,7 @@ from profiler.run.device_timeline import device_work, launches_of
 from profiler.run.intervals import Stretches, ends
 from profiler.run.run import Run
 from profiler.text import Note
+from profiler.trace.bootstrap import Resampled
 from profiler.trace.manifest_fields import Device
 
 # --- What a prediction comes to: small frozen values, the input of its reports. Times are in ns.

@@ -22,7 +22,6 @@ from profiler.analysis.table_text import (
     why_not,
     worded_note,
 )
-from profiler.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED
 from profiler.files import json_text
 from profiler.prediction.placement import BestPlacement
 from profiler.prediction.predict import Part, Prediction, RecordedLatency
@@ -39,6 +38,7 @@ from profiler.prediction.scenario import (
 )
 from profiler.run.columns import FLOAT64, NS, RATIO, SHARE, STRING, Column, col, schema
 from profiler.text import Note, counted, duration, percent, said
+from profiler.trace.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED
 
 # --- A prediction as one JSON document; `docs/predict.md` describes every key.
 

@@ -18,7 +18,10 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from profiler.bootstrap import (
+from profiler.errors import InputError
+from profiler.prediction.scenario import DEFAULT_ORDER, ORDERS, Order
+from profiler.prediction.workload import HOST, Task, Workload
+from profiler.trace.bootstrap import (
     LEAST_SPREAD,
     PREDICTED_CONFIDENCE,
     RESAMPLES,
@@ -28,10 +31,7 @@ from profiler.bootstrap import (
     mean_widening,
     t_ratio,
 )
-from profiler.bootstrap import SEED as RESAMPLING_SEED
-from profiler.errors import InputError
-from profiler.prediction.scenario import DEFAULT_ORDER, ORDERS, Order
-from profiler.prediction.workload import HOST, Task, Workload
+from profiler.trace.bootstrap import SEED as RESAMPLING_SEED
 from profiler.trace.events import device_kind
 
 # --- The time of one request: the sum of its parts, with an interval.

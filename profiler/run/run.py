@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
-from profiler.run import annotated, shown_as_html
 from profiler.run.columns import ARGS, TABLES, checked, empty, schema
 from profiler.run.device_timeline import Axes, RunTiles, axes_of, noted_by_rank, tiles_of
 from profiler.run.intervals import CommandTimes
@@ -93,9 +93,11 @@ class Run(_Derived):
             f"{len(self.counters):,} counter samples, {len(self.flows):,} flows)"
         )
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         """The summary that notebooks show: what ran, and its submodules."""
-        return shown_as_html(self)
+        # Layers above this one are imported by name, when they are asked for.
+        html: str = import_module("profiler.report.files").as_html(self)
+        return html
 
     @property
     def tiles(self) -> RunTiles:
@@ -137,7 +139,8 @@ class Run(_Derived):
         """
         renamed = {name: f"call_{name}" for name in ("device", "start_ns", "duration_ns")}
         calls = self.calls.drop("pipeline", "stage", "step", "input_shapes").rename(renamed)
-        return to_pandas(annotated(self).join(calls, on="call", how="left", maintain_order="left"))
+        commands = import_module("profiler.analysis.analyze").annotated_commands(self)
+        return to_pandas(commands.join(calls, on="call", how="left", maintain_order="left"))
 
 
 # --- Which device a track of a trace belongs to, and what the track is called.

@@ -19,7 +19,6 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError
 from profiler.files import converted, decoded
-from profiler.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
 from profiler.trace.events import NO_ITERATION, NO_PIPELINE, UNKNOWN, Call, Drop
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -42,6 +41,7 @@ from profiler.trace.manifest_fields import (
     SubmoduleSettings,
     Warmup,
 )
+from profiler.trace.redaction import own_homes, redacted_arguments, redacted_settings, redacted_text
 
 # --- The manifest without secrets: where texts of a user's stand in it. `redaction` decides what
 # one

@@ -1,7 +1,7 @@
 """The whole analysis: what it says of the run, and that files and values agree."""
 
 from profiler.analysis.analyze import analyze
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import Drop, DropKind
 from tests.runs import Command, make_call, make_run, tiny_run, why, write_tiny_bundle
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.sources import load
+from profiler.tools.sources import load
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 BUNDLES = sorted(path.name for path in SAMPLES.iterdir() if (path / "manifest.json").is_file())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from profiler.analysis.analyze import analyze
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, Wait, machines
 from tests.corpus import SD35, needs_corpus
 from tests.examples import examples

@@ -17,7 +17,7 @@ from profiler.importers.importing import import_trace
 from profiler.report.files import to_json
 from profiler.report.terminal import print_report
 from profiler.run import intervals
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import STAGES
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs

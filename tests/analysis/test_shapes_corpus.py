@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 
 pytestmark = needs_corpus

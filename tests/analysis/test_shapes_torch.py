@@ -7,7 +7,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.flop_shapes import parse_shapes
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.torch

@@ -14,7 +14,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.commands import kinds_of
 from profiler.analysis.flops import kind_work
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import SD35, needs_corpus
 
 pytestmark = needs_corpus

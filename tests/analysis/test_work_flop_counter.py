@@ -104,9 +104,9 @@ def test_onnx_graphs_count_as_their_modules(tmp_path):
     from torch.utils.flop_counter import FlopCounterMode
 
     import profiler
+    from profiler.graph.tiny_model import T5_WIDTH, build_parts
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
-    from profiler.pipelines.tiny.build import T5_WIDTH, build_parts
 
     pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
     with profiler.profile(pipe, out=tmp_path):

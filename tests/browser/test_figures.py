@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from profiler.analysis.roles import with_roles
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, choose, opened, page_of, with_figures
 from tests.evidence.recorded import FOLDER
 from tests.report.generated import write_generated_bundle

@@ -14,7 +14,7 @@ from profiler.analysis.document import ROLE_COLOURS, submodule_colours
 from profiler.analysis.result import Finding, Where
 from profiler.analysis.roles import with_roles
 from profiler.report.html.page import write_html
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.browser.report_page import (
     chips,
     choose,

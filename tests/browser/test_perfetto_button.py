@@ -12,7 +12,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.report.html.page import write_html
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.browser.report_page import opened
 
 pytestmark = pytest.mark.browser

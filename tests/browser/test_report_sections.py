@@ -14,7 +14,7 @@ from profiler.analysis.result import Finding, Where
 from profiler.cli.main import command_line
 from profiler.compare.compare import compare_runs
 from profiler.report.html.page import write_html
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.browser.report_page import choose, opened, page_of, with_figures
 from tests.importers.kineto.traces import flux
 from tests.report.hostile import HOSTILE

@@ -8,7 +8,7 @@ from PIL import Image
 from profiler.analysis.analyze import analyze
 from profiler.compare.compare import compare_runs
 from profiler.report.html.page import write_html
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.browser.goldens import GOLDENS, apart, sheet
 from tests.browser.report_page import opened, with_figures
 from tests.report.generated import write_generated_bundle

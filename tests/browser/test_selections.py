@@ -19,7 +19,7 @@ from profiler.analysis.table_text import pattern
 from profiler.report.html.page import write_html
 from profiler.report.html.timeline import Strings
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.browser.report_page import ReportPage, become, opened, values, with_figures
 from tests.report.selections import Pick, matching, picks_of, split_run
 

@@ -15,8 +15,8 @@ import profiler
 from profiler.capture.backend import Backend
 from profiler.capture.operator_source import Gaps
 from profiler.capture.registry import backend_named, backend_of, backends, built_in
+from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
-from profiler.testing import FakeClock
 from tests.capture import toy_backend
 from tests.capture.toy import ToyPipeline
 

@@ -10,7 +10,7 @@ from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session
 from profiler.capture.settings import Options
-from profiler.testing import FakeClock
+from profiler.capture.testing import FakeClock
 from tests.runs import told
 
 from .onnx_pipelines import gathering, opened

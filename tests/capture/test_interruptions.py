@@ -22,10 +22,10 @@ from profiler.capture.process import SwitchedOn, open_session
 from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session
 from profiler.capture.settings import Options, Settings
+from profiler.capture.testing import FakeClock
 from profiler.errors import OutputError
 from profiler.files import write_atomically
 from profiler.plugins import let_pass
-from profiler.testing import FakeClock
 from profiler.trace.bundle import JOURNAL_NAME, merge_bundle
 
 from .interrupting import Interruptions, TimeIsUp, handled

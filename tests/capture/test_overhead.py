@@ -21,7 +21,7 @@ from profiler.capture.overhead import (
     whole_of,
 )
 from profiler.capture.recorder import Recorder
-from profiler.testing import FakeClock
+from profiler.capture.testing import FakeClock
 from profiler.trace.manifest_fields import CallCounts, stated
 from tests.runs import make_info
 

@@ -12,7 +12,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.overview import key_facts
 from profiler.capture.session import Session
 from profiler.capture.settings import Options
-from profiler.testing import FakeClock
+from profiler.capture.testing import FakeClock
 from profiler.trace.bundle import JOURNAL_NAME, merge_bundle
 from profiler.trace.manifest_fields import Overhead
 from tests.capture.onnx_pipelines import gathering

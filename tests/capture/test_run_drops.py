@@ -13,9 +13,9 @@ from profiler.capture.recorder import Recorder
 from profiler.capture.run_info import run_drops
 from profiler.capture.session import Session
 from profiler.capture.settings import Options
+from profiler.capture.testing import FakeClock
 from profiler.errors import OutputError
 from profiler.files import not_writable
-from profiler.testing import FakeClock
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.events import UNKNOWN, Drop, DropKind
 from tests.runs import why

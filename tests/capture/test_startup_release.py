@@ -7,7 +7,7 @@ import threading
 from profiler.capture.process import SwitchedOn
 from profiler.capture.session import Session
 from profiler.capture.settings import Options, Settings
-from profiler.testing import FakeClock
+from profiler.capture.testing import FakeClock
 from tests.capture.toy import ToyPipeline
 
 

@@ -13,7 +13,7 @@ from profiler.capture.calls import RunClock
 from profiler.capture.pipelines import pipeline_hooks
 from profiler.capture.session import Session
 from profiler.capture.settings import Options
-from profiler.testing import FakeClock
+from profiler.capture.testing import FakeClock
 from profiler.trace.events import NO_PIPELINE
 
 from .toy import ToyPipeline

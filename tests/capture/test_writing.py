@@ -14,9 +14,9 @@ from profiler.capture.calls import Invocation
 from profiler.capture.operator_source import OperatorTrace, SourceSummary
 from profiler.capture.session import Session
 from profiler.capture.settings import Options
+from profiler.capture.testing import FakeClock
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
-from profiler.testing import FakeClock
 from profiler.trace.bundle import (
     JOURNAL_NAME,
     BundleWriter,

@@ -20,7 +20,7 @@ from profiler.cli.main import command_line
 from profiler.errors import InputError, OutputError
 from profiler.report.build import section_kinds
 from profiler.run.load import write_parquet
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace import schema
 from profiler.trace.bundle import merge_bundle
 from profiler.trace.events import Drop, DropKind

@@ -15,7 +15,7 @@ from profiler.compare.measure import measure
 from profiler.compare.side_by_side import columns_report
 from profiler.report.terminal import print_report
 from profiler.run.load import write_parquet
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused
 from tests.corpus import CORPUS, needs_corpus

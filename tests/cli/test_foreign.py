@@ -9,7 +9,7 @@ import tempfile
 import pytest
 
 from profiler.errors import InputError
-from profiler.sources import analyze, load
+from profiler.tools.sources import analyze, load
 from tests.command_line import refused
 from tests.importers import toy
 from tests.importers.kineto.traces import flux
@@ -84,7 +84,7 @@ def test_every_command_keeps_the_import_where_it_is_told(cli, place, monkeypatch
     """With --out the bundle stays, whatever is asked of it; without anything to import it is
     refused."""
     path, bundle = flux().write(place), write_tiny_bundle(place / "bundles")
-    monkeypatch.setattr("profiler.perfetto_ui.find_ui", lambda: None)
+    monkeypatch.setattr("profiler.tools.perfetto_ui.find_ui", lambda: None)
     more = {"diff": [bundle], "query": ["SELECT 1"], "predict": ["--steps", "4"]}.get(command, [])
     if command == "query":
         pytest.importorskip("duckdb", reason="needs the query extra")

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from profiler.run.load import write_parquet
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.command_line import refused
 from tests.runs import write_tiny_bundle
 

@@ -17,7 +17,7 @@ from profiler.analysis.analyze import analyze
 from profiler.cli.terminal import plain_characters, printable
 from profiler.report.terminal import print_report
 from profiler.report.terminal_layout import Grid
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.cli.pty_command import PtyCommand
 from tests.graph.models import graph, save
 from tests.report.rendered import report_of

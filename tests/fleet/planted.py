@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from profiler.fleet.dataset import Addition
-from profiler.metrics import Measure
+from profiler.tools.metrics import Measure
 from tests.fleet.histories import drift, flat, two_modes
 from tests.fleet.simulated import addition, key
 

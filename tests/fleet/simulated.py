@@ -9,7 +9,7 @@ import numpy as np
 
 from profiler.fleet.dataset import Addition, commit_batch
 from profiler.fleet.storage import Storage, make_dataset
-from profiler.metrics import SCHEMA_VERSION, Measure, Summary
+from profiler.tools.metrics import SCHEMA_VERSION, Measure, Summary
 
 EPOCH = 1_795_000_000_000_000_000
 DAY = 86_400_000_000_000

@@ -10,7 +10,7 @@ from profiler.errors import InputError
 from profiler.fleet.add import State, Wishes, add
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.storage import LocalStorage
-from profiler.metrics import SUMMARY_NAME
+from profiler.tools.metrics import SUMMARY_NAME
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundle, write_bundles
 from tests.importers.kineto.traces import flux

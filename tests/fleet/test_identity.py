@@ -8,7 +8,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.fleet.change_points import ratio_interval, relative_noise, runs_needed
 from profiler.fleet.dataset import FIELDS, Why, checked_fields, differences, groups
-from profiler.metrics import RUNS, schema_of
+from profiler.tools.metrics import RUNS, schema_of
 from tests.fleet.simulated import IDENTITY, noisy
 
 _SCHEMA = {name: dtype for name, dtype in schema_of(RUNS).items() if name in FIELDS}

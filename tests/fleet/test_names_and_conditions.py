@@ -10,7 +10,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.fleet.dataset import Dataset
 from profiler.fleet.storage import LocalStorage, conditions, period
-from profiler.metrics import full_name, metric_name
+from profiler.tools.metrics import full_name, metric_name
 from tests.fleet.simulated import addition, filled
 
 

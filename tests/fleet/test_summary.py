@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.metrics import (
+from profiler.tools.metrics import (
     SUMMARY_NAME,
     bundle_digest,
     key_of,
@@ -22,7 +22,7 @@ from profiler.metrics import (
     summary_of,
     write_summary,
 )
-from profiler.sources import Kind, Source, load_source
+from profiler.tools.sources import Kind, Source, load_source
 from tests.command_line import run_command
 from tests.fleet.bundles import write_bundle
 

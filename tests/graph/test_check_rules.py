@@ -11,7 +11,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.graph.check import check_model
 from profiler.graph.model_rules import RULES
-from profiler.onnx_targets import TARGETS
+from profiler.pipelines.onnx_targets import TARGETS
 from tests.graph.models import graph, save
 
 LONG = np.arange(256, dtype=np.float32)

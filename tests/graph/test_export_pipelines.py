@@ -17,7 +17,7 @@ from profiler.graph.export import export_pipeline
 from profiler.graph.export_torch import ExportOptions, StaticSizes
 from profiler.graph.model import layer_of
 from profiler.graph.verify import run_model
-from profiler.model_layouts import position_ids
+from profiler.pipelines.model_layouts import position_ids
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 from tests.command_line import run_command
@@ -122,7 +122,7 @@ def test_weights_are_stored_as_they_are_read(tiny):
 def test_static_sizes_run_with_guidance(tmp_path):
     """Graphs for one image of 64 by 96 pixels have no free axis, the transformer's batch is two for
     guidance, and the pipeline makes the image of the free graphs."""
-    from profiler.pipelines.tiny.build import write_source
+    from profiler.graph.tiny_model import write_source
 
     write_source(tmp_path / "source")
     sizes = StaticSizes(batch=1, height=64, width=96, sequence=256)

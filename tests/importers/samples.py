@@ -109,7 +109,7 @@ def measured(path: Path) -> dict:
     from profiler.errors import InputError
     from profiler.importers.importing import import_trace
     from profiler.importers.registry import recognised
-    from profiler.sources import load
+    from profiler.tools.sources import load
 
     with tempfile.TemporaryDirectory() as folder:
         try:

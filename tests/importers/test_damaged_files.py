@@ -14,7 +14,7 @@ import pytest
 
 from profiler.errors import ProfilerError
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.importers.kineto.jobs import Job
 from tests.importers.test_hostile_files import FILES
 

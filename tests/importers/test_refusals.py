@@ -16,7 +16,7 @@ from profiler.errors import InputError
 from profiler.importers.importer import head_of
 from profiler.importers.refusals import REFUSALS, likeness
 from profiler.importers.registry import built_in, choose
-from profiler.sources import resolve
+from profiler.tools.sources import resolve
 from tests.corpus import CORPUS, needs_corpus
 
 _Write = Callable[[Path], object]

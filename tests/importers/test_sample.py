@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.sources import load
+from profiler.tools.sources import load
 
 SAMPLE = Path(__file__).parents[2] / "sample_traces" / "sd35_mi300x"
 

@@ -46,7 +46,7 @@ def torch_stack() -> Iterator[SimpleNamespace]:
 @pytest.fixture(scope="session")
 def torch_parts(torch_stack):
     """The tiny model's torch modules, made from their seed."""
-    from profiler.pipelines.tiny.build import build_parts
+    from profiler.graph.tiny_model import build_parts
 
     return build_parts()
 

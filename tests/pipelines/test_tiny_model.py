@@ -97,7 +97,7 @@ def test_the_index_lists_every_part():
 @pytest.mark.filterwarnings("ignore")
 def test_tokenizers_are_made_the_same_again(torch_stack, tmp_path, model_folder):
     """The shipped tokenizer files are what the build makes, byte for byte."""
-    from profiler.pipelines.tiny.build import write_clip, write_t5
+    from profiler.graph.tiny_model import write_clip, write_t5
 
     write_clip(tmp_path / "tokenizer", "<|endoftext|>")
     write_clip(tmp_path / "tokenizer_2", "!")

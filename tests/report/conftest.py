@@ -7,7 +7,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.report.generated import write_generated_bundle
 
 

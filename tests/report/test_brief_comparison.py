@@ -14,7 +14,7 @@ from profiler.compare.measure import measure
 from profiler.compare.side_by_side import ROOMS, brief_report
 from profiler.compare.text import rates, why
 from profiler.report.terminal import LINES, print_brief
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
 

@@ -12,7 +12,7 @@ from profiler.compare.compare import compare_runs
 from profiler.prediction.predict import predict
 from profiler.prediction.scenario import Scenario
 from profiler.report import figures
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.report.generated import write_generated_bundle
 
 

@@ -14,7 +14,7 @@ from profiler.analysis.idle_causes import WaitCause
 from profiler.analysis.overview import change, extent
 from profiler.analysis.result import ReportInput
 from profiler.report.build import build_report
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
 _RECOMMENDER = CORPUS / "torch_multirank" / "trace_filter"

@@ -12,7 +12,7 @@ from profiler.analysis.analyze import analyze
 from profiler.report.html.page import header_html, shapes_json
 from profiler.report.html.tables import icicle_json, strip_json
 from profiler.report.html.timeline import timeline_of
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import Drop, DropKind
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis

@@ -21,7 +21,7 @@ from profiler.report.charts.style import draw, picking
 from profiler.report.html.page import page_scripts
 from profiler.report.html.tables import table_json
 from profiler.run.columns import Column
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.report.generated import write_generated_bundle
 
 DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}

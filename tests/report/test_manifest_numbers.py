@@ -20,7 +20,7 @@ from profiler.prediction.scenario import Scenario
 from profiler.report.files import to_json
 from profiler.report.html.page import write_html
 from profiler.report.terminal import print_report
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.manifest import read_manifest
 from tests.report.rendered import report_of
 from tests.runs import write_tiny_bundle

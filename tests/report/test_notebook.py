@@ -13,7 +13,7 @@ import pytest
 import profiler
 from profiler.analysis.finding_text import words
 from profiler.report.files import as_html
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.events import Drop, DropKind
 from profiler.trace.manifest import RunInfo

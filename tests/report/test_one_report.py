@@ -16,7 +16,7 @@ from profiler.report.build import build_report, section_kinds
 from profiler.report.html.page import Body, body_of
 from profiler.report.terminal import print_report
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.cli.test_terminal import Recording
 from tests.report.generated import write_generated_bundle
 from tests.runs import tiny_run

@@ -15,8 +15,8 @@ from profiler.analysis.overview import (
     noted_times_facts,
 )
 from profiler.analysis.result import Finding
-from profiler.sources import load
 from profiler.text import Note, Said, duration, percent
+from profiler.tools.sources import load
 from profiler.trace.events import Drop, DropKind, DropReason
 from profiler.trace.manifest_fields import Overhead, Recording, UnknownCost, WhyUnknown
 from tests.report.generated import write_generated_bundle

@@ -8,7 +8,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.overview import extent
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 from tests.report.rendered import printed
 

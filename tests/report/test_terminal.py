@@ -8,7 +8,7 @@ from msgspec import structs
 from profiler.analysis.analyze import analyze
 from profiler.analysis.context import Selection
 from profiler.report.terminal import print_report
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import Drop, DropKind
 from tests.cli.test_terminal import Recording
 from tests.report.generated import write_generated_bundle

@@ -19,7 +19,7 @@ from profiler.analysis.document import Bars, Fact, Opening
 from profiler.analysis.overview import extent
 from profiler.cli.terminal import plain_characters
 from profiler.report.terminal import LINES, opening_texts, print_opening
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import Drop, DropKind
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, SD35, needs_corpus

@@ -12,8 +12,8 @@ from profiler.analysis.finding_text import noun_of
 from profiler.analysis.overview import extent
 from profiler.analysis.result import ReportInput
 from profiler.report.build import build_report
-from profiler.sources import load
 from profiler.text import Noun
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
 FIGURES = "figures"

@@ -9,7 +9,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.overview import extent
 from profiler.report.html.page import header_html, shapes_json
 from profiler.report.terminal import LINES
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.report.reader import QUESTIONS, answers, plain, words
 from tests.report.rendered import opened, report_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.run.load import write_parquet
-from profiler.sources import Kind, load, resolve
+from profiler.tools.sources import Kind, load, resolve
 from profiler.trace.bundle import Journal, State, call_files
 from tests.importers.kineto.traces import flux
 from tests.importers.rbln.generator import write_sd3

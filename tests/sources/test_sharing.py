@@ -12,7 +12,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.run.load import load_bundle
-from profiler.share import Removal, share
+from profiler.tools.share import Removal, share
 from profiler.trace.bundle import MERGED_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import ROOT_DEVICE, Track

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from profiler.run.load import write_parquet
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace import schema
 
 _TRACKS = ("process", "worker", "plain", "below", "nameless")

@@ -17,7 +17,7 @@ from profiler.errors import InputError, MissingPackageError
 from profiler.run.columns import TABLES
 from profiler.run.load import load_bundle
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace import compression, schema
 from profiler.trace.bundle import (
     HOST_NAME,

@@ -13,7 +13,7 @@ from profiler.errors import InputError, OutputError
 from profiler.run.columns import TABLES
 from profiler.run.load import is_parquet_run, read_parquet, write_parquet
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import NO_ITERATION, NO_PIPELINE
 from tests.trace.samples import small_bundle
 

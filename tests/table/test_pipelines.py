@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.events import HOST_TRACK, NO_PIPELINE, ROOT_DEVICE, Track

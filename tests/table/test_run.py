@@ -11,7 +11,7 @@ import pytest
 
 from profiler.run import columns
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.bundle import HOST_NAME
 from tests.trace.samples import EPOCH_NS, small_bundle
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 from hypothesis import given, settings
 
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.writer import encode_call
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, machines

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.columns import ARG_KINDS, TraceColumns, TrackRow, read_trace
 from tests.corpus import PERFETTO_TESTS, needs_corpus
 from tests.trace.conformance.cases import FOLDER, TEXTS, encoded

@@ -23,7 +23,7 @@ from profiler.cli.runs import (
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, tell
 from profiler.errors import InputError, OutputError
-from profiler.options import name_list
+from profiler.text import name_list
 
 if TYPE_CHECKING:
     from profiler.analysis.document import Report
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from profiler.compare.compare import Comparison
     from profiler.report.html.page import Packing
     from profiler.run.run import Run
-    from profiler.sources import Found, Imports, Source
+    from profiler.tools.sources import Found, Imports, Source
 
 
 @cli_options
@@ -122,9 +122,9 @@ def analyze(options: AnalyzeOptions) -> None:
         from profiler.analysis.overview import extent
         from profiler.analysis.profiling_overhead import beside
         from profiler.analysis.result import ReportInput
-        from profiler.metrics import summarize_analysis
         from profiler.report.build import build_report
         from profiler.report.html.page import Packing
+        from profiler.tools.metrics import summarize_analysis
 
         source = imports.ready(found[0].newest)
         # The trace is packed meanwhile.
@@ -242,7 +242,7 @@ def _write_page(
     """Write the HTML page to `--html`, or beside the trace; return its path."""
     from profiler.analysis.roles import with_roles
     from profiler.report.html.page import write_html
-    from profiler.sources import page_path
+    from profiler.tools.sources import page_path
 
     path = options.html or page_path(source, filtered=bool(analysis.run.selection))
     try:

@@ -20,11 +20,11 @@ import typer
 from packaging.requirements import Requirement
 from packaging.version import InvalidVersion
 
-from profiler._version import __version__
 from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, cli_options
 from profiler.cli.terminal import check_documents, tell, write_result
 from profiler.errors import DISTRIBUTION, ProfilerError, added_by, requirements
+from profiler.trace.version import __version__
 
 # --- `profile-sd3 doctor`: what is installed, and why a program would not be profiled.
 

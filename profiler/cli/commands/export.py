@@ -24,9 +24,9 @@ class OtlpOptions:
 def otlp(options: OtlpOptions) -> None:
     """Write pipeline calls, stages, steps and calls as OpenTelemetry spans, with the names of the
     conventions for generative AI (gen_ai.*) where these have any."""
-    from profiler.export import is_of_epoch, otlp_document
     from profiler.files import json_text
-    from profiler.sources import load_source
+    from profiler.tools.export import is_of_epoch, otlp_document
+    from profiler.tools.sources import load_source
 
     check_documents({"--out": options.out}, inputs=[options.run])
     with (

@@ -26,8 +26,8 @@ def mcp(options: McpOptions) -> None:
     Read-only, on stdin and stdout: list runs, their summaries and findings, tables, SQL with the
     limits of `query`, and the difference of two runs.
     """
-    from profiler._version import __version__
     from profiler.cli.commands.query import Questions
+    from profiler.trace.version import __version__
 
     with needing("mcp", "mcp", "mcp", "duckdb"):
         import duckdb  # noqa: F401

@@ -11,7 +11,7 @@ from profiler.cli.main import complete_placements, complete_runs, complete_submo
 from profiler.cli.runs import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.errors import InputError
-from profiler.options import name_list
+from profiler.text import name_list
 
 if TYPE_CHECKING:
     from profiler.prediction.scenario import Order, Scenario

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from profiler.analysis.result import Analysis
     from profiler.cli.commands.fleet.query import DatasetQueryOptions
-    from profiler.query import Database
     from profiler.run.run import Run
-    from profiler.sources import Found, Imports, Source
+    from profiler.tools.query import Database
+    from profiler.tools.sources import Found, Imports, Source
 
 
 # --- `profile-sd3 query`: SQL over runs.
@@ -72,7 +72,7 @@ def query(options: QueryOptions) -> None:
     analysis; the column run names the run of each row. A query only reads, and reaches no file. It
     may use 4 GiB of memory, or half of the machine's where that is less.
     """
-    from profiler.query import Database, table_lines
+    from profiler.tools.query import Database, table_lines
 
     if options.tables:
         for line in table_lines(_width() if sys.stdout.isatty() else 100):
@@ -95,7 +95,7 @@ def query(options: QueryOptions) -> None:
 
 def answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
     """Write the answer to the files, or print it."""
-    from profiler.query import at_ctrl_c
+    from profiler.tools.query import at_ctrl_c
 
     with at_ctrl_c(database.interrupt):
         # No share of it: query_progress() may wait for the query, and Ctrl-C with it.
@@ -145,7 +145,7 @@ def answer_files(options: QueryOptions | DatasetQueryOptions) -> dict[str, Path]
 def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
     """The runs by name; of runs with one name, all but the first are called by their path. What
     is to be said of them is added to `notes`."""
-    from profiler.sources import load_source
+    from profiler.tools.sources import load_source
 
     taken: set[str | Path] = set()
     for source in sources:
@@ -170,7 +170,7 @@ def _sources(found: list[Found], notes: list[str], *, every: bool) -> list[Sourc
 
 
 def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
-    from profiler.query import write_answer
+    from profiler.tools.query import write_answer
 
     with nullcontext() if STDOUT in files.values() else progress("writing"):
         written = write_answer(batches, files, sys.stdout.buffer)
@@ -182,7 +182,7 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
 
 def print_rows(batches: Iterable[DataFrame], rows: int | None) -> None:
     """Print `rows` of an answer, 0: all; without a number what fits on a terminal, else all."""
-    from profiler.query import answer_lines
+    from profiler.tools.query import answer_lines
 
     terminal = sys.stdout.isatty()
     limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
@@ -249,7 +249,7 @@ class Questions:
 
     def tables(self) -> list[str]:
         """Tables and columns that SQL knows, with their meaning."""
-        from profiler.query import table_lines
+        from profiler.tools.query import table_lines
 
         return [*table_lines(160)]
 
@@ -257,7 +257,7 @@ class Questions:
         """The answer of one query in SQL (DuckDB's) on a run: it only reads, reaches no file, and
         may take a minute and 4 GiB."""
         from profiler.files import plain
-        from profiler.query import Database
+        from profiler.tools.query import Database
 
         wanted = max(1, min(rows, MOST_ROWS))
         with self._run(run) as loaded, Database({loaded.run_id: loaded}, _SECONDS) as database:
@@ -287,7 +287,7 @@ class Questions:
 
     @contextmanager
     def _run(self, name: str) -> Iterator[Run]:
-        from profiler.sources import load
+        from profiler.tools.sources import load
 
         bundle = self._bundles().get(name)
         if bundle is None:

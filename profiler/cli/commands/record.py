@@ -183,7 +183,7 @@ def _summarize(bundles: list[Path]) -> None:
     has ended: none of its processes takes part."""
     if not bundles:
         return
-    from profiler.metrics import summarize_recorded
+    from profiler.tools.metrics import summarize_recorded
 
     with progress("summarizing the run"):
         for bundle in bundles:

@@ -93,7 +93,7 @@ def run(options: RunOptions) -> None:
             result.images[0].save(file, format="PNG")
     # Not before the run: importing the report would be part of what is measured.
     from profiler.cli.commands.analyze import AnalyzeOptions, analyze
-    from profiler.metrics import summarize_recorded
+    from profiler.tools.metrics import summarize_recorded
 
     analyze(AnalyzeOptions(path=bundle))
     summarize_recorded(bundle, Path.cwd())

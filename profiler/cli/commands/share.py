@@ -12,7 +12,7 @@ from profiler.cli.terminal import STDOUT, check_documents, progress, tell
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from profiler.share import Shared
+    from profiler.tools.share import Shared
 
 
 @cli_options
@@ -30,9 +30,9 @@ def share(options: ShareOptions) -> None:
     Removes the command line, prompts, paths, and the names of host and user, and lists what it
     removed. Before the file gets its name, its tables are compared with those of the bundle.
     """
-    from profiler.share import Removal
-    from profiler.share import share as shared_run
-    from profiler.sources import Kind, resolve
+    from profiler.tools.share import Removal
+    from profiler.tools.share import share as shared_run
+    from profiler.tools.sources import Kind, resolve
 
     if options.out == STDOUT or options.out.suffix.lower() != ".zip":
         raise OutputError(

@@ -15,8 +15,8 @@ from profiler.cli.terminal import tell
 from profiler.errors import InputError, MissingPackageError, install_command
 
 if TYPE_CHECKING:
-    from profiler.perfetto_ui import ServedTrace
-    from profiler.sources import Source
+    from profiler.tools.perfetto_ui import ServedTrace
+    from profiler.tools.sources import Source
 
 
 @cli_options
@@ -42,7 +42,7 @@ def view(options: ViewOptions) -> None:
     """
     import webbrowser
 
-    from profiler.perfetto_ui import TraceServer, find_ui
+    from profiler.tools.perfetto_ui import TraceServer, find_ui
 
     with (
         opened([options.path], options.importing, options.out) as ((found,), imports),
@@ -76,8 +76,8 @@ def view(options: ViewOptions) -> None:
 
 
 def _served(source: Source) -> AbstractContextManager[ServedTrace]:
-    from profiler.perfetto_ui import served_bundle, served_file
-    from profiler.sources import Kind
+    from profiler.tools.perfetto_ui import served_bundle, served_file
+    from profiler.tools.sources import Kind
 
     if source.kind is Kind.PARQUET:
         raise InputError(

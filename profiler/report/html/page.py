@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from profiler._version import __version__
 from profiler.analysis.cells import cells_of, packed_cells
 from profiler.analysis.document import (
     BOUND_COLOURS,
@@ -80,6 +79,7 @@ from profiler.report.language import (
 )
 from profiler.run.run import Run
 from profiler.text import Noun, Said, count, duration, joined, said
+from profiler.trace.version import __version__
 
 if TYPE_CHECKING:
     from profiler.compare.compare import Comparison

@@ -12,7 +12,7 @@ from profiler.analysis.table_text import worded_note
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.onnxruntime.test_profiles import node, run

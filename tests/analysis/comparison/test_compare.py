@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.table_text import worded_note
-from profiler.bootstrap import Resampled
 from profiler.compare.compare import compare_each, compare_runs
 from profiler.compare.measure import measure
 from profiler.compare.tables import LEVELS, Verdict
 from profiler.errors import InputError
+from profiler.trace.bootstrap import Resampled
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
 from tests.examples import examples
 from tests.runs import make_call, make_info, make_run, tiny_run

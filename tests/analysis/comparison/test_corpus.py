@@ -11,7 +11,7 @@ import pytest
 
 from profiler.compare.compare import compare
 from profiler.compare.measure import measure
-from profiler.sources import load
+from profiler.tools.sources import load
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 BUNDLES = sorted(path.parent.name for path in SAMPLES.glob("*/manifest.json"))

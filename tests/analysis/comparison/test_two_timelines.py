@@ -23,7 +23,7 @@ from profiler.compare.tables import (
 )
 from profiler.compare.tree import Timeline
 from profiler.run.columns import schema
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.analysis.comparison.small import BASE, HOST, NORM, SLOWER, compared, steps_run
 from tests.corpus import CORPUS, needs_corpus
 

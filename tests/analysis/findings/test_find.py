@@ -16,7 +16,7 @@ from profiler.analysis.findings import find, findings_table
 from profiler.analysis.result import FINDINGS, SEVERITIES, Finding, Where
 from profiler.importers.importing import import_trace
 from profiler.run.columns import checked
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import HOST_TRACK
 from profiler.trace.manifest_fields import ActivityKind, HostActivity
 from tests.analysis.linked_runs import linked

@@ -13,8 +13,8 @@ from profiler.errors import InputError
 from profiler.prediction.predict import predict
 from profiler.prediction.report import prediction_document
 from profiler.prediction.scenario import PlacementNote, Scenario
-from profiler.sources import load
 from profiler.text import Note
+from profiler.tools.sources import load
 from profiler.trace.manifest_fields import Device, Submodule
 from tests.analysis.prediction.requested import WARM, stepped_run
 from tests.report.test_prediction_report import _text

@@ -19,7 +19,7 @@ import onnxruntime
 import torch
 
 import profiler
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.capture import tiny_diffusers as tiny
 
 from .expectation import HERE, write_reference

@@ -13,7 +13,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import SD35, needs_corpus
 
 pytestmark = needs_corpus

@@ -11,8 +11,8 @@ import profiler
 from profiler.capture.pipelines.call_hooks import _shapes
 from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
+from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
-from profiler.testing import FakeClock
 from profiler.trace.manifest_fields import Warmup
 from tests.capture.toy import ToyPipeline
 from tests.runs import told

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import profiler
+from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
-from profiler.testing import FakeClock
 from tests.capture.toy import ToyPipeline
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")

@@ -9,8 +9,8 @@ import pytest
 
 import profiler
 from profiler.capture.rbln.runtimes import rbln_device
+from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
-from profiler.testing import FakeClock
 
 from .fake_rebel import (
     FakeRebel,

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
+from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
-from profiler.testing import FakeClock
 
 from .fake_rebel import (
     FakeRebel,

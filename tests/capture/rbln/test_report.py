@@ -6,7 +6,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.overview import extent
-from profiler.testing import FakeClock
+from profiler.capture.testing import FakeClock
 from tests.report.reader import answers, plain
 from tests.report.rendered import opened
 

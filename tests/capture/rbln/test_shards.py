@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.capture.testing import FakeClock
 from profiler.errors import InputError
-from profiler.testing import FakeClock
 from profiler.trace.manifest_fields import Warmup
 from tests.command_line import refused
 from tests.importers.rbln.generator import STEM

@@ -18,7 +18,7 @@ from profiler.capture.torch.events import CALL, MODULE, find_commands, session_e
 from profiler.importers.importing import import_trace
 from profiler.kineto.events import Args, Event
 from profiler.kineto.trace_file import read_kineto
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 
 ALEXNET = CORPUS / "hta" / "benchmark_result_2869224_1695835535_trace.json.gz"

@@ -11,8 +11,8 @@ import profiler
 from profiler.analysis.finding_text import works_behind
 from profiler.capture.calls import Invocation
 from profiler.capture.recorder import DeviceTimes
+from profiler.capture.testing import FakeClock
 from profiler.capture.torch.profiler_session import StreamMarks
-from profiler.testing import FakeClock
 from profiler.trace.bundle import read_journal
 from tests.capture.torch.queues import Gpus
 from tests.capture.toy import ToyPipeline

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import profiler
+from profiler.capture.testing import FakeClock
 from profiler.capture.torch.model_settings import gpu
-from profiler.testing import FakeClock
 from tests.capture.toy import ToyPipeline
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")

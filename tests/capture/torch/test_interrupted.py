@@ -10,7 +10,7 @@ import pytest
 from profiler.capture.calls import Scope, enter
 from profiler.capture.pipelines.pipeline_hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
-from profiler.testing import FakeClock
+from profiler.capture.testing import FakeClock
 from tests.capture.interrupting import Interruptions
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")

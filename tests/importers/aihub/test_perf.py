@@ -11,7 +11,7 @@ from profiler.errors import InputError
 from profiler.importers.aihub.read import measurements_in
 from profiler.importers.importing import import_trace
 from profiler.importers.openvino.read import plain_yaml
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused
 

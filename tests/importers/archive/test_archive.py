@@ -16,7 +16,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.nsys.generated import Call, Kernel, export
 

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import SD35, needs_corpus
 
 from .traces import calls

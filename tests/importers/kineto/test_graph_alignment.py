@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiler.importers.importing import import_trace
 from profiler.importers.kineto import cuda_graphs
 from profiler.importers.kineto.cuda_graphs import Alignments, Sequences
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.examples import examples
 
 from .test_graphs import NAMES, captured, graphs_fact, imported, kernels, replayed

@@ -15,7 +15,7 @@ from profiler.analysis.end_to_end import headline
 from profiler.analysis.overview import key_facts
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
 from .traces import Trace

@@ -11,7 +11,7 @@ from profiler.analysis.result import ReportInput
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.report.html.timeline import timeline_of
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import DropKind
 from profiler.trace.manifest_fields import MatchedBy
 from tests.corpus import CORPUS, needs_corpus

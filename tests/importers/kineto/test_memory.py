@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.kineto.traces import BASE_NS, Trace
 

@@ -15,7 +15,7 @@ from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
 from profiler.kineto.trace_file import read_kineto
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import DropKind
 
 from .traces import Trace, calls, flux

@@ -13,7 +13,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.overview import key_facts
 from profiler.importers.importing import import_trace
 from profiler.importers.kineto.calls import period_of
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.manifest_fields import CallsFrom
 from tests.corpus import SD35, needs_corpus
 

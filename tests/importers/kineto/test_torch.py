@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 
 from .traces import calls
 

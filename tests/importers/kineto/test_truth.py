@@ -14,7 +14,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.end_to_end import headline
 from profiler.analysis.result import ReportInput
 from profiler.analysis.steps import step_section_parts
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 
 pytestmark = needs_corpus

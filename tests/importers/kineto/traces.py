@@ -9,7 +9,7 @@ from typing import Any
 
 from profiler.importers.importing import import_trace
 from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 
 BASE_NS = 1_700_000_000_000_000_000
 PIPELINE = "diffusers/pipelines/flux/pipeline_flux.py(600): __call__"

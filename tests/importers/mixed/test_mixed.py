@@ -8,7 +8,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers.importing import import_all, import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import DropKind, DropReason
 from profiler.trace.manifest_fields import Apart, ClockName, LeftOut, RelatedBy, WhyApart
 from tests.importers.kineto.jobs import Job

@@ -12,7 +12,7 @@ from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.importers.nsys.read import read_nvtx
 from profiler.importers.sqlite_file import open_sqlite
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import DropKind
 
 from .generated import (

@@ -12,7 +12,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import UNKNOWN, DropKind
 
 from .generated import SUFFIX, Call, Kernel, Mark, Told, as_csv, as_document, as_json, as_rocpd

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.corpus import CORPUS, needs_corpus
 
 pytestmark = needs_corpus

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.manifest_fields import ClockName
 
 from .generated import (

@@ -15,7 +15,7 @@ from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
 from profiler.importers.tensorrt import Kind, kind_of, read_export
 from profiler.importers.tensorrt.read import layers_of
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import DropKind
 from tests.corpus import CORPUS, needs_corpus
 from tests.report.rendered import report_of

@@ -15,7 +15,7 @@ from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
 from profiler.prediction.predict import predict
 from profiler.prediction.scenario import Scenario
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import DropKind
 from tests.importers.triton.simulated_server import (
     SD3_BLS,

@@ -13,7 +13,7 @@ from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.importers.registry import recognised
 from profiler.importers.xplane.read import read_space
-from profiler.sources import load
+from profiler.tools.sources import load
 from profiler.trace.events import DropKind
 from tests.corpus import CORPUS, needs_corpus
 from tests.importers.broken import read_or_refused

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from profiler.errors import InputError
-from profiler.perfetto_ui import (
+from profiler.tools.perfetto_ui import (
     MARK,
     QUERIES,
     ServedTrace,

@@ -14,15 +14,15 @@ import pytest
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
-from profiler.query import (
+from profiler.run.run import Run
+from profiler.tools.query import (
     Database,
     answer_lines,
     table_lines,
     tables_of_sql,
     write_answer,
 )
-from profiler.run.run import Run
-from profiler.sources import load
+from profiler.tools.sources import load
 from tests.trace.samples import small_bundle
 
 pytest.importorskip("duckdb", reason="needs the query extra")
@@ -146,7 +146,7 @@ def test_a_query_only_reads(database: Database, sql: str) -> None:
 
 def test_a_query_has_a_limit_of_memory(runs: dict[str, Run], monkeypatch) -> None:
     """What needs more than it may use is one sentence; nothing is put off to the disk."""
-    monkeypatch.setattr("profiler.query._MEMORY", 8 << 20)
+    monkeypatch.setattr("profiler.tools.query._MEMORY", 8 << 20)
     sql = "SELECT list(a.range) AS numbers FROM range(3000) a, range(3000) b"
     too_much = pytest.raises(InputError, match="needs more than the 8 MiB it may use")
     with Database(runs) as small, too_much:

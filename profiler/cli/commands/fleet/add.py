@@ -8,7 +8,7 @@ from profiler.cli import options as shared
 from profiler.cli.runs import tell_failed
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import of_many, progress, tell
-from profiler.options import key_values
+from profiler.text import key_values
 
 _LOOSE = 200  # files of runs that no compaction has merged
 
@@ -41,8 +41,8 @@ def add(options: AddOptions) -> None:
     from profiler.fleet.add import add as add_runs
     from profiler.fleet.storage import open_storage, snapshot
     from profiler.fleet.workers import Workers
-    from profiler.metrics import checked_commit
     from profiler.text import counted
+    from profiler.tools.metrics import checked_commit
 
     storage = open_storage(options.dataset)
     importing = key_values(options.importing, "--import", "pipeline=sd3")

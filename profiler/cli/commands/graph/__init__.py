@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from profiler.cli.subcommands import Subcommand, command_group
 from profiler.cli.terminal import tell
 from profiler.errors import InputError
-from profiler.options import parse_size
+from profiler.text import parse_size
 
 if TYPE_CHECKING:
     from profiler.graph.verify import OutputDifference

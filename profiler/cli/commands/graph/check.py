@@ -11,7 +11,7 @@ from profiler.cli.commands.graph import grouped, named, parse_sizes, tell_compar
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
-from profiler.onnx_targets import TARGETS
+from profiler.pipelines.onnx_targets import TARGETS
 from profiler.text import counted, duration, percent
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _loaded(path: Path | None) -> Run | None:
     """Return the run whose times findings get, None without a path."""
     if path is None:
         return None
-    from profiler.sources import load
+    from profiler.tools.sources import load
 
     with progress(f"reading {path}"):
         return load(path)

@@ -13,7 +13,7 @@ from profiler.cli import options as shared
 from profiler.cli.subcommands import Subcommand, arg, cli_options, opt
 from profiler.cli.terminal import STDOUT, check_documents, progress, tell, write_result
 from profiler.errors import InputError
-from profiler.options import name_list
+from profiler.text import name_list
 
 if TYPE_CHECKING:
     from profiler.graph.export import ExportedPart
@@ -124,7 +124,7 @@ def _write_tiny(folder: Path) -> None:
 
     import_libraries()
     with quiet_libraries():
-        from profiler.pipelines.tiny.build import write_source
+        from profiler.graph.tiny_model import write_source
 
         write_source(folder)
 

@@ -10,8 +10,7 @@ from profiler.cli.commands.graph import grouped, named, parse_bytes, parse_sizes
 from profiler.cli.subcommands import Subcommand, cli_options, opt
 from profiler.cli.terminal import check_documents, progress, tell, write_result
 from profiler.errors import InputError
-from profiler.options import name_list
-from profiler.text import counted
+from profiler.text import counted, name_list
 
 if TYPE_CHECKING:
     from profiler.graph.split import SplitFile, SplitOperation

@@ -31,7 +31,7 @@ from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.files import converted, decoded, write_atomically
 from profiler.run.columns import FLOAT64, INT64, STRING, Column
 from profiler.run.run import Run
-from profiler.sources import Kind, Source, load_source
+from profiler.tools.sources import Kind, Source, load_source
 from profiler.trace.bundle import call_files, host_file
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 from profiler.trace.manifest_fields import Generation

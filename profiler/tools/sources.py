@@ -35,9 +35,9 @@ from profiler.errors import InputError, OutputError
 from profiler.importers.importer import Importer, head_of
 from profiler.importers.refusals import likeness, producer
 from profiler.importers.registry import recognised, unread
-from profiler.options import name_list
 from profiler.run.load import is_parquet_run, load_bundle, load_trace, read_parquet
 from profiler.run.run import Run
+from profiler.text import name_list
 from profiler.trace.bundle import Unfinished, search
 
 if TYPE_CHECKING:

@@ -39,7 +39,6 @@ from profiler.analysis.device_profiles import (
 )
 from profiler.errors import InputError
 from profiler.files import appearing
-from profiler.redaction import own_homes
 from profiler.run.columns import TABLES
 from profiler.run.load import load_bundle
 from profiler.run.run import Run
@@ -54,6 +53,7 @@ from profiler.trace.manifest import (
     parse_info,
     read_manifest,
 )
+from profiler.trace.redaction import own_homes
 
 # --- What `profile-sd3 share` takes out of texts: paths, names of hosts and users, what it is told.
 #

@@ -1,4 +1,4 @@
-"""Build the embedded tiny model: `python -m profiler.pipelines.tiny.build [OUT]`.
+"""Build the embedded tiny model: `python -m profiler.graph.tiny_model [OUT]`.
 
 It needs the `torch` extra (torch, diffusers, transformers, onnx, onnxscript). Without OUT it
 replaces the folder that the package ships. Builds are reproducible: weights depend on `SEED`
@@ -355,7 +355,7 @@ def write_source(folder: Path) -> None:
     (folder / "model_index.json").write_text(text, encoding="utf-8")
 
 
-# --- Make the embedded tiny model: `python -m profiler.pipelines.tiny.build [OUT]`.
+# --- Make the embedded tiny model: `python -m profiler.graph.tiny_model [OUT]`.
 #
 # Needs the `torch` extra (torch, diffusers, transformers, onnx, onnxscript). Without OUT it
 # replaces

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -342,17 +342,7 @@ class AnnotatedFile:
             "at_layers_ns": found.at_layers_ns,
             "nowhere_ns": found.nowhere_ns,
             "fused_nodes": found.fused,
-            "nodes": [
-                {
-                    "node": node.node,
-                    "op_type": node.op_type,
-                    "layer": node.layer,
-                    "role": node.role,
-                    "duration_ns": node.duration_ns,
-                    "share": node.share,
-                }
-                for node in found.nodes
-            ],
+            "nodes": [asdict(node) for node in found.nodes],
             "unplaced": [
                 {"layer": layer, "op_type": op_type, "duration_ns": duration}
                 for layer, op_type, duration in found.unplaced

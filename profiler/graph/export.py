@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -585,13 +585,7 @@ class ExportedPart:
             "inputs": {name: list(axes) for name, axes in self.inputs.items()},
             "compared_on": [dict(sizes) for sizes in self.trials],
             "differences": [
-                {
-                    "output": found.output,
-                    "dtype": found.dtype,
-                    "absolute": found.absolute,
-                    "relative": found.relative,
-                    "tolerance": found.tolerance,
-                }
+                {name: value for name, value in asdict(found).items() if name != "compared"}
                 for found in self.differences
             ],
             "notes": list(self.notes),

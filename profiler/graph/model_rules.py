@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import onnx
 import onnx_ir as ir
@@ -61,14 +61,34 @@ class CheckedModel:
     static: bool = False
 
 
+class Fault(NamedTuple):
+    """What a rule says: as in `GraphFinding`; `severity` None: that of the rule."""
+
+    node: str
+    evidence: str
+    recommendation: str
+    fix: bool = False
+    severity: Severity | None = None
+
+
 _Rule = Callable[[CheckedModel], Iterator[GraphFinding]]
 RULES: dict[str, _Rule] = {}
 
 
-def rule(check: _Rule) -> _Rule:
+def rule(severity: Severity) -> Callable[[Callable[[CheckedModel], Iterator[Fault]]], _Rule]:
     """Register a rule under the name of its function."""
-    RULES[check.__name__] = check
-    return check
+
+    def registered(check: Callable[[CheckedModel], Iterator[Fault]]) -> _Rule:
+        name = check.__name__
+
+        def findings(checked: CheckedModel) -> Iterator[GraphFinding]:
+            for node, evidence, recommendation, fix, own in check(checked):
+                yield GraphFinding(name, own or severity, node, evidence, recommendation, fix)
+
+        RULES[name] = findings
+        return findings
+
+    return registered
 
 
 def opset(model: ir.Model) -> int:
@@ -86,26 +106,24 @@ def place(node: ir.Node) -> str:
 # --- Data of tensors that is missing, cut, or outside the model's folder.
 
 
-@rule
-def missing_data(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def missing_data(checked: CheckedModel) -> Iterator[Fault]:
     """A tensor's data cannot be used."""
     for fault in data_faults(checked.model):
         evidence = f"the tensor {fault.reason}"
-        yield GraphFinding("missing_data", "error", fault.tensor, evidence, fault.recommendation)
+        yield Fault(fault.tensor, evidence, fault.recommendation)
 
 
 # --- Names of nodes: by them profiles, metadata and converters find a node.
 
 
-@rule
-def duplicate_node_name(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def duplicate_node_name(checked: CheckedModel) -> Iterator[Fault]:
     """Several nodes share a name."""
     counts = Counter(node.name for node in nodes(checked.model) if node.name)
     for name, count in counts.items():
         if count > 1:
-            yield GraphFinding(
-                "duplicate_node_name",
-                "error",
+            yield Fault(
                 name,
                 f"{count} nodes have this name: ONNX Runtime refuses the model, a profile takes "
                 "them for one",
@@ -114,14 +132,12 @@ def duplicate_node_name(checked: CheckedModel) -> Iterator[GraphFinding]:
             )
 
 
-@rule
-def unnamed_node(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("note")
+def unnamed_node(checked: CheckedModel) -> Iterator[Fault]:
     """A node has no name."""
     for node in nodes(checked.model):
         if not node.name:
-            yield GraphFinding(
-                "unnamed_node",
-                "note",
+            yield Fault(
                 place(node),
                 f"{node.op_type} has no name, so that a profile cannot tell which node it was",
                 "name it after its operation and what it writes",
@@ -135,16 +151,14 @@ def unnamed_node(checked: CheckedModel) -> Iterator[GraphFinding]:
 _TYPES = frozenset(entry.value for entry in ir.DataType if entry != ir.DataType.UNDEFINED)
 
 
-@rule
-def invalid_node(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def invalid_node(checked: CheckedModel) -> Iterator[Fault]:
     """A node has fewer or more inputs or outputs than its operator, or lacks an attribute."""
     version = opset(checked.model)
     for node in nodes(checked.model):
         wrong = _wrong(node, version)
         if wrong:
-            yield GraphFinding(
-                "invalid_node",
-                "error",
+            yield Fault(
                 place(node),
                 f"{node.op_type} of opset {version} {wrong}",
                 "export the model again; other rules are looked at once this is repaired",
@@ -185,16 +199,14 @@ def _wrong_attribute(node: ir.Node, name: str, attribute: onnx.defs.OpSchema.Att
 _RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.contrib", "com.ms.internal")
 
 
-@rule
-def unsupported_opset(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def unsupported_opset(checked: CheckedModel) -> Iterator[Fault]:
     """The model says no opset, or one that there is not; with a target: it does not take the
     model's opset, or a domain of its operators."""
     version = opset(checked.model)
     latest = onnx.defs.onnx_opset_version()
     if not 1 <= version <= latest and any(not node.domain for node in nodes(checked.model)):
-        yield GraphFinding(
-            "unsupported_opset",
-            "error",
+        yield Fault(
             "",
             f"the model is of opset {version}, the latest of ONNX {onnx.__version__} is {latest}"
             if version
@@ -206,9 +218,7 @@ def unsupported_opset(checked: CheckedModel) -> Iterator[GraphFinding]:
     target = find_target(checked.target)
     if not target.lowest <= version <= target.highest:
         nearest = min(max(version, target.lowest), target.highest)
-        yield GraphFinding(
-            "unsupported_opset",
-            "error",
+        yield Fault(
             "",
             f"the model is of opset {version}, {target.title} takes {target.lowest} to "
             f"{target.highest} ({target.source})",
@@ -218,17 +228,15 @@ def unsupported_opset(checked: CheckedModel) -> Iterator[GraphFinding]:
     for node in nodes(checked.model):
         foreign = node.domain and not node.domain.startswith(target.domains or ("ai.onnx.ml",))
         if foreign and (node.domain, node.op_type) not in own:
-            yield GraphFinding(
-                "unsupported_opset",
-                "error",
+            yield Fault(
                 place(node),
                 f"{node.domain}.{node.op_type} is no ONNX operator, and {target.title} takes those",
                 "export without it, or without the optimization that put it in",
             )
 
 
-@rule
-def unknown_operator(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def unknown_operator(checked: CheckedModel) -> Iterator[Fault]:
     """An operator that neither ONNX nor the model defines."""
     own = {(function.domain, function.name) for function in checked.model.functions.values()}
     for node in nodes(checked.model):
@@ -237,9 +245,7 @@ def unknown_operator(checked: CheckedModel) -> Iterator[GraphFinding]:
         version = checked.model.opset_imports.get(node.domain, 0) or opset(checked.model)
         if not _has(node, version):
             where = f"domain {node.domain!r}" if node.domain else f"opset {version} of ONNX"
-            yield GraphFinding(
-                "unknown_operator",
-                "error",
+            yield Fault(
                 place(node),
                 f"{node.op_type} of {where} has no schema, and the model no function of that name",
                 "export without it, with the opset that has it, or with a function that defines it",
@@ -258,8 +264,8 @@ def _has(node: ir.Node, version: int) -> bool:
 _Nodes: TypeAlias = "ir.Graph | ir.Function"
 
 
-@rule
-def unsorted_node(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def unsorted_node(checked: CheckedModel) -> Iterator[Fault]:
     """A node reads what a later one writes, or what follows from its own output."""
     model = checked.model
     graphs: list[_Nodes] = [*model.graphs(), *model.functions.values()]
@@ -274,9 +280,7 @@ def unsorted_node(checked: CheckedModel) -> Iterator[GraphFinding]:
         circular = _in_circles(graph) if late else set()
         for node, value in late.items():
             in_circle = node in circular
-            yield GraphFinding(
-                "unsorted_node",
-                "error",
+            yield Fault(
                 place(node),
                 f"{node.op_type} reads {value.name!r}, which "
                 + ("is computed from what it writes" if in_circle else "a later node writes"),
@@ -328,8 +332,8 @@ def _in_circles(graph: _Nodes) -> set[ir.Node]:
 _OF_DATA = {"NonZero", "Unique", "NonMaxSuppression", "Compress", "StringSplit"}
 
 
-@rule
-def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def dynamic_shape(checked: CheckedModel) -> Iterator[Fault]:
     """With `static`, or a target that takes fixed sizes alone: a size of an input is not fixed, or
     a node's shape depends on data."""
     target = find_target(checked.target) if checked.target else None
@@ -344,9 +348,7 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
             continue
         named = _dynamic(value)
         if named:
-            yield GraphFinding(
-                "dynamic_shape",
-                "error",
+            yield Fault(
                 value.name or "",
                 f"input of shape {_text(value)}: {', '.join(named)} {_not_fixed(named)}{because}",
                 "export it with fixed sizes, or set them by `python -m "
@@ -354,9 +356,7 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
             )
     for node in nodes(checked.model):
         if node.op_type in _OF_DATA and not node.domain:
-            yield GraphFinding(
-                "dynamic_shape",
-                "error",
+            yield Fault(
                 place(node),
                 f"{node.op_type}: the shape of what it writes depends on data{because}",
                 "compute with a mask of fixed shape instead",

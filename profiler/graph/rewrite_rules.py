@@ -22,7 +22,7 @@ from profiler.graph.model import (
     producer,
     scalar,
 )
-from profiler.graph.model_rules import CheckedModel, GraphFinding, opset, place, rule
+from profiler.graph.model_rules import CheckedModel, Fault, opset, place, rule
 
 # --- What is computed though it never changes, and weights that are stored twice.
 
@@ -37,20 +37,19 @@ _FOLLOWED = 1 << 20  # nodes in all that are followed back: chains that many rea
 _STORED_AS_ONE = {"DequantizeLinear"}  # computed on purpose: its input is the smaller one
 
 
-@rule
-def constant_subgraph(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("warning")
+def constant_subgraph(checked: CheckedModel) -> Iterator[Fault]:
     """Nodes that compute from initializers alone."""
     for node, before in foldable_nodes(checked.model):
         count = len(before)
         fits = folded_fits(node, before)
-        yield GraphFinding(
-            "constant_subgraph",
-            "warning" if fits else "note",
+        yield Fault(
             place(node),
             f"{node.op_type} is computed at each run from initializers alone, by {count} "
             f"node{'s' * (count > 1)}",
             "fold it to an initializer" if fits else "fold it where its size allows",
             fix=fits,
+            severity="warning" if fits else "note",
         )
 
 
@@ -117,20 +116,19 @@ def _bytes(value: ir.Value) -> int:
     return math.ceil(math.prod(sizes) * value.dtype.itemsize) * (len(sizes) == len(value.shape))
 
 
-@rule
-def duplicate_initializer(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("warning")
+def duplicate_initializer(checked: CheckedModel) -> Iterator[Fault]:
     """An initializer that holds the same as another one."""
     for value, first, proven in duplicates(checked.model):
         tensor = value.const_value
         assert tensor is not None
         how = "the same" if proven else "in samples the same"
-        yield GraphFinding(
-            "duplicate_initializer",
-            "warning" if proven else "note",
+        yield Fault(
             value.name or "",
             f"holds {how} {tensor.nbytes:,} bytes as {first.name!r}",
             "let its readers read that one" if proven else "compare them whole",
             fix=proven,
+            severity="warning" if proven else "note",
         )
 
 
@@ -211,8 +209,8 @@ _ARITHMETIC = {
 _WIDE = (ir.DataType.DOUBLE, ir.DataType.COMPLEX128)
 
 
-@rule
-def int64_compute(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("warning")
+def int64_compute(checked: CheckedModel) -> Iterator[Fault]:
     """Arithmetic in int64 on data, and inputs of int64; sizes and shapes are int64 by ONNX."""
     found = kinds(checked.model)
     for node in checked.model.graph:
@@ -221,26 +219,23 @@ def int64_compute(checked: CheckedModel) -> Iterator[GraphFinding]:
             output.dtype == ir.DataType.INT64 and found[output] is Kind.DATA
             for output in node.outputs
         ):
-            yield GraphFinding(
-                "int64_compute",
-                "warning",
+            yield Fault(
                 place(node),
                 f"{node.op_type} computes in int64, which accelerators emulate or refuse",
                 "cast to int32 before it where the values allow it",
             )
     for value in checked.model.graph.inputs:
         if value.dtype == ir.DataType.INT64 and value.name not in checked.model.graph.initializers:
-            yield GraphFinding(
-                "int64_compute",
-                "note",
+            yield Fault(
                 value.name or "",
                 "the input is int64, which some compilers take only as int32",
                 "export it with an int32 input where the compiler asks for that",
+                severity="note",
             )
 
 
-@rule
-def float64_tensor(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("warning")
+def float64_tensor(checked: CheckedModel) -> Iterator[Fault]:
     """A float64 left-over: a node, an input or an initializer in double precision."""
     for node in nodes(checked.model):
         wide = [output for output in node.outputs if output.dtype in _WIDE]
@@ -255,11 +250,11 @@ def float64_tensor(checked: CheckedModel) -> Iterator[GraphFinding]:
             yield _float64(value.name or "", "the initializer is float64")
 
 
-def _float64(name: str, evidence: str) -> GraphFinding:
+def _float64(name: str, evidence: str) -> Fault:
     recommendation = (
         "compute in float32: a Python number or numpy array of the module brought float64 in"
     )
-    return GraphFinding("float64_tensor", "warning", name, evidence, recommendation)
+    return Fault(name, evidence, recommendation)
 
 
 # --- Inputs of nodes: names that are empty where they carry meaning, or that nothing writes.
@@ -274,15 +269,13 @@ OPTIONAL_INPUTS = {
 }
 
 
-@rule
-def empty_input(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def empty_input(checked: CheckedModel) -> Iterator[Fault]:
     """An input that carries meaning has the empty name."""
     version = opset(checked.model)
     for node in nodes(checked.model):
         for index, meaning in meaningful_inputs(node, version):
-            yield GraphFinding(
-                "empty_input",
-                "error",
+            yield Fault(
                 place(node),
                 f"{node.op_type}: input {index} ({meaning}) has the empty name",
                 _recommendation(node, meaning),
@@ -351,8 +344,8 @@ def _recommendation(node: ir.Node, meaning: str) -> str:
     return f"give it a {meaning}, or leave the input out; export with a newer exporter"
 
 
-@rule
-def dangling_input(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("error")
+def dangling_input(checked: CheckedModel) -> Iterator[Fault]:
     """An input of a node, or output of the model, is named, but nothing writes it."""
     known = set(checked.model.graph.inputs)
     for graph in checked.model.graphs():
@@ -362,18 +355,14 @@ def dangling_input(checked: CheckedModel) -> Iterator[GraphFinding]:
     for node in nodes(checked.model):
         for value in node.inputs:
             if value is not None and value not in known and value.producer() is None:
-                yield GraphFinding(
-                    "dangling_input",
-                    "error",
+                yield Fault(
                     place(node),
                     f"{node.op_type} reads {value.name!r}, which no node writes",
                     "export the model again, or add the tensor as an input or initializer",
                 )
     for value in checked.model.graph.outputs:
         if value.producer() is None and value not in known:
-            yield GraphFinding(
-                "dangling_input",
-                "error",
+            yield Fault(
                 value.name or "",
                 f"the model gives {value.name!r}, which no node writes",
                 "export the model again",
@@ -385,15 +374,13 @@ def dangling_input(checked: CheckedModel) -> Iterator[GraphFinding]:
 # nothing.
 
 
-@rule
-def redundant_pair(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("warning")
+def redundant_pair(checked: CheckedModel) -> Iterator[Fault]:
     """Two nodes in a row that one or none does as well, or one that does nothing."""
     for node in nodes(checked.model):
         first = redundant_first(node)
         if first is not None:
-            yield GraphFinding(
-                "redundant_pair",
-                "warning",
+            yield Fault(
                 place(node),
                 f"{node.op_type} of what {first.op_type} {place(first)!r} writes: one node or none "
                 "gives the same",
@@ -401,9 +388,7 @@ def redundant_pair(checked: CheckedModel) -> Iterator[GraphFinding]:
                 fix=True,
             )
         elif does_nothing(node):
-            yield GraphFinding(
-                "redundant_pair",
-                "warning",
+            yield Fault(
                 place(node),
                 f"{node.op_type} writes what it reads",
                 "remove it",
@@ -506,14 +491,12 @@ _WEIGHTS = {"Cast", "Where", "Dropout", "Reshape", "Identity"}
 _FAR = 8  # nodes that are followed before a pattern is given up
 
 
-def _finding(model: ir.Model, node: ir.Node, name: str, evidence: str, since: int) -> GraphFinding:
+def _decomposed(model: ir.Model, node: ir.Node, evidence: str, since: int) -> Fault:
     version = opset(model)
     late = f"opset {since} has it as one operator, the model is of opset {version}: " * (
         version < since
     )
-    return GraphFinding(
-        f"decomposed_{name.lower()}",
-        "note",
+    return Fault(
         place(node),
         evidence,
         f"{late}export it as one operator, or fuse it with an optimizer, where the compiler does "
@@ -521,24 +504,24 @@ def _finding(model: ir.Model, node: ir.Node, name: str, evidence: str, since: in
     )
 
 
-@rule
-def decomposed_layernorm(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("note")
+def decomposed_layernorm(checked: CheckedModel) -> Iterator[Fault]:
     """A LayerNorm of ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div."""
     for node, centered in _norms(checked.model):
         if centered:
             evidence = (
                 "a LayerNorm stands there as ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div"
             )
-            yield _finding(checked.model, node, "LayerNorm", evidence, 17)
+            yield _decomposed(checked.model, node, evidence, 17)
 
 
-@rule
-def decomposed_rmsnorm(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("note")
+def decomposed_rmsnorm(checked: CheckedModel) -> Iterator[Fault]:
     """An RMSNorm of Pow, ReduceMean, Add, Sqrt, Div."""
     for node, centered in _norms(checked.model):
         if not centered:
             evidence = "an RMSNorm stands there as Pow, ReduceMean, Add, Sqrt and Div or Mul"
-            yield _finding(checked.model, node, "RMSNorm", evidence, 23)
+            yield _decomposed(checked.model, node, evidence, 23)
 
 
 def _norms(model: ir.Model) -> Iterator[tuple[ir.Node, bool]]:
@@ -582,8 +565,8 @@ def _either(node: ir.Node, *op_types: str) -> ir.Node | None:
     return next((node for node in found if node is not None), None)
 
 
-@rule
-def decomposed_gelu(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("note")
+def decomposed_gelu(checked: CheckedModel) -> Iterator[Fault]:
     """A GELU of Erf or Tanh and what stands around it."""
     for node in nodes(checked.model):
         if node.domain or node.op_type not in ("Erf", "Tanh"):
@@ -595,7 +578,7 @@ def decomposed_gelu(checked: CheckedModel) -> Iterator[GraphFinding]:
             continue
         if node.op_type == "Erf" or _is_cubic(node.inputs[0]):
             evidence = f"a GELU stands there as {node.op_type}, Add, Mul and what feeds them"
-            yield _finding(checked.model, node, "GELU", evidence, 20)
+            yield _decomposed(checked.model, node, evidence, 20)
 
 
 def _is_cubic(value: ir.Value | None) -> bool:
@@ -615,13 +598,13 @@ def _is_cubic(value: ir.Value | None) -> bool:
     return False
 
 
-@rule
-def decomposed_attention(checked: CheckedModel) -> Iterator[GraphFinding]:
+@rule("note")
+def decomposed_attention(checked: CheckedModel) -> Iterator[Fault]:
     """Attention of MatMul, Softmax, MatMul on computed tensors."""
     for node in nodes(checked.model):
         if node.op_type == "Softmax" and not node.domain and _has_scores(node) and _has_sum(node):
             evidence = "attention stands there as MatMul, Softmax, MatMul and what scales and masks"
-            yield _finding(checked.model, node, "attention", evidence, 23)
+            yield _decomposed(checked.model, node, evidence, 23)
 
 
 def _has_scores(softmax: ir.Node) -> bool:

@@ -22,10 +22,10 @@ from profiler.analysis.table_text import (
     why_not,
     worded_note,
 )
-from profiler.files import json_text
+from profiler.files import json_text, plain
+from profiler.prediction.changes import DeviceSpan
 from profiler.prediction.placement import BestPlacement
-from profiler.prediction.predict import Part, Prediction, RecordedLatency
-from profiler.prediction.predict import Part as Share
+from profiler.prediction.predict import Measured, Part, Prediction, RecordedLatency
 from profiler.prediction.requests import Simulation
 from profiler.prediction.scenario import (
     Assumption,
@@ -45,11 +45,12 @@ from profiler.trace.bootstrap import PREDICTED_CONFIDENCE, RESAMPLES, SEED
 
 PREDICT_VERSION = 1  # rises when a key goes or changes its meaning
 PERCENTILES = (50, 90, 99)
+_SCENARIO_KEYS = {"memory": "device_memory"}
 
 
 def prediction_document(prediction: Prediction) -> dict[str, Any]:
     """The prediction as plain values: mappings, lists, text, numbers, booleans, None."""
-    scenario, measured, request = prediction.scenario, prediction.measured, prediction.request
+    scenario, request = prediction.scenario, prediction.request
     return {
         "version": PREDICT_VERSION,
         "confidence": PREDICTED_CONFIDENCE,
@@ -57,29 +58,10 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
         "seed": SEED,
         "run": prediction.run_id,
         "scenario": {
-            "steps": scenario.steps,
-            "guidance": scenario.guidance,
-            "drop": [*scenario.drop],
-            "place": dict(scenario.place),
-            "precision": scenario.precision,
-            "concurrency": scenario.concurrency,
-            "order": scenario.order,
-            "devices": [*scenario.devices],
-            "device_memory": dict(scenario.memory),
-            "cuda_graph": scenario.cuda_graph,
-            "untraced_ns": scenario.untraced_ns,
-            "batch": scenario.batch,
+            **{_SCENARIO_KEYS.get(name, name): value for name, value in plain(scenario).items()},
             "size": scenario.size and [scenario.size.width, scenario.size.height],
         },
-        "measured": {
-            "pipelines": [*measured.pipelines],
-            "steps": measured.steps,
-            "recorded_ns": round(measured.recorded_ns),
-            "ns": round(measured.ns),
-            "low_ns": round(measured.low_ns),
-            "high_ns": round(measured.high_ns),
-            "corrected": measured.corrected,
-        },
+        "measured": _rounded(prediction.measured),
         "predicted": {
             "ns": round(request.ns),
             "low_ns": None if request.low is None else round(request.low),
@@ -87,14 +69,9 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             "resampled": request.resampled,
             "once_ns": round(request.once_ns),
         },
-        "device_span": prediction.device
-        and {
-            "recorded_ns": round(prediction.device.recorded_ns),
-            "replayed_ns": round(prediction.device.replayed_ns),
-            "ns": round(prediction.device.ns),
-        },
-        "stages": [_part(part) for part in prediction.stages],
-        "submodules": [_part(part) for part in prediction.submodules],
+        "device_span": prediction.device and _rounded(prediction.device),
+        "stages": [_rounded(part) for part in prediction.stages],
+        "submodules": [_rounded(part) for part in prediction.submodules],
         "simulation": _simulation(prediction.simulation),
         "recorded": _recorded(prediction.recorded),
         "too_large": str(why_not(prediction.too_large)) or None,
@@ -117,12 +94,9 @@ def _codes(notes: Sequence[Note]) -> list[dict[str, Any]]:
     return [note.as_json() for note in notes]
 
 
-def _part(part: Part) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "before_ns": round(part.before_ns),
-        "after_ns": round(part.after_ns),
-    }
+def _rounded(times: Measured | DeviceSpan | Part) -> dict[str, Any]:
+    values: dict[str, Any] = plain(times)
+    return {n: round(value) if isinstance(value, float) else value for n, value in values.items()}
 
 
 def _simulation(simulation: Simulation | None) -> dict[str, Any] | None:
@@ -310,7 +284,7 @@ def _basis(prediction: Prediction) -> str:
 
 
 def _times(prediction: Prediction) -> Iterator[SectionPart]:
-    total = Share("end to end", prediction.measured.ns, prediction.request.ns)
+    total = Part("end to end", prediction.measured.ns, prediction.request.ns)
     figure = Figure("prediction", "prediction", (prediction,))
     for noun, shares in (("stage", prediction.stages), ("submodule", prediction.submodules)):
         columns = (col(noun, STRING, f"a {noun}; `host` is work between calls"), *_PARTS)
@@ -326,7 +300,7 @@ def _times(prediction: Prediction) -> Iterator[SectionPart]:
         yield SectionPart(f"By {noun}", figure=figure if noun == "submodule" else None, table=made)
 
 
-def _share_rows(shares: Iterable[Share], total: Share, columns: Sequence[Column]) -> pl.DataFrame:
+def _share_rows(shares: Iterable[Part], total: Part, columns: Sequence[Column]) -> pl.DataFrame:
     rows = [
         (
             share.name or _NO_STAGE,

@@ -48,6 +48,8 @@ from profiler.text import Note
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME
 from profiler.trace.columns import (
     ARG_KINDS,
+    TEXT_COLUMNS,
+    WIDE_COLUMNS,
     ArgColumns,
     CounterColumns,
     Int32s,
@@ -240,16 +242,7 @@ def _from_calls(
 
 _Rows = npt.NDArray[np.int64]
 _TEXT_COLUMNS = ("stage", "layer", "module", "op_type", "kernel", "shapes")
-_NUMBERS = (
-    "pipeline",
-    "step",
-    "command_index",
-    "start_ns",
-    "duration_ns",
-    "bytes_read",
-    "bytes_written",
-    "flops",
-)
+_NUMBERS = ("pipeline", "step", "command_index", *WIDE_COLUMNS)
 _NO_COUNTERS, _NO_FLOWS = empty(COUNTERS), empty(FLOWS)  # made once: most traces have none
 _FEW = 1 << 12  # strings: taking all of them is faster than looking which are used
 
@@ -589,17 +582,7 @@ def places_by_layer(commands: pl.DataFrame) -> dict[str, str]:
 # A bundle has a file a call, so that a run of 28 steps is some 40 of them.
 
 
-_TEXTS = (
-    "name",
-    "category",
-    "layer",
-    "op_type",
-    "role",
-    "shapes",
-    "stage",
-    "kernel",
-    "module",
-)
+_TEXTS = (*TEXT_COLUMNS, "category")
 
 
 def together(traces: list[TraceColumns]) -> list[TraceColumns]:

@@ -354,43 +354,25 @@ def _binomial(count: int, number: int) -> float:
     )
 
 
-def _row(  # noqa: PLR0913  # what a number may be of
+def _row(
     metric: str,
     value: float | None,
     unit: str = "ns",
-    *,
-    stage: str | None = None,
-    submodule: str | None = None,
-    step: int | None = None,
-    role: str | None = None,
-    shape: str | None = None,
-    device: str | None = None,
     interval: tuple[float | None, float | None] = (None, None),
+    **of: str | int | None,
 ) -> Iterator[Measure]:
-    if value is None or not math.isfinite(value):
-        return
-    yield Measure(
-        _bounded(stage),
-        _bounded(submodule),
-        step,
-        _bounded(role),
-        _bounded(shape),
-        _bounded(device),
-        metric,
-        float(value),
-        *interval,
-        unit,
-    )
+    """The number of what `of` says, by names of `DISTINGUISHING`; nothing if it is not known."""
+    if value is not None and math.isfinite(value):
+        given = (of.get(name) for name in DISTINGUISHING)
+        whose = (v[:_LONGEST] or None if isinstance(v, str) else v for v in given)
+        row: tuple[Any, ...] = (*whose, metric, float(value), *interval, unit)
+        yield Measure(*row)
 
 
-def _bounded(name: str | None) -> str | None:
-    return name[:_LONGEST] if name else None
-
-
-def _median_row(metric: str, values: Sequence[float], **of: object) -> Iterator[Measure]:
+def _median_row(metric: str, values: Sequence[float], **of: str | int | None) -> Iterator[Measure]:
     if values:
-        value, low, high = median_interval(values)
-        yield from _row(metric, value, interval=(low, high), **of)  # type: ignore[arg-type]
+        value, *interval = median_interval(values)
+        yield from _row(metric, value, "ns", (interval[0], interval[1]), **of)
 
 
 def _of_run(pipelines: pl.DataFrame) -> Iterator[Measure]:

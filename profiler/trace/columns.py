@@ -228,27 +228,10 @@ class TraceColumns:
         return {"bool": bool(value), "null": None}.get(kind, value)
 
 
-_ROW = (
-    "track",
-    "layer",
-    "op_type",
-    "role",
-    "shapes",
-    "stage",
-    "kernel",
-    "module",
-    "name",
-    "step",
-    "pipeline",
-    "start_ns",
-    "duration_ns",
-    "bytes_read",
-    "bytes_written",
-    "flops",
-    "command_index",
-)
+WIDE_COLUMNS = ("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
+"""The columns of `CommandColumns` that are int64."""
+_ROW = ("track", *TEXT_COLUMNS, "step", "pipeline", *WIDE_COLUMNS, "command_index")
 _OPTIONAL = {"pipeline": NO_PIPELINE, "kernel": 0, "module": 0, "name": 0}  # and what absence is
-_WIDE = frozenset(("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops"))
 
 
 @dataclass(slots=True)
@@ -322,7 +305,9 @@ class CommandBuilder:
         position[order] = np.arange(count)
         flows = np.array(self._flows, dtype=np.int64).reshape(-1, 2)
         sorted_columns: dict[str, Any] = {
-            name: np.ascontiguousarray(column[order], dtype=np.int64 if name in _WIDE else np.int32)
+            name: np.ascontiguousarray(
+                column[order], dtype=np.int64 if name in WIDE_COLUMNS else np.int32
+            )
             for name, column in columns.items()
         }
         for name, absent in _OPTIONAL.items():
@@ -367,7 +352,6 @@ def number_within(layer: Int32s) -> Int32s:
 # --- Commands that were built in pieces, as the columns of one table.
 
 
-_NUMBERS = ("step", "start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
 _Known = TypeVar("_Known", bound=Hashable)
 
 
@@ -382,7 +366,7 @@ def join_commands(pieces: Iterable[CommandColumns]) -> CommandColumns:
         codes = {n: _given(getattr(piece, n), len(piece), 0) for n in TEXT_COLUMNS}
         texts = _codes(piece.strings, codes.values(), strings)
         columns: dict[str, npt.NDArray[Any]] = {n: texts[codes[n]] for n in TEXT_COLUMNS}
-        columns |= {name: getattr(piece, name) for name in _NUMBERS}
+        columns |= {name: getattr(piece, name) for name in ("step", *WIDE_COLUMNS)}
         columns["track"] = _codes(piece.tracks, [piece.track], tracks)[piece.track]
         columns["pipeline"] = _given(piece.pipeline, len(piece), NO_PIPELINE)
         columns["flows"] = piece.flows + rows

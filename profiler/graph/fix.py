@@ -20,6 +20,7 @@ import onnx_ir as ir
 from profiler.errors import InputError
 from profiler.graph.check import CheckResult, check_model
 from profiler.graph.model import (
+    all_values,
     external_files,
     infer_types,
     nodes,
@@ -185,7 +186,7 @@ def _fill(
 
 def _initializer(model: ir.Model, array: Any, meaning: str) -> ir.Value:
     """A new initializer of the main graph, under a name that is free."""
-    taken = {value.name for graph in model.graphs() for value in _values(graph)}
+    taken = {value.name for value in all_values(model)}
     sizes = "x".join(map(str, array.shape))
     base = f"neutral_{meaning}_{sizes}"
     name, number = base, 1
@@ -195,13 +196,6 @@ def _initializer(model: ir.Model, array: Any, meaning: str) -> ir.Value:
     value.shape, value.dtype = ir.Shape(array.shape), ir.tensor(array).dtype
     model.graph.register_initializer(value)
     return value
-
-
-def _values(graph: ir.Graph | ir.GraphView) -> Iterator[ir.Value]:
-    yield from graph.inputs
-    yield from graph.initializers.values()
-    for node in graph:
-        yield from node.outputs
 
 
 # --- Names for nodes that have none, or share one.

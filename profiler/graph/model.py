@@ -181,6 +181,15 @@ def nodes(model: ir.Model) -> Iterator[ir.Node]:
         yield from function.all_nodes()
 
 
+def all_values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every value of the main graph and of subgraphs: inputs, initializers, outputs of nodes."""
+    for graph in model.graphs():
+        yield from graph.inputs
+        yield from graph.initializers.values()
+        for node in graph:
+            yield from node.outputs
+
+
 def producer(value: ir.Value | None, *op_types: str) -> ir.Node | None:
     """The node that writes `value`, if one of `op_types` of ONNX (any where none is named)."""
     node = None if value is None else value.producer()

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import onnx
@@ -306,24 +308,18 @@ def _read(node: ir.Node) -> Iterator[ir.Value]:
 
 def _in_circles(graph: _Nodes) -> set[ir.Node]:
     """The nodes that cannot be put in order: those in circles and behind them."""
-    waits: Counter[ir.Node] = Counter()
-    readers: dict[ir.Node, list[ir.Node]] = {node: [] for node in graph}
-    for node in graph:
-        for value in _read(node):
-            writer = value.producer()
-            if writer is not None and writer in readers:
-                readers[writer].append(node)
-                waits[node] += 1
-    pending = [node for node in graph if not waits[node]]
-    done: set[ir.Node] = set()
-    while pending:
-        node = pending.pop()
-        done.add(node)
-        for reader in readers[node]:
-            waits[reader] -= 1
-            if not waits[reader]:
-                pending.append(reader)
-    return set(readers) - done
+    left = set(graph)
+    writers = ((node, value.producer()) for node in graph for value in _read(node))
+    sorter: TopologicalSorter[ir.Node] = TopologicalSorter(dict.fromkeys(left, ()))
+    for node, writer in writers:
+        if writer is not None and writer in left:
+            sorter.add(node, writer)
+    with suppress(CycleError):  # it gives what is in no circle all the same
+        sorter.prepare()
+    while ready := sorter.get_ready():
+        left.difference_update(ready)
+        sorter.done(*ready)
+    return left
 
 
 # --- Static shapes, where they are asked for.

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
-from typing import IO
 from urllib.parse import quote, unquote, urlsplit
 
 from profiler.errors import InputError, install_command
@@ -80,12 +79,7 @@ class NetronServer:
     def __enter__(self) -> NetronServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -161,11 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         with path.open("rb") as file:
             self._headers(path.stat().st_size, kind)
             if self.command != "HEAD":
-                self._copy(file)
-
-    def _copy(self, file: IO[bytes]) -> None:
-        while piece := file.read(_PIECE):
-            self.wfile.write(piece)
+                shutil.copyfileobj(file, self.wfile, _PIECE)
 
     def _answer(self, content: bytes, kind: str) -> None:
         self._headers(len(content), kind)

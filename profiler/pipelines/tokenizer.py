@@ -225,14 +225,7 @@ def special_tokens(folder: Path, defaults: Mapping[str, str]) -> dict[str, Added
                 f"not {json.dumps(entry)}"
             )
         flags = entry if isinstance(entry, dict) else _added_flags(settings, content)
-        found[role] = AddedToken(
-            content,
-            single_word=flags.get("single_word") is True,
-            lstrip=flags.get("lstrip") is True,
-            rstrip=flags.get("rstrip") is True,
-            normalized=flags.get("normalized") is True,
-            special=True,
-        )
+        found[role] = _added(content, {**flags, "special": True})
     return found
 
 
@@ -318,7 +311,8 @@ def _backend(folder: Path) -> Tokenizer:
     added = tokenizer_settings(folder).values.get("added_tokens_decoder")
     entries = added if isinstance(added, dict) else {}
     for number, entry in sorted(entries.items(), key=lambda item: _number(item[0])):
-        token = _added(entry)
+        flags = entry if isinstance(entry, dict) else {}
+        token = _added(str(flags.get("content", "")), flags)
         backend.add_tokens([token])
         if str(backend.token_to_id(token.content)) != number:
             raise InputError(
@@ -332,13 +326,6 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else -1
 
 
-def _added(entry: object) -> AddedToken:
-    settings: Mapping[str, object] = entry if isinstance(entry, dict) else {}
-    return AddedToken(
-        str(settings.get("content", "")),
-        single_word=settings.get("single_word") is True,
-        lstrip=settings.get("lstrip") is True,
-        rstrip=settings.get("rstrip") is True,
-        normalized=settings.get("normalized") is True,
-        special=settings.get("special") is True,
-    )
+def _added(content: str, flags: Mapping[str, object]) -> AddedToken:
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return AddedToken(content, **{name: flags.get(name) is True for name in names})

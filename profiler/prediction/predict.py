@@ -245,8 +245,8 @@ def _unknown(run: Run) -> Iterator[Note]:
 def _calls(run: Run, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
     """The calls that computed, by pipeline call."""
     computed = (
-        run.commands.filter(pl.col("category").cast(pl.String) == "compute")
-        .with_columns(end=pl.Series(ends(run.commands)).filter(_compute(run.commands)))
+        run.commands.with_columns(end=pl.Series(ends(run.commands)))
+        .filter(pl.col("category").cast(pl.String) == "compute")
         .group_by("call")
         .agg(pl.col("start_ns").min().alias("from"), pl.col("end").max().alias("to"))
     )
@@ -262,10 +262,6 @@ def _calls(run: Run, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
     for number, submodule, device, begin, end, first, last in columns.iter_rows():
         found.setdefault(number, []).append(_Call(submodule, device, begin, end, (first, last)))
     return found
-
-
-def _compute(commands: pl.DataFrame) -> pl.Series:
-    return commands["category"].cast(pl.String) == "compute"
 
 
 def _kind(calls: Sequence[_Call]) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
-from typing import Any, Protocol, TypeVar
+from operator import itemgetter
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -443,14 +444,14 @@ class _Cut:
         """The host's time from `start` to `end`, cut: phase, name, begin, end of each piece."""
         if start >= end:
             return
-        first = max(bisect_left(self.work, start, key=_begin) - 1, 0)
-        near = self.work[first : bisect_left(self.work, end, key=_begin)]
+        first = max(bisect_left(self.work, start, key=itemgetter(1)) - 1, 0)
+        near = self.work[first : bisect_left(self.work, end, key=itemgetter(1))]
         named = [(name, max(a, start), min(b, end)) for name, a, b in near if b > start]
         cuts = {start, end, *(time for _, a, b in named for time in (a, b))}
         cuts.update(time for time, _ in self.stages if start < time < end)
         borders = (
-            bisect_right(self.steps, start, key=_begin),
-            bisect_left(self.steps, end, key=_begin),
+            bisect_right(self.steps, start, key=itemgetter(1)),
+            bisect_left(self.steps, end, key=itemgetter(1)),
         )
         cuts.update(time for _, time in self.steps[slice(*borders)])
         if start < self.last < end:
@@ -463,7 +464,7 @@ class _Cut:
         """0 before the first step, i in the i-th, behind the last beyond all."""
         if self.steps and time >= self.last:
             return len(self.steps) + 1
-        return bisect_right(self.steps, time, key=_begin)
+        return bisect_right(self.steps, time, key=itemgetter(1))
 
     def _step(self, phase: int) -> int:
         return phase - 1 if 0 < phase <= len(self.steps) else NO_STEP
@@ -471,7 +472,7 @@ class _Cut:
     def _stage(self, time: int, call: _Call | None) -> str:
         """The stage at `time`; the first one also before it begins."""
         if self.stages:
-            return self.stages[max(bisect_right(self.stages, time, key=_first) - 1, 0)][1]
+            return self.stages[max(bisect_right(self.stages, time, key=itemgetter(0)) - 1, 0)][1]
         near = call or (self.calls[-1] if self.calls else None)
         return near.stage if near else ""
 
@@ -483,16 +484,6 @@ def _own(spans: Sequence[tuple[str, str, int, int, int]], calls: Sequence[_Call]
     extents = np.array([(call.start, call.end) for call in calls], dtype=np.int64).reshape(-1, 2)
     begin, end = np.array(ours, dtype=np.int64).T
     return Stretches.union(begin, end).minus(Stretches.union(*extents.T))
-
-
-def _first(timed: tuple[int, str]) -> int:
-    return timed[0]
-
-
-def _begin(timed: tuple[Any, ...]) -> int:
-    """When it begins: what follows the name of a step or of the host's work."""
-    begin: int = timed[1]
-    return begin
 
 
 # --- What stays of one phase of a pipeline call when some of its calls are not made.

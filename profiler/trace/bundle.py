@@ -22,7 +22,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 import msgspec
@@ -84,26 +83,14 @@ class BundleWriter:
         """Make `parent/run_id`, or `run_id-2`, … : an existing bundle is never written into."""
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
-                directory = parent / f"{run_id}{suffix}"
-                try:
-                    directory.mkdir(folder_mode())
-                except FileExistsError:
-                    continue
-                return cls(directory, compress=compress, sync=sync)
+            return cls(_new_folder(parent, run_id), compress=compress, sync=sync)
         except OSError as error:
             raise not_writable(parent, error) from error
-        raise OutputError(f"{parent} holds 999 runs named {run_id}: choose another --out folder")
 
     def __enter__(self) -> BundleWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Leave an abandoned bundle as it is, but no empty directory."""
         if kind is not None and self.directory.is_dir() and not any(self.directory.iterdir()):
             self.directory.rmdir()
@@ -168,6 +155,18 @@ class BundleWriter:
         if sync:
             sync_to_disk(self.directory)
         return self.directory
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """The folder `parent/name`, or `name-2`, … if that exists, made. Raises OutputError."""
+    for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
+        directory = parent / f"{name}{suffix}"
+        try:
+            directory.mkdir(folder_mode())
+        except FileExistsError:
+            continue
+        return directory
+    raise OutputError(f"{parent} holds 999 runs named {name}: choose another --out folder")
 
 
 def call_files(directory: Path) -> list[Path]:
@@ -526,22 +525,16 @@ def place_bundle(bundle: Path, parent: Path) -> Path:
     """Move a finished bundle into `parent`, on the same file system, under its name or `NAME-2`, …
     where that is taken, which its manifest then says; its new place. Raises OutputError."""
     try:
-        for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
-            target = parent / f"{bundle.name}{suffix}"
-            try:
-                target.mkdir(folder_mode())  # which takes the name
-            except FileExistsError:
-                continue
-            if suffix:
-                manifest = replace(read_manifest(bundle / MANIFEST_NAME), run_id=target.name)
-                write_atomically(bundle / MANIFEST_NAME, manifest.to_json().encode())
-            if os.name == "nt":
-                target.rmdir()
-            bundle.replace(target)
-            return target
+        target = _new_folder(parent, bundle.name)  # which takes the name
+        if target.name != bundle.name:
+            manifest = replace(read_manifest(bundle / MANIFEST_NAME), run_id=target.name)
+            write_atomically(bundle / MANIFEST_NAME, manifest.to_json().encode())
+        if os.name == "nt":
+            target.rmdir()
+        bundle.replace(target)
     except OSError as error:
         raise not_writable(parent, error) from error
-    raise OutputError(f"{parent} holds 999 runs named {bundle.name}: choose another --out folder")
+    return target
 
 
 # --- Bundles below a folder, and in which state each is: asked once, and told as a value.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from profiler.graph.model import constant, infer_types, producer, scalar
+from profiler.graph.model import all_values, constant, infer_types, producer, scalar
 from profiler.graph.split_parts import infer_shapes
 
 # --- Casts that ONNX Runtime inserts where its CPU has no kernel of a type, out of a graph again.
@@ -51,7 +51,7 @@ def remove_inserted_casts(model: ir.Model, before: ir.Model) -> int:
     }
     types = {
         value: _HALF if (value.name or "").startswith(_INSERTED) else twins.type_of(value)
-        for value in _values(model)
+        for value in all_values(model)
     }
     count = sum(_remove_all(graph) for graph in model.graphs())
     for graph in model.graphs():
@@ -61,14 +61,6 @@ def remove_inserted_casts(model: ir.Model, before: ir.Model) -> int:
 
 def _is_inserted(node: ir.Node) -> bool:
     return node.op_type == "Cast" and (node.name or "").startswith(_INSERTED)
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    for graph in model.graphs():
-        yield from graph.inputs
-        yield from graph.initializers.values()
-        for node in graph:
-            yield from node.outputs
 
 
 def _remove_all(graph: ir.Graph) -> int:

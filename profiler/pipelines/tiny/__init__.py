@@ -1,7 +1,6 @@
 """A small Stable Diffusion 3: the real architecture, random weights, shipped with the package.
 
 `default_model_folder` says where it lies; `profiler.graph.tiny_model` makes it again.
-imports (`architecture`, `export`, `vocabulary`) need torch, diffusers, transformers and onnx.
 """
 
 from importlib.resources import files

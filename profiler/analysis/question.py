@@ -209,19 +209,18 @@ def markdown() -> str:
     lines = [
         "# Tables and columns of an analysis",
         "",
-        "`analyze` makes these tables. A table has one name everywhere: as an attribute of",
-        "`profiler.Analysis`, as a key in `--json`, as a `--csv` or `--parquet` file, and in SQL.",
+        "Look up the tables of an analysis here. A table has one name everywhere: an attribute of",
+        "`profiler.Analysis`, a key in `--json`, a `--csv` or `--parquet` file, and in SQL.",
         "This page is generated: `python -m profiler.analysis.question > docs/tables.md`.",
         "",
-        "Times are integers in nanoseconds; `start_ns` is on the run's own clock. A share or other",
-        "ratio of 1.0 is the whole. An unknown value is null.",
+        "A type names the dtype, the unit if the column's name does not end with it, and `null` if",
+        "values may be unknown. Times are in nanoseconds, `start_ns` on the run's own clock; a",
+        "ratio of 1.0 is the whole.",
         "",
         "`analysis.commands` is not one of these tables: it has the selected commands one by one,",
         "with role, FLOPs and bytes, in the columns of [columns.md](columns.md#commands).",
         "",
-        "| table | a row is |",
-        "|---|---|",
-        *(f"| [{table.name}](#{table.name}) | {table.row} |" for table in tables()),
+        ",\n".join(f"[{table.name}](#{table.name})" for table in tables()),
     ]
     for table in tables():
         lines += ["", f"## {table.name}", "", f"A row is {table.row}. {table.about}".strip(), ""]
@@ -230,4 +229,6 @@ def markdown() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    from profiler.analysis import question  # whose `Table` is the one that questions use
+
+    sys.stdout.write(question.markdown())

@@ -267,10 +267,11 @@ def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
 
 def column_rows(columns: Sequence[Column]) -> list[str]:
     """The columns as a table in Markdown, for pages that are generated."""
-    lines = ["| column | dtype | unit | null | meaning |", "|---|---|---|---|---|"]
+    lines = ["| column | type | meaning |", "|---|---|---|"]
     for c in columns:
-        null = "yes" if c.nullable else ""
-        lines.append(f"| `{c.name}` | {_dtype_name(c.dtype)} | {c.unit} | {null} | {c.meaning} |")
+        unit = "" if c.name.endswith(f"_{c.unit}") else c.unit
+        parts = (_dtype_name(c.dtype), unit, "null" if c.nullable else "")
+        lines.append(f"| `{c.name}` | {', '.join(filter(None, parts))} | {c.meaning} |")
     return lines
 
 
@@ -287,12 +288,13 @@ def markdown() -> str:
     lines = [
         "# Columns",
         "",
-        "The frames of a `profiler.Run`. This page is generated from `profiler/run/columns.py`:",
-        "`python -m profiler.run.columns > docs/columns.md`.",
+        "Look up the frames of a `profiler.Run` here. This page is generated:",
+        "`python -m profiler.run.columns > docs/columns.md`. A type names the dtype, the unit if",
+        "the column's name does not end with it, and `null` if values may be unknown.",
         "",
         "`run.to_pandas()` gives `commands` joined with their calls: besides the columns below it",
         "has `submodule`, `branch`, and the call's own `call_device`, `call_start_ns` and",
-        "`call_duration_ns`. Where the producer did not record `role`, `flops`, `bytes_read` or",
+        "`call_duration_ns`. If the producer did not record `role`, `flops`, `bytes_read` or",
         "`bytes_written`, an analysis fills them in. `commands` itself has only what was recorded.",
     ]
     for name, columns in {**TABLES, "args": ARGS}.items():

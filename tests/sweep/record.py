@@ -52,24 +52,25 @@ def page(recorded: Mapping[str, Any]) -> str:
     lines = [
         "# Pipelines that capture is checked against",
         "",
-        "This page is written by `python -m tests.sweep --write`. It builds each pipeline class of",
+        "Look here whether your pipeline class is one that capture is checked against. Others are",
+        "captured as well ([capture](capture.md)): the profiler lists no classes.",
+        "",
+        "This page is generated: `python -m tests.sweep --write`. The sweep builds each class with",
         "tiny random weights, without downloads, and runs it twice with the same seed, with and",
-        "without capture. Outputs must be the same bit by bit; calls, steps and branches those of",
-        "hooks that know nothing of capture. Classes that are not here are captured as well",
-        "([capture](capture.md)): nothing is listed in the profiler.",
+        "without capture. Outputs must be equal bit by bit; calls, steps and branches must equal",
+        "those of hooks that are independent of capture (`tests/sweep/results.json` has them).",
         "",
         f"{len(results)} classes with {versions}: {outcome}.",
     ]
     for family in dict.fromkeys(result["family"] for result in results):
         lines += ["", f"## {_ABOUT.get(family, family)}", ""]
-        lines += ["| class | calls | steps | branches |", "|---|---|---|---|"]
-        lines += [_row(result) for result in results if result["family"] == family]
+        lines += ["| classes | calls |", "|---|---|"]
+        alike: dict[str, list[str]] = {}
+        for result in results:
+            if result["family"] == family:
+                alike.setdefault(_counted(result["calls"]), []).append(f"`{result['name']}`")
+        lines += [f"| {', '.join(names)} | {calls} |" for calls, names in alike.items()]
     return "\n".join(lines) + "\n"
-
-
-def _row(result: Mapping[str, Any]) -> str:
-    calls, branches = _counted(result["calls"]), _counted(result["branches"])
-    return f"| `{result['name']}` | {calls} | {result['steps'] or ''} | {branches} |"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

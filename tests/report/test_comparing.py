@@ -15,6 +15,7 @@ from profiler.compare.text import diff_document, gate_text, headline
 from profiler.files import json_text
 from profiler.report.files import markdown
 from profiler.report.terminal import print_report
+from profiler.run.columns import column_rows
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 from tests.runs import make_info
 
@@ -173,11 +174,7 @@ def test_the_page_documents_every_column():
     """`docs/diff.md` has the columns as they are declared."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
     for columns in TABLES.values():
-        rows = [
-            f"| `{c.name}` | {c.unit} | {'yes' if c.nullable else ''} | {c.meaning} |"
-            for c in columns
-        ]
-        assert "\n".join(rows) in page
+        assert "\n".join(column_rows(columns)) in page
 
 
 def test_of_a_side_without_operators_one_row_is_shown():

@@ -1,7 +1,6 @@
 """What the site has beside the pages of this folder; `mkdocs.yml` names it as its hook.
 
 - `reference/cli.md`: every command with its options, from the command line itself;
-- `decisions/index.md`: all decisions by number, which are also in the navigation;
 - `contributing.md`, `changelog.md`: the files of the repository's root;
 - `example-report.html`: the page of a run of `sample_traces/`, as `analyze` writes it;
 - links that leave this folder: to those two pages where they lead there, else their text alone,
@@ -25,21 +24,11 @@ ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.m
 _LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\]\[]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
 
 
-def on_config(config: Any) -> Any:
-    """Put every decision into the navigation, in the place of their folder."""
-    pages = ["decisions/index.md", *(f"decisions/{path.name}" for path in decisions())]
-    config.nav = [
-        {"Decisions": pages} if isinstance(entry, dict) and "Decisions" in entry else entry
-        for entry in config.nav
-    ]
-    return config
-
-
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are made here."""
     from mkdocs.structure.files import File
 
-    pages = {"reference/cli.md": command_line(), "decisions/index.md": decision_list()}
+    pages = {"reference/cli.md": command_line()}
     for source, page in ROOT_PAGES.items():
         pages[page] = (REPOSITORY / source).read_text(encoding="utf-8")
     pages[EXAMPLE] = example_report()
@@ -66,26 +55,6 @@ def _link(found: re.Match[str], source: str) -> str:
         return found["text"]
     home = "docs" if source in ROOT_PAGES else posixpath.dirname(source)
     return f"[{found['text']}]({posixpath.relpath(target, home)}{mark}{anchor})"
-
-
-def decisions() -> list[Path]:
-    """The files of the decisions, by number."""
-    return sorted((REPOSITORY / "docs" / "decisions").glob("0*.md"))
-
-
-def decision_list() -> str:
-    """The page that names them all by their titles."""
-    lines = [
-        "# Decisions",
-        "",
-        "What could have been chosen otherwise, and why it is as it is. Paths and names are those",
-        "of the time; [the architecture](../architecture.md) has those of today.",
-        "",
-    ]
-    for path in decisions():
-        number, _, title = path.open(encoding="utf-8").readline().strip("# \n").partition(". ")
-        lines.append(f"- {number}: [{title}]({path.name})")
-    return "\n".join(lines) + "\n"
 
 
 def example_report() -> str:

@@ -521,7 +521,7 @@ TABLES = (
         "where calls overlapped or ran outside of pipeline calls; for a selection, it is the sum "
         "of the selected calls. Equal blocks are one node, which gives the minimum, median and "
         "maximum over these blocks. Where layers do not name modules, operators are grouped by "
-        "role. The table is empty without calls. [The decision](decisions/0073-module-tree.md) "
+        "role. The table is empty without calls. [Why it is so](why.md#module-tree) "
         "has details.",
         reads=("calls",),
         shown=40,

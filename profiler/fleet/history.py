@@ -57,7 +57,7 @@ from profiler.tools.sources import load
 #
 # A change is named by its metric and the first run after it, so that the name stays when runs are
 # added. Files follow the data set's commit rule: each appears whole, by a conditional create, and
-# never changes (`docs/decisions/0084-fleet-data-set.md`).
+# never changes (`docs/fleet-data-set.md`).
 
 
 ACCEPTED = "accepted"

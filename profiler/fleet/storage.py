@@ -5,7 +5,7 @@
     conditions(["hardware~MI300X", "steps>=20", "label.branch=main"])
 
 Files never change. `create` writes a complete file, and only if none exists. The rules are in
-`docs/decisions/0084-fleet-data-set.md`.
+`docs/fleet-data-set.md`.
 """
 
 from __future__ import annotations
@@ -345,7 +345,7 @@ def _reason(error: Exception) -> str:
 #     found.runs, found.metrics        # names of files that readers read
 #     found.removed                    # pairs of run and batch that do not count any more
 #
-# The rules are those of `docs/decisions/0084-fleet-data-set.md`.
+# The rules are those of `docs/fleet-data-set.md`.
 
 
 DATASET = "dataset.json"

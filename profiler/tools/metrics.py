@@ -36,9 +36,8 @@ from profiler.trace.bundle import call_files, host_file
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 from profiler.trace.manifest_fields import Generation
 
-# --- The columns of `runs` and `metrics`, declared once; `docs/decisions/0084-fleet-data-set.md`
-# has
-# what they are for.
+# --- The columns of `runs` and `metrics`, declared once; `docs/fleet-data-set.md` has what they
+# are for.
 
 
 SCHEMA_VERSION = 1

@@ -50,24 +50,15 @@ def test_search_finds_from_files(visit: Any, site: Path) -> None:
     assert visit.elsewhere == []
 
 
-@pytest.mark.parametrize(
-    "of_decisions",
-    [
-        pytest.param(False, id="guides"),
-        pytest.param(True, marks=pytest.mark.nightly, id="decisions"),
-    ],
-)
-def test_every_page_opens_from_a_file_in_a_narrow_window(
-    visit: Any, site: Path, of_decisions: bool
-) -> None:
+def test_every_page_opens_from_a_file_in_a_narrow_window(visit: Any, site: Path) -> None:
     """No page asks for anything but files, writes an error, or is wider than a phone's window:
     tables and code scroll in themselves."""
     errors: list[str] = []
     visit.on("pageerror", lambda error: errors.append(str(error)))
     visit.set_viewport_size({"width": 390, "height": 900})
-    paths = [path for path in site.rglob("*.html") if ("decisions" in path.parts) == of_decisions]
+    paths = sorted(site.rglob("*.html"))
     assert len(paths) > 50
-    for path in sorted(paths):
+    for path in paths:
         visit.goto(path.as_uri())
         assert visit.locator("h1").count() == 1, path.name
         wide = visit.evaluate("document.documentElement.scrollWidth")

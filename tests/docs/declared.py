@@ -96,6 +96,5 @@ WITHOUT_INPUTS = {"docs/start.md"}
 SKETCHES = {
     "docs/how-to/slower-over-time.md": "MLflow and W&B are no extras, and want an account",
     "docs/architecture.md": "excerpts of files: tests/test_one_place_each.py adds some of each",
-    "docs/decisions/": "designs as they were decided",
 }
 """Pages whose Python blocks are no programs."""

@@ -14,7 +14,6 @@ GENERATED = {
     "docs/reference/cli.md",
     "docs/changelog.md",
     "docs/contributing.md",
-    "docs/decisions/index.md",
     "docs/example-report.html",
 }
 """Pages that the site alone has: docs/hooks.py makes them."""

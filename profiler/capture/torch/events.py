@@ -4,7 +4,7 @@ If a call launched device work, its commands are that work and the runtime calls
 it. Otherwise they are its outermost operators, so no time counts twice. Weight moves have
 category `dma`. The layer is the path of the innermost module. Compilation itself makes no
 commands. The importer reads Kineto files with the same reader
-(docs/decisions/0010-kineto-sessions-as-json.md).
+(docs/why.md#kinetos-json).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from profiler.trace.events import ROOT_DEVICE, UNKNOWN, Track
 
 # --- The events of one torch.profiler session, as columns: from the trace that Kineto writes.
 #
-# The importer reads such files with the same reader, so files that were written if devices are
-# test what places their work here (`docs/decisions/0010-kineto-sessions-as-json.md`).
+# The importer reads such files with the same reader, so files from machines with devices test
+# what places their work here (`docs/why.md#kinetos-json`).
 
 
 _LISTED = "tensor["  # a tensor of a list
